@@ -1,0 +1,115 @@
+"""eventctx: an event-sourced context engine for LLM agents.
+
+Every add, set and clear of an agent's context is an immutable event; the transcript, the views
+that the model is sent, and the audit of every request are derived from the log.
+
+    async with eventctx.open("sqlite:///contexts.db") as engine:
+        ctx = await engine.session("my-session", max_tokens=200_000)
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from eventctx.version import __version__
+
+if TYPE_CHECKING:
+    from eventctx.context import CompactionResult, Context, Settings
+    from eventctx.engine import Audit, Engine
+    from eventctx.engine import open_engine as open  # noqa: A004
+    from eventctx.errors import (
+        CompactionError,
+        ContextOverflow,
+        DecodeError,
+        EventctxError,
+        HookError,
+        InvalidMessage,
+        InvalidPlan,
+        InvalidSessionId,
+        InvalidSetting,
+        LogCorrupted,
+        MalformedTranscript,
+        NotAStore,
+        SourceChanged,
+        StoreError,
+        StoreFull,
+        StoreReadOnly,
+        StoreTooNew,
+        StoreUnavailable,
+        StreamExists,
+        StreamNotFound,
+        TranscriptError,
+        UnknownEventName,
+        UnknownFormat,
+        UpcastMissing,
+        WrongExpectedVersion,
+    )
+    from eventctx.reading import Message, RequestView
+    from eventctx.record import Record
+    from eventctx.store import Receipt, StreamInfo
+    from eventctx.turns import Iteration, ProviderCall, ToolCall, Turn
+    from eventctx.verify import Problem, Verification
+
+_HOMES = {
+    "Audit": "engine",
+    "CompactionError": "errors",
+    "CompactionResult": "context",
+    "Context": "context",
+    "ContextOverflow": "errors",
+    "DecodeError": "errors",
+    "Engine": "engine",
+    "EventctxError": "errors",
+    "HookError": "errors",
+    "InvalidMessage": "errors",
+    "InvalidPlan": "errors",
+    "InvalidSessionId": "errors",
+    "InvalidSetting": "errors",
+    "Iteration": "turns",
+    "LogCorrupted": "errors",
+    "MalformedTranscript": "errors",
+    "Message": "reading",
+    "NotAStore": "errors",
+    "Problem": "verify",
+    "ProviderCall": "turns",
+    "Receipt": "store",
+    "Record": "record",
+    "RequestView": "reading",
+    "Settings": "context",
+    "SourceChanged": "errors",
+    "StoreError": "errors",
+    "StoreFull": "errors",
+    "StoreReadOnly": "errors",
+    "StoreTooNew": "errors",
+    "StoreUnavailable": "errors",
+    "StreamExists": "errors",
+    "StreamInfo": "store",
+    "StreamNotFound": "errors",
+    "ToolCall": "turns",
+    "TranscriptError": "errors",
+    "Turn": "turns",
+    "UnknownEventName": "errors",
+    "UnknownFormat": "errors",
+    "UpcastMissing": "errors",
+    "Verification": "verify",
+    "WrongExpectedVersion": "errors",
+}
+
+__all__ = [*sorted(_HOMES), "__version__", "open"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name == "open":
+        value: Any = import_module("eventctx.engine").open_engine
+    elif name in _HOMES:
+        value = getattr(import_module(f"eventctx.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'eventctx' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

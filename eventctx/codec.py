@@ -1,0 +1,154 @@
+"""Events to stored payloads and back, and bodies to messages and back.
+
+Stored types are the names of the catalogue, never import paths, so code can move. What this
+release does not know (a type, a field, a later version) is kept byte for byte and read as
+``Unknown`` or ignored; it is never dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from eventctx.errors import DecodeError, InvalidMessage
+from eventctx.events import CATALOGUE, Event
+from eventctx.record import Record
+from eventctx.upcast import upcast
+
+_encoder = msgspec.json.Encoder()
+_json = msgspec.json.Decoder()
+_decoders = {name: msgspec.json.Decoder(row.payload) for name, row in CATALOGUE.items()}
+_versions = {name: row.version for name, row in CATALOGUE.items()}
+
+MAX_DEPTH = 200
+"""Deepest nesting of a message; the decoders of most hosts give up not far above."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """An event of a type or version that this release does not know, with its payload as it is."""
+
+    type: str
+    version: int
+    payload: bytes
+
+
+def encode_event(event: Event) -> tuple[str, int, bytes]:
+    """Type name, version and payload of an event, ready for a ``Draft``."""
+    name = str(event.__struct_config__.tag)
+    return name, _versions[name], _encoder.encode(event)
+
+
+def decode_event(record: Record) -> Event | Unknown:
+    """The event of a record in its present form.
+
+    Raises DecodeError (with stream and position) for a payload that its type does not allow, and
+    UpcastMissing for an old version without an upcaster.
+    """
+    current = _versions.get(record.type)
+    if current is None or record.version > current:
+        return Unknown(record.type, record.version, record.payload)
+    try:
+        if record.version == current:
+            return _decoders[record.type].decode(record.payload)
+        old = _json.decode(record.payload)
+        row = CATALOGUE[record.type]
+        return msgspec.convert(upcast(record.type, record.version, current, old), row.payload)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise DecodeError(
+            f"stream {record.stream!r}, position {record.position}: the payload is no "
+            f"{record.type} of version {record.version}: {error}"
+        ) from error
+
+
+def encode_message(message: object) -> bytes:
+    """The stored body of a message: UTF-8 JSON in the dict's own key order.
+
+    The walk is strict because msgspec alone would turn NaN into null, tuples into lists and dates
+    into strings without a word: string keys; str, bool, None, int, finite float, list and dict
+    values; nothing else. Raises InvalidMessage with the path to what is in the way.
+    """
+    if type(message) is not dict:
+        raise InvalidMessage("$", _described(message), "a dict")
+    if not _is_plain(message):
+        _refuse(message, "$", 0)
+    return _encoder.encode(message)
+
+
+def decode_body(data: bytes) -> Any:
+    """The value of a body; a new object on every call."""
+    return _json.decode(data)
+
+
+def decode_bodies(parts: list[bytes]) -> list[Any]:
+    """Decode many bodies in one pass, which is cheaper than one by one."""
+    return _json.decode(b"[" + b",".join(parts) + b"]")  # type: ignore[no-any-return]
+
+
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+
+
+def _is_plain(value: object, depth: int = 0) -> bool:
+    """The fast pass: true when the walk below would find nothing. It builds no paths."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _encodes(value)  # type: ignore[attr-defined,arg-type]
+    if kind is dict:
+        if depth >= MAX_DEPTH:
+            return False
+        for key, item in value.items():  # type: ignore[attr-defined]
+            if type(key) is not str or not (key.isascii() or _encodes(key)):
+                return False
+            # Short ASCII texts are most of what a message holds; they skip one call each.
+            if type(item) is str and item.isascii():
+                continue
+            if not _is_plain(item, depth + 1):
+                return False
+        return True
+    if kind is list:
+        return depth < MAX_DEPTH and all([_is_plain(item, depth + 1) for item in value])  # type: ignore[attr-defined]
+    if kind is float:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    if kind is int:
+        return _INT_MIN <= value <= _INT_MAX  # type: ignore[operator,no-any-return]
+    return kind is bool or value is None
+
+
+def _refuse(value: object, path: str, depth: int) -> None:
+    """Raise InvalidMessage with the path of the first thing that cannot be stored."""
+    if isinstance(value, dict | list) and depth >= MAX_DEPTH:
+        raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
+    if type(value) is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
+            if not _encodes(key):
+                raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
+            _refuse(item, f"{path}.{key}", depth + 1)
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            _refuse(item, f"{path}[{index}]", depth + 1)
+    elif type(value) is str:
+        if not _encodes(value):
+            raise InvalidMessage(path, "a lone surrogate", "text that UTF-8 can hold")
+    elif type(value) is float:
+        if not math.isfinite(value):
+            raise InvalidMessage(path, repr(value), "a finite number")
+    elif type(value) is int:
+        if not _INT_MIN <= value <= _INT_MAX:
+            raise InvalidMessage(path, "an integer beyond 64 bits", "an integer within 64 bits")
+    elif type(value) is not bool and value is not None:
+        raise InvalidMessage(path, _described(value), "str, bool, None, int, float, list or dict")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _described(value: object) -> str:
+    return f"a {type(value).__name__}"

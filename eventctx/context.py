@@ -1,0 +1,432 @@
+"""The context manager: what an agent calls. It decides, appends, and only then returns.
+
+``Context`` implements the ContextManager protocol of the Amplifier context contract 2.1.0
+(``add_message``, ``get_messages_for_request``, ``get_messages``, ``set_messages``, ``clear``) and
+the older guide's ``get_token_count`` and ``compact``.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from eventctx import budget as budgets
+from eventctx import events
+from eventctx.codec import decode_bodies, encode_message
+from eventctx.compaction import changes_nothing, complete, outline, texts_needed
+from eventctx.diff import match_in_order, runs_of_numbers
+from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
+from eventctx.events import Event, Trigger
+from eventctx.identity import CurrentSpan, new_span_id
+from eventctx.live import LiveSession
+from eventctx.messages import encode_facts, read_facts
+from eventctx.policies.fit import Fitted
+from eventctx.policies.policy import Budget, Policy
+from eventctx.policies.trigger import due, make_budget
+from eventctx.projections import request_view, transcript
+from eventctx.projections.render import render
+from eventctx.projections.request_view import ViewState
+from eventctx.record import Body, Draft, make_body, place
+from eventctx.store import Address, Receipt
+from eventctx.tokens import BY_KIND
+from eventctx.turns import Scope, Turn, scope_of
+
+MAX_ATTEMPTS = 8
+"""How often a request is decided again because something was added meanwhile."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A session's settings. Sizes are tokens, thresholds fractions of the budget.
+
+    ``on_overflow`` says what happens when what must stay exceeds the budget: ``raise``
+    ContextOverflow, or ``send_floor``, which sends it all the same and records that.
+    """
+
+    max_tokens: int = 200_000
+    compact_threshold: float = 0.92
+    target_usage: float = 0.5
+    auto_compact: bool = True
+    on_overflow: Literal["raise", "send_floor"] = "raise"
+
+    def __post_init__(self) -> None:
+        if type(self.max_tokens) is not int or self.max_tokens < 1:
+            raise InvalidSetting(f"max_tokens: expected a positive int, found {self.max_tokens!r}")
+        make_budget(self.max_tokens, self.compact_threshold, self.target_usage)
+
+
+class CompactionResult(int):
+    """What ``compact()`` returns: the tokens saved, as an int, and the counts behind it."""
+
+    outcome: events.Outcome
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+
+    @classmethod
+    def of(cls, event: events.PostCompact) -> CompactionResult:
+        """The result that a compaction's record tells."""
+        result = cls(event.tokens_before - event.tokens_after)
+        result.outcome = event.outcome
+        result.tokens_before, result.tokens_after = event.tokens_before, event.tokens_after
+        result.messages_before = event.messages_before
+        result.messages_after = event.messages_after
+        return result
+
+
+class _Compacted(NamedTuple):
+    """Drafts of a compaction, and the view they lead to."""
+
+    drafts: tuple[Draft, ...]
+    view: ViewState
+    overflow: dict[str, int]
+
+
+class Context:
+    """One session's context manager. ``Engine.session`` makes it.
+
+    Safe to call from several tasks, threads and event loops. Messages go in as dicts of any
+    dialect and come out equal; what is returned is the caller's own.
+    """
+
+    def __init__(
+        self,
+        live: LiveSession,
+        policy: Policy,
+        settings: Settings,
+        current_span: CurrentSpan | None = None,
+    ) -> None:
+        self._live = live
+        self._policy = policy
+        self.settings = settings
+        self._current_span = current_span
+        self._transcript: transcript.TranscriptState | None = None
+        self._turns = 0
+
+    @property
+    def session_id(self) -> str:
+        """The session's id, which is the stream's name."""
+        return self._live.stream
+
+    @property
+    def current_span(self) -> CurrentSpan | None:
+        """How the host's tracing is told which span is current."""
+        return self._current_span
+
+    # -- the protocol ----------------------------------------------------------------------------
+
+    async def add_message(self, message: dict[str, Any]) -> Receipt:
+        """Append a message; returns when it is on disk, with a receipt to keep.
+
+        Raises InvalidMessage (nothing is stored) and what the store raises.
+        """
+        draft = self._draft(events.MessageAdded(), (self._body(message),))
+        record = (await self._live.append(draft))[-1]
+        return Receipt(self.session_id, record.position, record.digest)
+
+    async def get_messages_for_request(
+        self, token_budget: int | None = None, provider: Any | None = None
+    ) -> list[dict[str, Any]]:
+        """The messages to send now, within the budget, recorded before they are returned.
+
+        Compacts when the threshold is reached. Raises ContextOverflow when what must stay exceeds
+        the budget, unless the session sends the floor.
+        """
+        limit = budgets.resolve(token_budget, provider, self.settings.max_tokens)
+        budget = make_budget(
+            limit, self.settings.compact_threshold, self.settings.target_usage
+        )
+        error = WrongExpectedVersion(self.session_id, "a pause between writers", -1)
+        for _ in range(MAX_ATTEMPTS):
+            view, version = await self._live.settled()
+            trigger = self._due(view, budget)
+            compacted = None
+            if trigger is not None:
+                compacted = await self._compacted(view, version, budget, trigger, None)
+                view = compacted.view if compacted is not None else view
+            floor_sent = self._check_floor(view, budget, compacted)
+            prepared = request_view.prepared(view, budget=limit, floor_sent=floor_sent)
+            drafts = (*(compacted.drafts if compacted else ()), self._draft(prepared))
+            try:
+                if await self._live.append_exactly(version, *drafts) is not None:
+                    return await self._rendered(view)
+            except WrongExpectedVersion as conflict:
+                # Nothing was decided for good: decide again on what the other process added.
+                error = conflict
+        raise error
+
+    async def get_messages(self) -> list[dict[str, Any]]:
+        """The whole transcript, never compacted."""
+        state, _ = await self._lines()
+        bodies = await self._live.store.bodies(
+            self.session_id, [line.address for line in state.lines]
+        )
+        erased = encode_message({"role": "user", "content": "[erased]"})
+        return decode_bodies([erased if body.data is None else body.data for body in bodies])
+
+    async def set_messages(self, messages: Sequence[dict[str, Any]]) -> None:
+        """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
+
+        Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
+        wrote in between.
+        """
+        made = [self._body(message) for message in messages]
+        appended = None
+        while appended is None:
+            state, version = await self._lines()
+            stored = await self._live.store.bodies(
+                self.session_id, [line.address for line in state.lines]
+            )
+            encoded = [body.data or b"" for body in made]
+            matched = match_in_order([body.data for body in stored], encoded)
+            following = state.next_number
+            numbers: list[int] = []
+            for place_ in matched:
+                numbers.append(following if place_ is None else state.lines[place_].number)
+                following += place_ is None
+            fresh = [body for body, place_ in zip(made, matched, strict=True) if place_ is None]
+            event = events.MessagesSet(order=runs_of_numbers(numbers))
+            appended = await self._live.append_exactly(version, self._draft(event, fresh))
+
+    async def clear(self) -> None:
+        """Empty the transcript; history stays in the log."""
+        appended = None
+        while appended is None:
+            view, version = await self._live.synchronised()
+            draft = self._draft(events.Cleared(messages=view.messages))
+            appended = await self._live.append_exactly(version, draft)
+
+    # -- the older guide's, and pins -------------------------------------------------------------
+
+    async def get_token_count(self) -> int:
+        """Estimated tokens of the view as it stands."""
+        view, _ = await self._live.synchronised()
+        return view.layout.tokens
+
+    async def compact(self) -> CompactionResult:
+        """Compact now, whatever the threshold. Where nothing can go, the result is 0 and skipped.
+
+        Raises WrongExpectedVersion when another process wrote in between.
+        """
+        budget = make_budget(
+            self.settings.max_tokens, self.settings.compact_threshold, self.settings.target_usage
+        )
+        appended = None
+        while appended is None:
+            view, version = await self._live.synchronised()
+            compacted = await self._compacted(view, version, budget, "manual", "caller")
+            drafts = compacted.drafts if compacted is not None else ()
+            drafts = drafts or self._skipped(view, budget)
+            appended = await self._live.append_exactly(version, *drafts)
+        ended = msgspec.json.decode(drafts[-1].payload, type=events.PostCompact)
+        return CompactionResult.of(ended)
+
+    async def pin(self, *numbers: int) -> None:
+        """Keep these messages in every view. Raises InvalidSetting for one not in the transcript."""
+        state, _ = await self._lines()
+        unknown = sorted(set(numbers) - {line.number for line in state.lines})
+        if unknown:
+            raise InvalidSetting(
+                f"pin: expected message numbers of the transcript, found {unknown}; "
+                f"`eventctx transcript {self.session_id}` lists them"
+            )
+        await self._live.append(self._draft(events.Pinned(numbers=numbers)))
+
+    async def unpin(self, *numbers: int) -> None:
+        """Let these messages be compacted again."""
+        await self._live.append(self._draft(events.Unpinned(numbers=numbers)))
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
+        """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""
+        return Turn(self, turn_id or uuid.uuid4().hex, agent)
+
+    async def emit(self, event: Event, scope: Scope | None = None) -> None:
+        """Append an activity event of the catalogue in its place, without waiting for the disk."""
+        await self._live.emit(self._live.draft(event, scope or scope_of(self.session_id)))
+
+    def new_span_id(self) -> str:
+        """A fresh span id."""
+        return new_span_id(self._live.random)
+
+    def next_turn_number(self) -> int:
+        """The number of the turn that begins now; overlapping turns get different ones."""
+        self._turns = max(self._turns, self._live.view.turns) + 1
+        return self._turns
+
+    async def close(self) -> None:
+        """Wait for what is under way. The engine does this when it closes."""
+        await self._live.settled()
+
+    def _body(self, message: dict[str, Any]) -> Body:
+        data = encode_message(message)
+        return make_body(data, encode_facts(read_facts(message)), self._live.random)
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def _draft(self, event: Event, bodies: Sequence[Body] = ()) -> Draft:
+        return self._live.draft(event, scope_of(self.session_id), bodies)
+
+    def _due(self, view: ViewState, budget: Budget) -> Trigger | None:
+        layout = view.layout
+        tokens = layout.tokens
+        if not self.settings.auto_compact and tokens <= budget.tokens:
+            return None
+        most = self._policy.max_messages
+        conversation = 0
+        if most is not None:
+            conversation = sum(1 for ref in layout.refs if ref.facts.kind != "system")
+        return due(tokens, conversation, budget, view.low_water, most)
+
+    def _check_floor(
+        self, view: ViewState, budget: Budget, compacted: _Compacted | None
+    ) -> bool:
+        """Whether the view exceeds the budget and is sent nevertheless; raises if it must not."""
+        tokens = view.layout.tokens
+        if tokens <= budget.tokens:
+            return False
+        if self.settings.on_overflow == "send_floor":
+            return True
+        parts = compacted.overflow if compacted is not None else {"the view": tokens}
+        raise ContextOverflow(budget.tokens, tokens, parts)
+
+    async def _compacted(
+        self,
+        view: ViewState,
+        version: int,
+        budget: Budget,
+        trigger: Trigger,
+        requested_by: str | None,
+    ) -> _Compacted | None:
+        """Decide a compaction; None when it would change nothing."""
+        started = time.perf_counter_ns()
+        began = self._began(view, budget, trigger, requested_by)
+        scope = self._span_scope()
+        first = self._live.draft(began, scope)
+        goal = budget
+        while True:
+            fitted = outline(view, self._policy, goal, trigger)
+            if changes_nothing(view, fitted.proposal):
+                return self._floor(view, fitted, budget)
+            last, after = await self._planned(view, version, fitted, began, scope, started, budget)
+            surplus = after.layout.tokens - budget.tokens
+            if surplus <= 0 or fitted.overflow or goal.tokens <= surplus:
+                return _Compacted((first, last), after, fitted.overflow)
+            # The bound that ``fit`` counts with was too low (a result of very many parts).
+            goal = msgspec.structs.replace(goal, tokens=goal.tokens - surplus)
+
+    def _floor(self, view: ViewState, fitted: Fitted, budget: Budget) -> _Compacted | None:
+        if view.layout.tokens <= budget.tokens:
+            return None
+        return _Compacted((), view, fitted.overflow)
+
+    async def _planned(
+        self,
+        view: ViewState,
+        version: int,
+        fitted: Fitted,
+        began: events.PreCompact,
+        scope: Scope,
+        started: int,
+        budget: Budget,
+    ) -> tuple[Draft, ViewState]:
+        """The post_compact of a fitted proposal, and the view after it."""
+        wanted = texts_needed(view, fitted.proposal)
+        missing = [Address(ref.position, ref.index) for ref in wanted]
+        cache = self._live.cache
+        await self._live.fetch([address for address in missing if address not in cache])
+        texts = {ref.number: self._live.cache[ref.position, ref.index] for ref in wanted}
+        plan, bodies = complete(view, fitted.proposal, texts, self._live.random)
+        event = self._ended(view, began, plan=plan, budget=budget, started=started)
+        draft = self._live.draft(event, scope, bodies)
+        after = request_view.evolve(view, place(draft, self.session_id, version + 2, -1, b""))
+        # The counts after are known only once the plan is applied.
+        event = msgspec.structs.replace(
+            event,
+            tokens_after=after.layout.tokens,
+            messages_after=len(after.layout.refs) - after.layout.omitted,
+        )
+        draft = self._live.draft(event, scope, bodies)
+        after = request_view.evolve(view, place(draft, self.session_id, version + 2, -1, b""))
+        return draft, after
+
+    def _span_scope(self) -> Scope:
+        """A scope for a new span under the running task's."""
+        around = scope_of(self.session_id)
+        return msgspec.structs.replace(
+            around, span_id=self.new_span_id(), parent_span_id=around.span_id
+        )
+
+    def _began(
+        self, view: ViewState, budget: Budget, trigger: Trigger, requested_by: str | None
+    ) -> events.PreCompact:
+        return events.PreCompact(
+            trigger=trigger,
+            strategy=self._policy.name,
+            strategy_version=self._policy.version,
+            tokens=view.layout.tokens,
+            messages=len(view.layout.refs) - view.layout.omitted,
+            budget=budget.tokens,
+            threshold=budget.threshold,
+            requested_by=requested_by,
+        )
+
+    def _ended(
+        self,
+        view: ViewState,
+        began: events.PreCompact,
+        *,
+        plan: Any,
+        budget: Budget,
+        started: int,
+    ) -> events.PostCompact:
+        return events.PostCompact(
+            outcome="skipped" if plan is None else "applied",
+            trigger=began.trigger,
+            strategy=began.strategy,
+            strategy_version=began.strategy_version,
+            tokens_before=began.tokens,
+            tokens_after=began.tokens,
+            messages_before=began.messages,
+            messages_after=began.messages,
+            estimator=BY_KIND.name,
+            budget=began.budget,
+            threshold=began.threshold,
+            target=budget.target,
+            plan=plan,
+            duration=time.perf_counter_ns() - started,
+            requested_by=began.requested_by,
+        )
+
+    def _skipped(self, view: ViewState, budget: Budget) -> tuple[Draft, Draft]:
+        """A compaction on demand that found nothing to do."""
+        scope = self._span_scope()
+        began = self._began(view, budget, "manual", "caller")
+        ended = self._ended(view, began, plan=None, budget=budget, started=time.perf_counter_ns())
+        return self._live.draft(began, scope), self._live.draft(ended, scope)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def _rendered(self, view: ViewState) -> list[dict[str, Any]]:
+        entries = view.layout.entries()
+        bodies = await self._live.bodies(entries)
+        messages = render(entries, bodies)
+        self._live.trim(entries)
+        return messages
+
+    async def _lines(self) -> tuple[transcript.TranscriptState, int]:
+        """The transcript's addresses and version, folded on from where the last call left off."""
+        _, head = await self._live.synchronised()
+        state = self._transcript or transcript.initial()
+        if state.position < head:
+            async for record in self._live.store.read(
+                self.session_id, start=state.position + 1, stop=head, bodies=False
+            ):
+                state = transcript.evolve(state, record)
+            self._transcript = state
+        return state, head

@@ -1,0 +1,195 @@
+"""Every exception that eventctx raises, in one tree.
+
+EventctxError
+├── InvalidMessage            (also a ValueError) a message that cannot be stored as it is
+├── InvalidSessionId          (also a ValueError)
+├── InvalidSetting            (also a ValueError)
+├── StoreError
+│   ├── WrongExpectedVersion  another writer appended in between
+│   ├── StreamNotFound
+│   ├── StreamExists
+│   ├── StoreUnavailable      cannot be opened, is locked, or is closed
+│   │   ├── StoreFull         the disk is full; nothing of the append was kept
+│   │   └── StoreReadOnly
+│   ├── NotAStore             the file or folder is something else
+│   ├── StoreTooNew           written by a later release
+│   └── LogCorrupted          stored bytes that contradict their digests or each other
+├── DecodeError
+│   └── UpcastMissing
+├── CompactionError
+│   ├── InvalidPlan           a plan that would break a rule of the view
+│   └── ContextOverflow       what must stay is larger than the budget
+├── HookError
+│   └── UnknownEventName
+└── TranscriptError           a file to import
+    ├── UnknownFormat
+    ├── MalformedTranscript
+    └── SourceChanged         lines that were imported before are different now
+
+A message says what was expected, what was found, and what to do. The facts are attributes too.
+A database driver's own exception is always the ``__cause__`` of one of these, never bare.
+"""
+
+from __future__ import annotations
+
+
+class EventctxError(Exception):
+    """Base of every error raised by eventctx."""
+
+
+class InvalidMessage(EventctxError, ValueError):
+    """A message that cannot be stored exactly as it is.
+
+    ``path`` is where in the message (``$.content[2].text``), ``found`` what stands there.
+    """
+
+    def __init__(self, path: str, found: str, expected: str) -> None:
+        super().__init__(f"message at {path}: expected {expected}, found {found}")
+        self.path = path
+        self.found = found
+        self.expected = expected
+
+
+class InvalidSessionId(EventctxError, ValueError):
+    """A session id that is empty, too long, or holds path or control characters."""
+
+
+class InvalidSetting(EventctxError, ValueError):
+    """A setting or an argument outside its range or of the wrong type."""
+
+
+class StoreError(EventctxError):
+    """Base of what a store can raise."""
+
+
+class WrongExpectedVersion(StoreError):
+    """The stream's last position is not the one that the writer had seen.
+
+    ``expected`` is the position or the symbol that was asked for, ``actual`` the stream's last
+    position (-1: the stream does not exist).
+    """
+
+    def __init__(self, stream: str, expected: int | str, actual: int) -> None:
+        super().__init__(
+            f"stream {stream!r}: expected version {expected}, found {actual}; another writer "
+            "appended in between: read the new records and decide again"
+        )
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+
+
+class StreamNotFound(StoreError):
+    """There is no such session in the store."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"no session {stream!r} in this store; `eventctx sessions` lists them")
+        self.stream = stream
+
+
+class StreamExists(StoreError):
+    """A new stream was asked for under a name that is taken."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"session {stream!r} exists already; choose another name")
+        self.stream = stream
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be opened or used now (missing rights, locked, closed)."""
+
+
+class StoreFull(StoreUnavailable):
+    """No space left; the append left nothing behind and can be retried."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The store can be read but not written."""
+
+
+class NotAStore(StoreError):
+    """The path is a folder, or a file that eventctx did not write."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a later release of eventctx."""
+
+
+class LogCorrupted(StoreError):
+    """Stored bytes contradict their digests, or each other."""
+
+    def __init__(self, stream: str, position: int, problem: str) -> None:
+        super().__init__(
+            f"stream {stream!r}, position {position}: {problem}; "
+            f"`eventctx verify {stream}` lists all damage"
+        )
+        self.stream = stream
+        self.position = position
+        self.problem = problem
+
+
+class DecodeError(EventctxError):
+    """A stored payload that is not what its type and version say."""
+
+
+class UpcastMissing(DecodeError):
+    """A stored version for which this release has no upcaster."""
+
+
+class CompactionError(EventctxError):
+    """Base of what planning a compaction can raise."""
+
+
+class InvalidPlan(CompactionError):
+    """A compaction plan that would break a rule of the view.
+
+    ``rule`` names the rule, ``numbers`` the messages concerned.
+    """
+
+    def __init__(self, rule: str, numbers: tuple[int, ...], problem: str) -> None:
+        super().__init__(f"plan breaks the rule {rule!r} at messages {list(numbers)}: {problem}")
+        self.rule = rule
+        self.numbers = numbers
+
+
+class ContextOverflow(CompactionError):
+    """What must stay in the view is larger than the budget.
+
+    ``budget`` and ``floor`` are tokens, ``parts`` names what the floor consists of and how many
+    tokens each part takes.
+    """
+
+    def __init__(self, budget: int, floor: int, parts: dict[str, int]) -> None:
+        listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
+        super().__init__(
+            f"what must stay takes {floor} tokens ({listed}), {floor - budget} more than the "
+            f"budget of {budget}: raise the budget, unpin messages, or open the session with "
+            "on_overflow='send_floor'"
+        )
+        self.budget = budget
+        self.floor = floor
+        self.parts = parts
+
+
+class HookError(EventctxError):
+    """Base of errors in the use of hooks; never raised into an agent's turn."""
+
+
+class UnknownEventName(HookError, ValueError):
+    """A handler was registered for an event that does not exist."""
+
+
+class TranscriptError(EventctxError):
+    """Base of what importing a file can raise."""
+
+
+class UnknownFormat(TranscriptError):
+    """The file is of no format that can be read."""
+
+
+class MalformedTranscript(TranscriptError):
+    """The file is of a known format but broken where nothing after it can be used."""
+
+
+class SourceChanged(TranscriptError):
+    """Lines that were imported before are different in the file now."""

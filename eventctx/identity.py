@@ -1,0 +1,82 @@
+"""Trace and span ids: how they are made, so that every reader of a log makes the same ones.
+
+A span id is 16 lowercase hex digits and a trace id 32, neither all zero: the W3C trace context's
+forms. A turn that ran inside a host's trace recorded that trace's id; for every other turn the id
+follows from the session and the turn, so a log line, a live span and a span folded from the log
+years later carry the same one without having talked to each other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, Protocol
+
+_SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_NO_SPAN: Final = "0" * 16
+_NO_TRACE: Final = "0" * 32
+
+
+class CurrentSpan(Protocol):
+    """How the engine makes one of its spans the current one of the host's tracing system.
+
+    Spans that an instrumented HTTP client starts between ``enter`` and ``exit`` then nest under
+    ours. Both are called by the engine's own ``async with`` blocks, in one task and never across a
+    ``yield``; none of the three may raise.
+    """
+
+    def enter(self, session_id: str, trace_id: str, span_id: str) -> object:
+        """Make the span current; returns the token for ``exit``."""
+        ...
+
+    def exit(self, token: object) -> None:
+        """Restore what was current before ``enter`` returned ``token``."""
+        ...
+
+    def ambient(self) -> tuple[str, str] | None:
+        """Return trace id and span id of the current span; None when there is none."""
+        ...
+
+
+@lru_cache(maxsize=4096)
+def derive_trace_id(session_id: str, turn_id: str) -> str:
+    """Return the trace id of a turn without an ambient trace: 32 hex digits, never all zero.
+
+    BLAKE2b with 16 bytes over the two ids, a zero byte between them.
+    """
+    text = f"{session_id}\0{turn_id}".encode("utf-8", "surrogatepass")
+    return _not_zero(blake2b(text, digest_size=16).hexdigest())
+
+
+def derive_span_id(session_id: str, event_id: bytes) -> str:
+    """Return a span id for an operation that was recorded without one: 16 hex digits, never zero.
+
+    ``event_id`` is the id of the record that ended the operation.
+    """
+    text = session_id.encode("utf-8", "surrogatepass") + b"\0" + event_id
+    return _not_zero(blake2b(text, digest_size=8).hexdigest())
+
+
+def new_span_id(random: Callable[[int], bytes] = os.urandom) -> str:
+    """Return a fresh span id: 16 hex digits, never all zero. ``random(n)`` returns n bytes."""
+    while (span_id := random(8).hex()) == _NO_SPAN:
+        pass
+    return span_id
+
+
+def is_span_id(text: str) -> bool:
+    """Whether ``text`` is 16 lowercase hex digits that are not all zero."""
+    return _SPAN_ID.fullmatch(text) is not None and text != _NO_SPAN
+
+
+def is_trace_id(text: str) -> bool:
+    """Whether ``text`` is 32 lowercase hex digits that are not all zero."""
+    return _TRACE_ID.fullmatch(text) is not None and text != _NO_TRACE
+
+
+def _not_zero(digits: str) -> str:
+    return digits if digits.strip("0") else digits[:-1] + "1"

@@ -1,0 +1,194 @@
+"""Telling formats apart by content; a file's name says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventctx.errors import MalformedTranscript, UnknownFormat
+from eventctx.importers import chat, claude_code, codex, mini_swe_agent, swe_agent
+from eventctx.importers.items import Line, Parser
+from eventctx.importers.lines import read_lines, read_value, split_records
+
+
+class Format(NamedTuple):
+    """A format that can be imported. ``parse`` reads its files."""
+
+    name: str
+    title: str
+    parse: Parser
+
+
+FORMATS: Final[dict[str, Format]] = {
+    row.name: row
+    for row in (
+        Format(claude_code.NAME, "Claude Code session (JSONL)", claude_code.parse),
+        Format(codex.NAME, "Codex rollout (JSONL)", codex.parse),
+        Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse),
+        Format(mini_swe_agent.NAME, "mini-swe-agent trajectory (.traj.json)", mini_swe_agent.parse),
+        Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
+    )
+}
+"""What ``--format`` can name."""
+
+_LOOKED_AT: Final = 50
+_BINARY_BYTES: Final = 8192
+
+
+def choose(path: Path, name: str | None) -> Format:
+    """The format called ``name``, or the one that the file's content shows.
+
+    Raises UnknownFormat and MalformedTranscript, also for an empty or binary file under a name.
+    """
+    if name is not None and name not in FORMATS:
+        raise UnknownFormat(f"no format {name!r}; known are {', '.join(FORMATS)}")
+    if path.is_dir():
+        raise UnknownFormat(f"{path}: expected a file, found a folder; name the files in it")
+    _refuse_binary(path)
+    return FORMATS[name or detect(read_lines(path), path.name)]
+
+
+def _refuse_binary(path: Path) -> None:
+    with path.open("rb") as file:
+        head = file.read(_BINARY_BYTES)
+    if not head.strip():
+        # White space alone is as good as nothing, unless more than that follows.
+        if any(line.data.strip() for line in read_lines(path)):
+            return
+        raise MalformedTranscript(
+            f"{path.name}: expected a transcript, found an empty file; "
+            "import it when the program has written to it"
+        )
+    if b"\0" in head:
+        raise UnknownFormat(
+            f"{path.name}: expected text (JSON or JSONL in UTF-8), found binary data; "
+            "unpack or convert it first"
+        )
+
+
+def detect(lines: Iterable[Line], name: str) -> str:
+    """The name of the format of these lines. Raises UnknownFormat with what was seen.
+
+    One JSON document is read whole, of JSONL only the first lines.
+    """
+    source = iter(lines)
+    head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
+    values = _values(head)
+    if not _begins_with_record(head):
+        document = b"\n".join([*(line.data for line in head), *(line.data for line in source)])
+        try:
+            values = [read_value(document)[0]]
+        except ValueError as error:
+            if not values:
+                raise UnknownFormat(
+                    f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
+                    f"name the format with --format if it is one of {', '.join(FORMATS)}"
+                ) from error
+    for value in values:
+        found = _of_record(value) or _of_document(value)
+        if found is not None:
+            return found
+    raise UnknownFormat(
+        f"{name}: expected one of {', '.join(FORMATS)}, found {_described(values[0])}; "
+        "name the format with --format if it is one of these"
+    )
+
+
+def _begins_with_record(head: list[Line]) -> bool:
+    """Whether the first line holds a whole object, as in JSONL; else it may open a document."""
+    return bool(head) and bool(_values(head[:1]))
+
+
+def _values(head: list[Line]) -> list[object]:
+    """The objects and lists that lines hold by themselves.
+
+    Lines of a document that is spread over many can be texts and numbers, which say nothing.
+    """
+    values: list[object] = []
+    for line in head:
+        parts, _ = split_records(line.data) if b"}{" in line.data else ([line.data], b"")
+        for part in parts:
+            try:
+                value, _ = read_value(part)
+            except ValueError:
+                continue
+            if isinstance(value, dict | list):
+                values.append(value)
+    return values
+
+
+def _of_record(value: object) -> str | None:
+    """The JSONL format that one line shows by itself."""
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    if kind in codex.TYPES and isinstance(value.get("payload"), dict):
+        return codex.NAME
+    if isinstance(kind, str) and _is_claude_code(value):
+        return claude_code.NAME
+    return chat.NAME if chat.is_message(value) and not _foreign(value) else None
+
+
+def _is_claude_code(value: dict[str, Any]) -> bool:
+    if "sessionId" in value and ("uuid" in value or "operation" in value or "message" in value):
+        return True
+    return ("leafUuid" in value and "summary" in value) or (
+        "messageId" in value and "snapshot" in value
+    )
+
+
+def _of_document(value: object) -> str | None:
+    """The format of a whole document."""
+    if isinstance(value, list):
+        return chat.NAME if value and any(map(_is_plain_message, value[:_LOOKED_AT])) else None
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("history"), list) and _rows_with_roles(value["history"]):
+        return swe_agent.NAME
+    messages = value.get("messages")
+    if isinstance(messages, list):
+        marked = str(value.get("trajectory_format", "")).startswith("mini-swe-agent")
+        info = value.get("info")
+        if marked or (isinstance(info, dict) and "exit_status" in info):
+            return mini_swe_agent.NAME
+        return chat.NAME if _rows_with_roles(messages) else None
+    rows = value.get("input")
+    return chat.NAME if isinstance(rows, list) and any(map(_is_plain_message, rows)) else None
+
+
+def _is_plain_message(value: object) -> bool:
+    return isinstance(value, dict) and chat.is_message(value) and not _foreign(value)
+
+
+def _rows_with_roles(rows: list[Any]) -> bool:
+    return not rows or any(map(_is_plain_message, rows[:_LOOKED_AT]))
+
+
+_FOREIGN: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...]] = (
+    ("an OpenHands event", lambda v: "kind" in v and "source" in v and "timestamp" in v),
+    ("an OpenHands event", lambda v: "action" in v and "source" in v and "id" in v),
+    ("an Amplifier event log", lambda v: "event" in v and ("lvl" in v or "schema" in v)),
+    ("a pi session", lambda v: v.get("type") in ("session", "message") and "cwd" in v),
+    ("a pi session", lambda v: v.get("type") == "message" and isinstance(v.get("message"), dict)),
+)
+
+
+def _foreign(value: dict[str, Any]) -> str | None:
+    return next((title for title, fits in _FOREIGN if fits(value)), None)
+
+
+def _described(value: object) -> str:
+    if isinstance(value, dict):
+        return _foreign(value) or f"an object with the keys {', '.join(list(value)[:6]) or 'none'}"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"a list of {_described(value[0])}"
+    return f"JSON of type {type(value).__name__}"
+
+
+def _excerpt(head: list[Line]) -> str:
+    data = head[0].data[:40] if head else b""
+    return msgspec.json.encode(data.decode("utf-8", errors="replace")).decode()

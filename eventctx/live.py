@@ -1,0 +1,402 @@
+"""The live object of a session: its view, folded as it grows, and the one way to append to it.
+
+Appending is a short synchronous step under a lock (give the drafts their positions, hand them to
+the store, fold them), so calls from several tasks and threads keep one order and share commits;
+waiting for the disk happens outside. What this process folded ahead of the disk is thrown away
+and read again when another process turns out to have written in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from eventctx import events
+from eventctx.codec import decode_event, encode_event
+from eventctx.errors import StoreError, WrongExpectedVersion
+from eventctx.events import Event
+from eventctx.projections import request_view
+from eventctx.projections.layout import Entry
+from eventctx.projections.render import addresses
+from eventctx.projections.request_view import ViewState
+from eventctx.record import Body, Draft, Record, place
+from eventctx.store import NO_STREAM, Address, Appended, EventStore, Snapshot
+from eventctx.turns import Scope
+from eventctx.version import __version__
+
+SNAPSHOT = "request_view"
+SNAPSHOT_EVERY = 256
+"""Records between snapshots, at least; more when the view is large, so that cost stays flat."""
+
+MAX_IN_FLIGHT = 256
+"""Activity events that may wait for the disk; the next one waits for the oldest of them."""
+
+
+class Clock(Protocol):
+    """Where times come from: UTC nanoseconds."""
+
+    def __call__(self) -> int:
+        """The time now."""
+        ...
+
+
+class Ticket:
+    """An append under way. ``records`` is set when it is on disk."""
+
+    __slots__ = ("ack", "drafts", "records")
+
+    def __init__(self, ack: Awaitable[Appended], drafts: tuple[Draft, ...]) -> None:
+        self.ack = ack
+        self.drafts = drafts
+        self.records: tuple[Record, ...] | None = None
+
+
+class Loaded(NamedTuple):
+    """A session's view as read from the store, with the digest and time of its last record."""
+
+    view: ViewState
+    head: int
+    digest: bytes
+    time: int
+    snapshot: int
+    open_compactions: tuple[Record, ...]
+
+
+async def load(store: EventStore, stream: str) -> Loaded | None:
+    """Read a session's view: its newest snapshot and the records behind it. None if it is new."""
+    info = await store.head(stream)
+    if info is None or info.head < 0:
+        return None
+    state, start = request_view.initial(), 0
+    snapshot = await store.load_snapshot(stream, SNAPSHOT)
+    if snapshot is not None and snapshot.position <= info.head:
+        usable = await _restored(store, stream, snapshot)
+        if usable is not None:
+            state, start = usable, snapshot.position + 1
+    digest, time = info.digest, 0
+    compactions: dict[str | None, Record] = {}
+    # The last record is read even when the snapshot covers it: its time must not be undercut.
+    async for record in store.read(stream, start=min(start, info.head), bodies=False):
+        if record.position >= start:
+            state = request_view.evolve(state, record)
+        digest, time = record.digest, record.time
+        if record.type == "context:pre_compact":
+            compactions[record.span_id] = record
+        elif record.type == "context:post_compact":
+            compactions.pop(record.span_id, None)
+    kept = start - 1
+    return Loaded(state, state.position, digest, time, kept, tuple(compactions.values()))
+
+
+async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
+    if snapshot.version != request_view.VERSION:
+        return None
+    async for record in store.read(
+        stream, start=snapshot.position, stop=snapshot.position, bodies=False
+    ):
+        if record.digest == snapshot.digest:
+            return request_view.load(snapshot.data)
+    return None
+
+
+class LiveSession:
+    """One session in this process. Made by ``open_session``; used by the context manager."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        stream: str,
+        loaded: Loaded,
+        publish: Callable[[Record], None],
+        clock: Clock,
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.store = store
+        self.stream = stream
+        self.random = random
+        self._publish = publish
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._in_flight: deque[Ticket] = deque()
+        self._unsent: list[Draft] = []
+        self._stale = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.cache: dict[tuple[int, int], bytes | None] = {}
+        self._install(loaded)
+
+    def _install(self, loaded: Loaded) -> None:
+        self.view = loaded.view
+        self.head = loaded.head
+        self._time = loaded.time
+        self._snapshot = loaded.snapshot
+        self.cache.clear()
+        self._stale = False
+
+    # -- making drafts ---------------------------------------------------------------------------
+
+    def draft(self, event: Event, scope: Scope, bodies: Sequence[Body] = ()) -> Draft:
+        """Put an event into its envelope, with the clock's time, never before the last one's."""
+        name, version, payload = encode_event(event)
+        self._time = max(self._time, self._clock())
+        return Draft(
+            self.random(16),
+            name,
+            version,
+            self._time,
+            payload,
+            tuple(bodies),
+            scope.turn_id,
+            scope.span_id,
+            scope.parent_span_id,
+            scope.iteration,
+        )
+
+    # -- appending -------------------------------------------------------------------------------
+
+    async def append(self, *drafts: Draft) -> tuple[Record, ...]:
+        """Append what is right whatever others wrote in between; returns when it is on disk."""
+        while True:
+            await self.ready()
+            with self._lock:
+                ticket = None if self._stale else self._submit(drafts)
+            if ticket is None:
+                continue
+            try:
+                return (await self._settle(ticket))[-len(drafts) :]
+            except WrongExpectedVersion:
+                self._send_again(ticket.drafts[: -len(drafts)])
+            except StoreError:
+                self._send_again(ticket.drafts[: -len(drafts)])
+                raise
+
+    async def append_exactly(self, version: int, *drafts: Draft) -> tuple[Record, ...] | None:
+        """Append only if ``version`` is still the last position.
+
+        None when this process appended in between; WrongExpectedVersion when another one did.
+        """
+        with self._lock:
+            if self._stale or self.head != version or self._unsent:
+                return None
+            ticket = self._submit(drafts)
+        return await self._settle(ticket)
+
+    async def emit(self, draft: Draft) -> None:
+        """Append an activity event in its place without waiting for the disk.
+
+        If it cannot be written, the next call that waits sends it again, and raises if it must.
+        """
+        await self.ready()
+        while len(self._in_flight) >= MAX_IN_FLIGHT:
+            await self._oldest()
+        with self._lock:
+            if self._stale:
+                self._unsent.append(draft)
+                return
+            ticket = self._submit((draft,))
+        self._watch(ticket)
+
+    def _watch(self, ticket: Ticket) -> None:
+        task = asyncio.get_running_loop().create_task(self._settle_unasked(ticket))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _send_again(self, drafts: Sequence[Draft]) -> None:
+        with self._lock:
+            self._unsent.extend(drafts)
+
+    def _submit(self, drafts: Sequence[Draft]) -> Ticket:
+        drafts = (*self._unsent, *drafts)
+        self._unsent.clear()
+        ack = self.store.append(self.stream, drafts, self.head if self.head >= 0 else NO_STREAM)
+        view, head = self.view, self.head
+        for draft in drafts:
+            head += 1
+            view = request_view.evolve(view, place(draft, self.stream, head, -1, b""))
+            for index, body in enumerate(draft.bodies):
+                if draft.type != "import:raw":
+                    self.cache[head, index] = body.data
+        self.view, self.head = view, head
+        ticket = Ticket(ack, drafts)
+        self._in_flight.append(ticket)
+        return ticket
+
+    async def _settle(self, ticket: Ticket) -> tuple[Record, ...]:
+        try:
+            return await self._ended(ticket)
+        except asyncio.CancelledError:
+            # The append goes on without its caller; somebody has to see how it ends.
+            self._watch(ticket)
+            raise
+
+    async def _settle_unasked(self, ticket: Ticket) -> None:
+        try:
+            await self._ended(ticket)
+        except StoreError:
+            self._send_again(ticket.drafts)
+
+    async def _ended(self, ticket: Ticket) -> tuple[Record, ...]:
+        try:
+            appended = await ticket.ack
+        except StoreError:
+            with self._lock:
+                self._stale = True
+                if ticket in self._in_flight:
+                    self._in_flight.remove(ticket)
+            raise
+        with self._lock:
+            ticket.records = appended.records
+            ready: list[Record] = []
+            while self._in_flight and self._in_flight[0].records is not None:
+                ready.extend(self._in_flight.popleft().records or ())
+            for record in ready:
+                self._publish(record)
+            if ready and not self._in_flight and not self._stale:
+                self._maybe_snapshot(ready)
+        return appended.records
+
+    # -- staying in step with the store ----------------------------------------------------------
+
+    async def ready(self) -> None:
+        """Wait until the view is sound: read again what another writer made obsolete."""
+        while self._stale:
+            await self.drained()
+            loaded = await load(self.store, self.stream)
+            if loaded is None:
+                raise StoreError(f"session {self.stream!r} is gone from the store")
+            with self._lock:
+                if self._stale and not self._in_flight:
+                    self._install(loaded)
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way. Errors are left to those who wait for them."""
+        while self._in_flight:
+            await self._oldest()
+
+    async def _oldest(self) -> None:
+        with self._lock:
+            ticket = self._in_flight[0] if self._in_flight else None
+        if ticket is not None:
+            try:
+                await self._ended(ticket)
+            except StoreError:
+                return
+
+    async def settled(self) -> tuple[ViewState, int]:
+        """The view and its version after everything of this process that was under way.
+
+        Raises what kept an earlier activity event from being written.
+        """
+        while True:
+            await self.ready()
+            await self.drained()
+            with self._lock:
+                if self._stale or self._in_flight:
+                    continue
+                if not self._unsent:
+                    return self.view, self.head
+                ticket = self._submit(())
+            try:
+                await self._settle(ticket)
+            except WrongExpectedVersion:
+                self._send_again(ticket.drafts)
+            except StoreError:
+                self._send_again(ticket.drafts)
+                raise
+
+    async def synchronised(self) -> tuple[ViewState, int]:
+        """As ``settled``, and after what other processes wrote until now."""
+        while True:
+            view, head = await self.settled()
+            info = await self.store.head(self.stream)
+            if info is None or info.head <= head:
+                return view, head
+            with self._lock:
+                self._stale = self._stale or self.head < info.head
+
+    async def bodies(self, entries: Sequence[Entry]) -> dict[tuple[int, int], bytes | None]:
+        """Stored bytes of what ``entries`` show; what is not in memory is fetched in one call."""
+        await self.fetch(
+            [address for address in addresses(entries) if address not in self.cache]
+        )
+        return self.cache
+
+    async def fetch(self, missing: Sequence[Address]) -> None:
+        """Bring bodies into the cache, and keep it about the size of the view."""
+        if missing:
+            found = await self.store.bodies(self.stream, missing)
+            self.cache.update(zip(missing, [body.data for body in found], strict=True))
+
+    def trim(self, entries: Sequence[Entry]) -> None:
+        """Forget bodies that the view no longer shows."""
+        if len(self.cache) > 2 * len(entries) + 64:
+            wanted = addresses(entries)
+            self.cache = {address: self.cache[address] for address in wanted if address in self.cache}
+
+    def _maybe_snapshot(self, records: Sequence[Record]) -> None:
+        record = records[-1]
+        since = record.position - self._snapshot
+        compacted = any(one.type == "context:post_compact" for one in records)
+        if compacted or since >= max(SNAPSHOT_EVERY, len(self.view.layout.refs)):
+            self.save_snapshot(record)
+
+    def save_snapshot(self, record: Record) -> None:
+        """Keep the view at ``record``, which must be the last one."""
+        self._snapshot = record.position
+        data = request_view.dump(self.view)
+        snapshot = Snapshot(record.position, record.digest, request_view.VERSION, data)
+        self.store.save_snapshot(self.stream, SNAPSHOT, snapshot)
+
+
+async def open_session(
+    store: EventStore,
+    stream: str,
+    publish: Callable[[Record], None],
+    clock: Clock,
+    random: Callable[[int], bytes] = os.urandom,
+    settings: dict[str, Any] | None = None,
+) -> LiveSession:
+    """Open a session, creating it with ``session:start`` if it is new.
+
+    A compaction that a crash left open is closed as failed.
+    """
+    loaded = await load(store, stream)
+    if loaded is None:
+        loaded = Loaded(request_view.initial(), -1, b"", 0, -1, ())
+    live = LiveSession(store, stream, loaded, publish, clock, random)
+    if loaded.head < 0:
+        start = events.SessionStart(library=__version__, settings=settings or {})
+        try:
+            await live.append_exactly(-1, live.draft(start, Scope(stream)))
+        except WrongExpectedVersion:
+            await live.ready()
+    for record in loaded.open_compactions:
+        await live.append(live.draft(_closed(record), _scope(record)))
+    return live
+
+
+def _scope(record: Record) -> Scope:
+    return Scope(
+        record.stream, record.turn_id, record.span_id, record.parent_span_id, record.iteration
+    )
+
+
+def _closed(record: Record) -> Event:
+    event: Any = decode_event(record)
+    return events.PostCompact(
+        outcome="failed",
+        trigger=event.trigger,
+        strategy=event.strategy,
+        strategy_version=event.strategy_version,
+        tokens_before=event.tokens,
+        tokens_after=event.tokens,
+        messages_before=event.messages,
+        messages_after=event.messages,
+        estimator="",
+        budget=event.budget,
+        threshold=event.threshold,
+        error="the process that began this compaction ended before it was done",
+    )

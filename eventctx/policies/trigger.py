@@ -1,0 +1,43 @@
+"""When a compaction is due, and how the budget is cut up."""
+
+from __future__ import annotations
+
+from eventctx.errors import InvalidSetting
+from eventctx.events import Trigger
+from eventctx.policies.policy import Budget
+
+
+def make_budget(tokens: int, threshold: float, target: float) -> Budget:
+    """A budget of ``tokens``; ``threshold`` and ``target`` are fractions of it.
+
+    Raises InvalidSetting for a budget below 1 or fractions that are out of order.
+    """
+    if tokens < 1:
+        raise InvalidSetting(f"token budget: expected at least 1, found {tokens}")
+    if not 0 < target < threshold <= 1:
+        raise InvalidSetting(
+            "expected 0 < target_usage < compact_threshold <= 1, "
+            f"found target_usage={target}, compact_threshold={threshold}"
+        )
+    return Budget(tokens, max(1, int(tokens * threshold)), max(1, int(tokens * target)))
+
+
+def due(
+    tokens: int, messages: int, budget: Budget, low_water: int, max_messages: int | None
+) -> Trigger | None:
+    """Why a view of ``tokens`` and ``messages`` (without system messages) must be compacted now.
+
+    ``low_water`` is the view's size after the last compaction. Where that could not get below the
+    threshold, the next one waits until half of what is left up to the budget is used up, so that
+    a floor that cannot be reduced does not cause one compaction per request.
+    """
+    if tokens > budget.tokens:
+        return "budget"
+    line = budget.threshold
+    if low_water >= line:
+        line = low_water + max(1, (budget.tokens - low_water) // 2)
+    if tokens >= line:
+        return "threshold"
+    if max_messages is not None and messages > max_messages:
+        return "max_messages"
+    return None

@@ -1,0 +1,138 @@
+"""Reading a stored session: any projection at any position, and what a request was sent."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.codec import decode_bodies, decode_event
+from eventctx.errors import InvalidSetting
+from eventctx.events import RequestPrepared
+from eventctx.projections import layout, request_view, timeline, transcript
+from eventctx.projections.layout import Entry
+from eventctx.projections.render import addresses, render
+from eventctx.record import Record
+from eventctx.store import EventStore
+
+class Message(NamedTuple):
+    """A message of the transcript: its number, the position where it lies, and itself.
+
+    ``message`` is None where the contents were erased.
+    """
+
+    number: int
+    position: int
+    message: dict[str, Any] | None
+
+
+class RequestView(msgspec.Struct, frozen=True):
+    """What a model was sent, derived again from the log.
+
+    ``verified`` says whether the derived view has the digest that was recorded then.
+    """
+
+    position: int
+    turn: int | None
+    iteration: int | None
+    prepared: RequestPrepared
+    entries: tuple[Entry, ...]
+    messages: list[dict[str, Any]]
+    digest: str
+    verified: bool
+
+
+async def fold(
+    store: EventStore, stream: str, projection: Any, *, stop: int | None = None
+) -> Any:
+    """The state of ``projection`` after position ``stop`` (inclusive; None: all of it).
+
+    Raises StreamNotFound.
+    """
+    state, evolve = projection.initial(), projection.evolve
+    async for record in store.read(stream, stop=stop, bodies=False):
+        state = evolve(state, record)
+    return state
+
+
+async def position_of_turn(store: EventStore, stream: str, number: int) -> int:
+    """The last position of turn ``number``. Raises InvalidSetting when there is no such turn."""
+    state: timeline.TimelineState = await fold(store, stream, timeline)
+    turn = timeline.turn(state, number)
+    if turn is None:
+        raise InvalidSetting(_no_turn(state, stream, number))
+    return turn.last
+
+
+async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
+    """The transcript as it was after position ``at`` (None: now)."""
+    if at is not None and at < 0:
+        raise InvalidSetting(f"position: expected 0 or more, found {at}")
+    state: transcript.TranscriptState = await fold(store, stream, transcript, stop=at)
+    bodies = await store.bodies(stream, [line.address for line in state.lines])
+    messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
+    return [
+        Message(line.number, line.position, message)
+        for line, message in zip(state.lines, messages, strict=True)
+    ]
+
+
+async def request_of_turn(
+    store: EventStore, stream: str, turn: int, iteration: int | None = None
+) -> RequestView:
+    """The last request of a turn, or of one of its iterations. Raises InvalidSetting."""
+    state: timeline.TimelineState = await fold(store, stream, timeline)
+    if timeline.turn(state, turn) is None:
+        raise InvalidSetting(_no_turn(state, stream, turn))
+    found = timeline.request(state, turn, iteration)
+    if found is None:
+        made = sorted({r.iteration for r in state.requests if r.turn == turn} - {None})  # type: ignore[type-var]
+        raise InvalidSetting(
+            f"turn {turn} of session {stream!r} has no request in iteration {iteration}; "
+            f"it has requests in iterations {made}"
+        )
+    return await request_at(store, stream, found.position, turn=found.turn)
+
+
+async def request_at(
+    store: EventStore, stream: str, position: int, *, turn: int | None = None
+) -> RequestView:
+    """The request whose ``context:request_prepared`` lies at ``position``."""
+    state: request_view.ViewState = request_view.initial()
+    prepared: Record | None = None
+    async for record in store.read(stream, stop=position, bodies=False):
+        if record.position < position:
+            state = request_view.evolve(state, record)
+        else:
+            prepared = record
+    if prepared is None or prepared.type != "context:request_prepared":
+        found = "nothing" if prepared is None else prepared.type
+        raise InvalidSetting(
+            f"position {position} of session {stream!r}: expected a context:request_prepared, "
+            f"found {found}"
+        )
+    event: Any = decode_event(prepared)
+    state = request_view.with_insertions(state, event.insertions, prepared)
+    entries = tuple(state.layout.entries())
+    wanted = addresses(entries)
+    bodies = await store.bodies(stream, wanted)
+    texts = {place: body.data for place, body in zip(wanted, bodies, strict=True)}
+    digest = layout.digest_of(entries)
+    return RequestView(
+        position,
+        turn,
+        prepared.iteration,
+        event,
+        entries,
+        render(entries, texts),
+        digest,
+        digest == event.digest,
+    )
+
+
+def _no_turn(state: timeline.TimelineState, stream: str, number: int) -> str:
+    known = [turn.number for turn in timeline.turns(state)]
+    if not known:
+        return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
+    return f"session {stream!r} has turns {min(known)} to {max(known)}, found {number}"
+

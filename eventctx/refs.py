@@ -1,0 +1,36 @@
+"""References: a message without its text, which is all that plans and views are decided on."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventctx.messages import Facts
+from eventctx.plan import InsertionKind
+
+
+class MessageRef(msgspec.Struct, frozen=True, array_like=True):
+    """Message ``number`` as a view shows it, and where its body lies in the stream.
+
+    For a ``shortened`` message body, digest, facts and tokens are those of the shorter text.
+    """
+
+    number: int
+    position: int
+    index: int
+    digest: bytes
+    facts: Facts
+    tokens: int
+    shortened: bool = False
+
+
+class InsertionRef(msgspec.Struct, frozen=True, array_like=True):
+    """An insertion as it stands in a view. ``before`` as in ``plan.Insertion``."""
+
+    kind: InsertionKind
+    position: int
+    index: int
+    digest: bytes
+    facts: Facts
+    tokens: int
+    before: int | None
+    stands_for: tuple[tuple[int, int], ...]

@@ -1,0 +1,1 @@
+"""Places that keep records: one implementation of ``eventctx.store.EventStore`` a module."""

@@ -1,0 +1,113 @@
+"""Awaitables that one thread settles and any event loop may await.
+
+``concurrent.futures.Future`` with ``asyncio.wrap_future`` costs a lock, a condition and one wake-up
+of the loop per append. An ``Ack`` has no lock, and ``settle`` wakes each loop once per batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator, Iterable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Ack(Generic[T]):
+    """The outcome of something another thread does.
+
+    It may be awaited from any event loop, once, never, or several times; a cancelled await leaves
+    the work itself alone. An error that nobody awaits is dropped without a warning.
+    """
+
+    __slots__ = ("_done", "_error", "_value", "_waiters")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @classmethod
+    def of(cls, value: T) -> Ack[T]:
+        """One that is settled already."""
+        ack = cls()
+        ack._set(value, None)
+        return ack
+
+    @classmethod
+    def failed(cls, error: BaseException) -> Ack[T]:
+        """One that has failed already."""
+        ack = cls()
+        ack._set(None, error)
+        return ack
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._done
+
+    def _set(self, value: T | None, error: BaseException | None) -> list[asyncio.Future[None]]:
+        """Settle, and return who has to be woken."""
+        self._value, self._error = value, error
+        self._done = True
+        return self._waiters
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # Without a lock: whoever comes second, this append or the settling thread's
+            # ``_done = True``, sees what the first one did.
+            self._waiters.append(waiter)
+            if not self._done:
+                yield from waiter.__await__()
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                del self  # the traceback would hold the ack that holds the error
+        return self._value  # type: ignore[return-value]
+
+
+Outcome = tuple[Ack[Any], Any, BaseException | None]
+
+
+def settle(outcomes: Iterable[Outcome]) -> None:
+    """Settle many acks with one wake-up per event loop that waits for any of them."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for ack, value, error in outcomes:
+        for waiter in ack._set(value, error):
+            loops.setdefault(waiter.get_loop(), []).append(waiter)
+    for loop, waiters in loops.items():
+        try:
+            loop.call_soon_threadsafe(_wake, waiters)
+        except RuntimeError:
+            continue  # the loop was closed; whoever waited there is gone
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+class Bell:
+    """Wakes subscriptions after a commit.
+
+    Take ``listen()`` first, look for records second, await what was taken third: a commit between
+    the first and the third step has settled it, so none is missed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next: Ack[None] = Ack()
+
+    def listen(self) -> Ack[None]:
+        """Settled by the next ``ring``."""
+        return self._next
+
+    def ring(self) -> None:
+        """Wake all who listen. Callable from any thread."""
+        with self._lock:
+            rung, self._next = self._next, Ack()
+        settle([(rung, None, None)])

@@ -1,0 +1,305 @@
+"""A store in memory: for tests, trials, and sessions that nobody needs to keep."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from eventctx.errors import (
+    EventctxError,
+    InvalidSetting,
+    LogCorrupted,
+    StoreUnavailable,
+    StreamExists,
+    StreamNotFound,
+)
+from eventctx.record import Body, Draft, Record, place
+from eventctx.store import Address, Appended, Expected, Receipt, Snapshot, StreamInfo
+from eventctx.stores.ack import Ack, Bell
+from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
+
+
+class _Stream:
+    """A stream's own records, the first of which has position ``base``."""
+
+    def __init__(self, name: str, created: int, parent: _Stream | None, base: int) -> None:
+        self.name = name
+        self.created = created
+        self.parent = parent
+        self.base = base
+        self.records: list[Record] = []
+
+    @property
+    def head(self) -> int:
+        return self.base + len(self.records) - 1
+
+    def owner(self, position: int) -> _Stream:
+        """The stream itself or the ancestor that holds ``position``."""
+        stream = self
+        while position < stream.base and stream.parent is not None:
+            stream = stream.parent
+        return stream
+
+    def at(self, position: int) -> Record:
+        owner = self.owner(position)
+        record = owner.records[position - owner.base]
+        return record if owner is self else replace(record, stream=self.name)
+
+
+class MemoryStore:
+    """``EventStore`` in this process's memory; everything is gone when the process ends.
+
+    Appends are done when ``append`` returns; the awaitable only hands over the outcome. Safe to use
+    from several threads and event loops.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: dict[str, _Stream] = {}
+        self._log: list[tuple[_Stream, int]] = []
+        self._snapshots: dict[tuple[str, str], Snapshot] = {}
+        self._checkpoints: dict[str, int] = {}
+        self._bell = Bell()
+        self._closed = False
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        """See ``EventStore.append``."""
+        try:
+            with self._lock:
+                self._check_open()
+                appended = self._append(stream, drafts, expected)
+        except EventctxError as error:
+            return Ack.failed(error)
+        self._bell.ring()
+        return Ack.of(appended)
+
+    async def read(
+        self,
+        stream: str,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        backward: bool = False,
+        limit: int | None = None,
+        bodies: bool = True,
+    ) -> AsyncIterator[Record]:
+        """See ``EventStore.read``. What is appended after the read began is left out."""
+        with self._lock:
+            self._check_open()
+            found = self._existing(stream)
+            last = found.head if stop is None else min(stop, found.head)
+            positions: Sequence[int] = range(max(start, 0), last + 1)
+            if backward:
+                positions = positions[::-1]
+            if limit is not None:
+                positions = positions[: max(limit, 0)]
+            records = [found.at(position) for position in positions]
+        for record in records:
+            yield record if bodies else _without_data(record)
+
+    async def read_all(
+        self, *, after: int = -1, limit: int | None = None, bodies: bool = True
+    ) -> AsyncIterator[Record]:
+        """See ``EventStore.read_all``."""
+        with self._lock:
+            self._check_open()
+            records = list(self._after(after))
+        for record in records if limit is None else records[: max(limit, 0)]:
+            yield record if bodies else _without_data(record)
+
+    async def head(self, stream: str) -> StreamInfo | None:
+        """See ``EventStore.head``."""
+        with self._lock:
+            self._check_open()
+            found = self._streams.get(stream)
+            return None if found is None else _info(found)
+
+    async def streams(self) -> list[StreamInfo]:
+        """See ``EventStore.streams``."""
+        with self._lock:
+            self._check_open()
+            return [_info(stream) for stream in self._streams.values()]
+
+    async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
+        """See ``EventStore.bodies``."""
+        with self._lock:
+            self._check_open()
+            found = self._existing(stream)
+            return [_body(found, address) for address in addresses]
+
+    async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
+        """See ``EventStore.fork``. A retry with the same first record returns what is there."""
+        with self._lock:
+            self._check_open()
+            parent = self._existing(stream)
+            taken = self._streams.get(new)
+            if taken is not None:
+                if taken.parent is parent and taken.base == at + 1:
+                    done = _retried(taken, at + 1, (first,))
+                    if done is not None:
+                        return done
+                raise StreamExists(new)
+            if not 0 <= at <= parent.head:
+                raise InvalidSetting(
+                    f"fork of {stream!r}: expected a position from 0 to {parent.head}, found {at}"
+                )
+            digests = chain(new, parent.at(at).digest, at + 1, (first,))
+            child = self._streams[new] = _Stream(new, first.time, parent, at + 1)
+            appended = self._insert(child, (first,), digests)
+        self._bell.ring()
+        return appended
+
+    async def subscribe(
+        self, *, stream: str | None = None, after: int = -1, bodies: bool = False
+    ) -> AsyncIterator[Record]:
+        """See ``EventStore.subscribe``. A stream that does not exist yet is waited for."""
+        while not self._closed:
+            bell = self._bell.listen()
+            with self._lock:
+                if stream is None:
+                    news = list(self._after(after))
+                else:
+                    found = self._streams.get(stream)
+                    positions = range(after + 1, found.head + 1) if found else ()
+                    news = [found.at(position) for position in positions] if found else []
+            for record in news:
+                after = record.global_position if stream is None else record.position
+                yield record if bodies else _without_data(record)
+            if not news:
+                await bell
+
+    async def erase(self, stream: str, addresses: Sequence[Address]) -> int:
+        """See ``EventStore.erase``. Snapshots of streams that can read the records are dropped.
+
+        Raises StreamNotFound, and LogCorrupted for an address without a body.
+        """
+        with self._lock:
+            self._check_open()
+            found = self._existing(stream)
+            places = dict.fromkeys(addresses)
+            fresh = [address for address in places if not _body(found, address).erased]
+            for position, index in fresh:
+                owner = found.owner(position)
+                record = owner.records[position - owner.base]
+                bodies = list(record.bodies)
+                bodies[index] = Body(bodies[index].digest, b"", erased=True)
+                owner.records[position - owner.base] = replace(record, bodies=tuple(bodies))
+            owners = {found.owner(position) for position, _ in places}
+            for key in list(self._snapshots):
+                if owners & set(_ancestors(self._streams[key[0]])):
+                    del self._snapshots[key]
+            return len(fresh)
+
+    async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
+        """See ``EventStore.load_snapshot``."""
+        with self._lock:
+            self._check_open()
+            return self._snapshots.get((stream, name))
+
+    def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
+        """See ``EventStore.save_snapshot``. Of a stream that does not exist none is kept."""
+        with self._lock:
+            if stream in self._streams and not self._closed:
+                self._snapshots[stream, name] = snapshot
+
+    async def load_checkpoint(self, name: str) -> int | None:
+        """See ``EventStore.load_checkpoint``."""
+        with self._lock:
+            self._check_open()
+            return self._checkpoints.get(name)
+
+    async def save_checkpoint(self, name: str, position: int) -> None:
+        """See ``EventStore.save_checkpoint``; as durable as the rest of this store."""
+        with self._lock:
+            self._check_open()
+            self._checkpoints[name] = position
+
+    async def close(self) -> None:
+        """See ``EventStore.close``."""
+        with self._lock:
+            self._closed = True
+        self._bell.ring()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the memory store is closed, and its records are gone")
+
+    def _existing(self, stream: str) -> _Stream:
+        found = self._streams.get(stream)
+        if found is None:
+            raise StreamNotFound(stream)
+        return found
+
+    def _append(self, stream: str, drafts: Sequence[Draft], expected: Expected) -> Appended:
+        found = self._streams.get(stream)
+        head = -1 if found is None else found.head
+        first = retried_at(expected, head, len(drafts))
+        if found is not None and first is not None and drafts:
+            done = _retried(found, first, drafts)
+            if done is not None:
+                return done
+        if not accepts(expected, head):
+            raise conflict(stream, expected, head)
+        previous = None if found is None else found.at(head).digest
+        digests = chain(stream, previous, head + 1, drafts)
+        if found is None:
+            found = self._streams[stream] = _Stream(stream, drafts[0].time, None, 0)
+        return self._insert(found, drafts, digests)
+
+    def _insert(self, stream: _Stream, drafts: Sequence[Draft], digests: list[bytes]) -> Appended:
+        records = []
+        for draft, digest in zip(drafts, digests, strict=True):
+            position = stream.head + 1
+            record = place(draft, stream.name, position, len(self._log), digest)
+            stream.records.append(record)
+            self._log.append((stream, position))
+            records.append(record)
+        return _appended(records)
+
+    def _after(self, after: int) -> Iterator[Record]:
+        for stream, position in self._log[max(after + 1, 0) :]:
+            yield stream.at(position)
+
+
+def _appended(records: Sequence[Record]) -> Appended:
+    last = records[-1]
+    return Appended(tuple(records), Receipt(last.stream, last.position, last.digest))
+
+
+def _retried(stream: _Stream, first: int, drafts: Sequence[Draft]) -> Appended | None:
+    """What an earlier try of this append wrote; None if it was not this append."""
+    if first + len(drafts) - 1 > stream.head:
+        return None
+    found = [stream.at(position) for position in range(first, first + len(drafts))]
+    return _appended(found) if same_ids([record.id for record in found], drafts) else None
+
+
+def _body(stream: _Stream, address: Address) -> Body:
+    position, index = address
+    bodies = stream.at(position).bodies if 0 <= position <= stream.head else ()
+    if not 0 <= index < len(bodies):
+        raise LogCorrupted(stream.name, position, f"expected a body {index}, found none")
+    return bodies[index]
+
+
+def _ancestors(stream: _Stream) -> Iterator[_Stream]:
+    step: _Stream | None = stream
+    while step is not None:
+        yield step
+        step = step.parent
+
+
+def _info(stream: _Stream) -> StreamInfo:
+    last = stream.records[-1]
+    parent = None if stream.parent is None else stream.parent.name
+    forked_at = None if stream.parent is None else stream.base - 1
+    return StreamInfo(stream.name, last.position, last.digest, stream.created, parent, forked_at)
+
+
+def _without_data(record: Record) -> Record:
+    bodies = tuple(Body(body.digest, body.facts, erased=body.erased) for body in record.bodies)
+    return replace(record, bodies=bodies)

@@ -1,0 +1,89 @@
+"""SQLite's errors in the words of ``eventctx.errors``. A driver's exception is only a cause."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import apsw
+
+from eventctx.errors import (
+    EventctxError,
+    InvalidSetting,
+    NotAStore,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
+_PASSING = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the surroundings are at fault (lock, disk, rights) and not one of the appends."""
+    return isinstance(error, (*_PASSING, apsw.CantOpenError, apsw.CorruptError, apsw.NoMemError))
+
+
+def translated(error: Exception, path: Path, system_errno: int = 0) -> EventctxError:
+    """The eventctx error for ``error``, with ``error`` as its cause.
+
+    ``system_errno`` is what the operating system said, from ``Connection.system_errno``.
+    """
+    if isinstance(error, EventctxError):
+        return error
+    found = _named(error, path, system_errno)
+    found.__cause__ = error
+    return found
+
+
+def _named(error: Exception, path: Path, system_errno: int) -> EventctxError:
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return StoreUnavailable(
+            f"{path}: expected to get the write lock in time, but another program holds it; wait "
+            "until it is done, or raise lock_timeout, and try again"
+        )
+    if isinstance(error, apsw.FullError) or (
+        isinstance(error, (apsw.IOError, apsw.CantOpenError)) and system_errno in _NO_SPACE
+    ):
+        return StoreFull(f"{path}: no space left to write; free some and try again ({error})")
+    if isinstance(error, apsw.ReadOnlyError):
+        return read_only(path)
+    if isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError)):
+        return StoreUnavailable(
+            f"{path}: cannot be opened ({error}); check that the folder exists and that you may "
+            "read and write it and the file"
+        )
+    if isinstance(error, apsw.NotADBError):
+        return not_a_store(path, "a file of another format")
+    if isinstance(error, apsw.CorruptError):
+        return StoreUnavailable(
+            f"{path}: the database file is damaged ({error}); restore it from a backup, or save "
+            "what can be read with `sqlite3 FILE .recover`"
+        )
+    if isinstance(error, apsw.ConnectionClosedError):
+        return closed(path)
+    if isinstance(error, apsw.IOError):
+        return StoreUnavailable(f"{path}: the disk reported an error ({error}); check the disk")
+    if isinstance(error, apsw.Error):
+        return StoreError(f"{path}: SQLite refused: {error}")
+    return InvalidSetting(f"{path}: an argument cannot be stored: {error}")
+
+
+def read_only(path: Path) -> StoreReadOnly:
+    """The store can be read here, but not written."""
+    return StoreReadOnly(
+        f"{path}: expected to be allowed to write, but the file or its folder is read-only; change "
+        "the rights, or copy the file"
+    )
+
+
+def closed(path: Path) -> StoreUnavailable:
+    """The store was used after ``close``."""
+    return StoreUnavailable(f"{path}: the store is closed; open it again")
+
+
+def not_a_store(path: Path, found: str) -> NotAStore:
+    """The path is something else."""
+    return NotAStore(f"{path}: expected an eventctx database, found {found}; choose another path")

@@ -1,0 +1,223 @@
+"""Reads on one connection. Not for more than one thread at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import apsw
+
+from eventctx.errors import LogCorrupted, StreamNotFound
+from eventctx.record import Body, Record
+from eventctx.store import Address, Snapshot, StreamInfo
+from eventctx.stores.sqlite_rows import (
+    BODY_WITH_DATA,
+    BODY_WITHOUT_DATA,
+    WITH_DATA,
+    WITHOUT_DATA,
+    Row,
+    body_from,
+    body_id,
+    records_from,
+)
+
+PAGE_RECORDS = 1000
+PAGE_BYTES = 4 * 2**20
+_END = 2**62
+_MOST_CACHED = 10_000
+
+_HEADS = """
+SELECT s.name, r.position, r.digest, s.created, p.name, s.forked_at FROM streams s
+LEFT JOIN streams p ON p.id = s.parent
+JOIN records r ON r.stream = s.id
+  AND r.position = (SELECT max(position) FROM records WHERE stream = s.id)
+"""
+
+
+class Segment(NamedTuple):
+    """Positions ``first`` to ``last`` of a stream are rows of the stream with row id ``owner``."""
+
+    owner: int
+    first: int
+    last: int
+
+
+class Queries:
+    """What can be asked of the database, with caches of what never changes once committed."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._lineages: dict[str, tuple[Segment, ...]] = {}
+        self._types: dict[int, str] = {}
+        self._names: dict[int, str] = {}
+
+    def forget(self) -> None:
+        """Drop the caches, as after a rollback of what they were read from."""
+        self._lineages.clear()
+        self._types.clear()
+        self._names.clear()
+
+    def lineage(self, stream: str) -> tuple[Segment, ...]:
+        """Where the stream's positions are, oldest first. Raises StreamNotFound."""
+        if (cached := self._lineages.get(stream)) is not None:
+            return cached
+        segments: list[Segment] = []
+        row = self._one("SELECT id, parent, forked_at FROM streams WHERE name=?", (stream,))
+        last = _END
+        while row is not None:
+            owner, parent, forked_at = row
+            first = 0 if forked_at is None else forked_at + 1
+            if first <= last:
+                segments.append(Segment(owner, first, last))
+            if parent is None:
+                break
+            last = min(last, forked_at)
+            row = self._one("SELECT id, parent, forked_at FROM streams WHERE id=?", (parent,))
+        if not segments:
+            raise StreamNotFound(stream)
+        if len(self._lineages) >= _MOST_CACHED:
+            self._lineages.clear()
+        found = self._lineages[stream] = tuple(reversed(segments))
+        return found
+
+    def head(self, stream: str) -> StreamInfo | None:
+        """The stream as it stands; None if it does not exist."""
+        row = self._one(_HEADS + "WHERE s.name = ?", (stream,))
+        return None if row is None else StreamInfo(*row)
+
+    def streams(self) -> list[StreamInfo]:
+        """All streams in order of creation."""
+        rows: list[Row] = self._connection.execute(_HEADS + "ORDER BY s.id").fetchall()
+        return [StreamInfo(*row) for row in rows]
+
+    def page(
+        self, stream: str, start: int, stop: int | None, backward: bool, limit: int, bodies: bool
+    ) -> tuple[list[Record], int]:
+        """Some records from ``start`` to ``stop`` (both inclusive; None: the head).
+
+        At most ``limit``, PAGE_RECORDS, and about PAGE_BYTES. Returns the ``stop`` in force too,
+        so that a read of several pages does not chase a growing stream.
+        """
+        segments = self.lineage(stream)
+        head = self._one("SELECT max(position) FROM records WHERE stream=?", (segments[-1].owner,))
+        last = segments[-1].first - 1 if head is None or head[0] is None else head[0]
+        stop = last if stop is None else min(stop, last)
+        limit = min(limit, PAGE_RECORDS)
+        columns = WITH_DATA if bodies else WITHOUT_DATA
+        order = "DESC" if backward else "ASC"
+        found: list[Record] = []
+        for owner, first, final in reversed(segments) if backward else segments:
+            low, high = max(start, first), min(stop, final)
+            if low > high:
+                continue
+            try:
+                records, complete = self._records(
+                    f"SELECT {columns} FROM records WHERE stream=? AND position BETWEEN ? AND ? "  # noqa: S608
+                    f"ORDER BY position {order} LIMIT ?",
+                    (owner, low, high, limit - len(found)),
+                    stream,
+                    bodies,
+                )
+            except apsw.CorruptError as error:
+                at = found[-1].position if found else high if backward else low
+                raise LogCorrupted(stream, at, f"the database file is damaged ({error})") from error
+            found += records
+            if not complete or len(found) >= limit:
+                break
+        return found, stop
+
+    def page_all(self, after: int, limit: int, bodies: bool) -> list[Record]:
+        """Some records with a global position above ``after``, of all streams."""
+        columns = WITH_DATA if bodies else WITHOUT_DATA
+        records, _ = self._records(
+            f"SELECT {columns} FROM records WHERE pos > ? ORDER BY pos LIMIT ?",  # noqa: S608
+            (after, min(limit, PAGE_RECORDS)),
+            None,
+            bodies,
+        )
+        return records
+
+    def _records(
+        self, sql: str, bindings: tuple[int, ...], stream: str | None, bodies: bool
+    ) -> tuple[list[Record], bool]:
+        columns = BODY_WITH_DATA if bodies else BODY_WITHOUT_DATA
+
+        def further(pos: int) -> list[Body]:
+            rows = self._connection.execute(
+                f"SELECT {columns} FROM bodies WHERE id BETWEEN ? AND ? ORDER BY id",  # noqa: S608
+                (body_id(pos, 1), body_id(pos + 1, 0) - 1),
+            )
+            return [body_from(row) for row in rows]
+
+        cursor = self._connection.execute(sql, bindings)
+        try:
+            return records_from(
+                cursor, self._name if stream is None else stream, self._type, further, PAGE_BYTES
+            )
+        finally:
+            cursor.close(True)  # a cursor left open would keep the log from being checkpointed
+
+    def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
+        """The bodies at ``addresses``. Raises StreamNotFound, LogCorrupted."""
+        segments = self.lineage(stream)
+        found: list[Body] = []
+        for address in addresses:
+            position, index = address
+            row = None
+            for owner, first, last in segments:
+                if first <= position <= last and index == 0:
+                    row = self._one(
+                        "SELECT body_digest, facts, salt, data FROM records "
+                        "WHERE stream=? AND position=? AND bodies > 0",
+                        (owner, position),
+                    )
+                elif first <= position <= last and index > 0:
+                    row = self._one(
+                        "SELECT digest, facts, salt, data FROM bodies WHERE id = ? + "
+                        "(SELECT pos << 20 FROM records WHERE stream=? AND position=? "
+                        "AND bodies > ?)",
+                        (index, owner, position, index),
+                    )
+            if row is None:
+                raise LogCorrupted(stream, position, f"expected a body {index}, found none")
+            found.append(body_from(row))
+        return found
+
+    def snapshot(self, stream: str, name: str) -> Snapshot | None:
+        """The stored snapshot; None if there is none."""
+        row = self._one(
+            "SELECT n.position, n.digest, n.version, n.data FROM snapshots n "
+            "JOIN streams s ON s.id = n.stream WHERE s.name=? AND n.name=?",
+            (stream, name),
+        )
+        return None if row is None else Snapshot(*row)
+
+    def checkpoint(self, name: str) -> int | None:
+        """The stored checkpoint; None if there is none."""
+        row = self._one("SELECT position FROM checkpoints WHERE name=?", (name,))
+        return None if row is None else int(row[0])
+
+    def data_version(self) -> int:
+        """Changes whenever another connection commits."""
+        return cast(int, self._connection.pragma("data_version"))
+
+    def _one(self, sql: str, bindings: tuple[Any, ...]) -> Row | None:
+        rows = self._connection.execute(sql, bindings).fetchall()
+        return rows[0] if rows else None
+
+    def _type(self, kind: int) -> str:
+        return self._interned(self._types, "SELECT id, name FROM types", kind)
+
+    def _name(self, stream: int) -> str:
+        return self._interned(self._names, "SELECT id, name FROM streams WHERE id >= ?", stream)
+
+    def _interned(self, cache: dict[int, str], sql: str, key: int) -> str:
+        name = cache.get(key)
+        if name is None:
+            bindings = (key,) if "?" in sql else ()
+            rows = self._connection.execute(sql, bindings).fetchall()
+            cache.update(cast(list[tuple[int, str]], rows))
+            name = cache.get(key)
+        if name is None:
+            raise LogCorrupted("", -1, f"a record refers to row {key}, which is missing: {sql}")
+        return name

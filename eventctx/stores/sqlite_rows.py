@@ -1,0 +1,151 @@
+"""Drafts to rows and rows to records. Hex ids are stored as the bytes they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+from eventctx.record import Body, Draft, Record
+
+Row = tuple[Any, ...]
+
+INSERT_RECORD = "INSERT INTO records VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+INSERT_BODY = "INSERT INTO bodies VALUES(?,?,?,?,?)"
+
+_ENVELOPE = (
+    "pos,stream,position,id,type,version,time,iteration,turn,span,parent_span,digest,payload,"
+    "bodies,body_digest,facts,"
+)
+WITH_DATA = _ENVELOPE + "salt,data"
+"""Columns of a record with its first body's content."""
+WITHOUT_DATA = _ENVELOPE + "salt IS NULL,NULL"
+"""The same without touching the data: the column of the salt says whether it was erased."""
+
+BODY_WITH_DATA = "digest,facts,salt,data"
+BODY_WITHOUT_DATA = "digest,facts,salt IS NULL,NULL"
+
+_BODY_BITS = 20
+_HEX_LENGTHS = frozenset({16, 32})
+
+
+def body_id(global_position: int, index: int) -> int:
+    """Where body ``index`` (from 1) of a record is in the table of further bodies."""
+    return (global_position << _BODY_BITS) + index
+
+
+def packed(text: str | None) -> str | bytes | None:
+    """Half the size for ids of 16 or 32 lowercase hex digits; other texts as they are."""
+    if text is None or len(text) not in _HEX_LENGTHS:
+        return text
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        return text
+    return raw if raw.hex() == text else text
+
+
+def record_row(
+    draft: Draft, stream: int, position: int, global_position: int, kind: int, digest: bytes
+) -> Row:
+    """A row for ``INSERT_RECORD``; ``stream`` and ``kind`` are row ids."""
+    bodies = draft.bodies
+    first = (bodies[0].digest, bodies[0].salt, bodies[0].facts, bodies[0].data) if bodies else _NONE
+    return (
+        global_position,
+        stream,
+        position,
+        draft.id,
+        kind,
+        draft.version,
+        draft.time,
+        draft.iteration,
+        packed(draft.turn_id),
+        packed(draft.span_id),
+        packed(draft.parent_span_id),
+        digest,
+        draft.payload,
+        len(bodies),
+        *first,
+    )
+
+
+_NONE = (None, None, None, None)
+
+
+def body_rows(draft: Draft, global_position: int) -> list[Row]:
+    """Rows for ``INSERT_BODY``: all bodies but the first."""
+    return [
+        (body_id(global_position, index), body.digest, body.salt, body.facts, body.data)
+        for index, body in enumerate(draft.bodies)
+        if index
+    ]
+
+
+def body_from(row: Row) -> Body:
+    """A body from BODY_WITH_DATA or BODY_WITHOUT_DATA.
+
+    The third column is the salt, or 0 or 1 for a body that was not or was erased.
+    """
+    digest, facts, salt, data = row
+    if type(salt) is bytes:
+        return Body(digest, facts, data, salt)
+    return Body(digest, facts, None, None, salt != 0)
+
+
+def records_from(
+    rows: apsw.Cursor,
+    name_of: Callable[[int], str] | str,
+    types: Callable[[int], str],
+    further: Callable[[int], list[Body]],
+    size: int,
+) -> tuple[list[Record], bool]:
+    """Records of a cursor over WITH_DATA or WITHOUT_DATA, and whether the cursor was used up.
+
+    Stops early after ``size`` bytes of data. ``name_of`` is the stream's name, or finds it from
+    its row id; ``further(global_position)`` reads the bodies behind the first.
+    """
+    found: list[Record] = []
+    fixed = name_of if isinstance(name_of, str) else None
+    known: dict[int, str] = {}
+    for (
+        pos, stream, position, event_id, kind, version, time, iteration, turn, span, parent,
+        digest, payload, count, body_digest, facts, salt, data,
+    ) in rows:  # fmt: skip
+        if count == 0:
+            bodies: tuple[Body, ...] = ()
+        else:
+            if type(salt) is bytes:
+                bodies = (Body(body_digest, facts, data, salt),)
+            else:
+                bodies = (Body(body_digest, facts, None, None, salt != 0),)
+            if data is not None:
+                size -= len(data)
+            if count > 1:
+                bodies += tuple(further(pos))
+                size -= sum([len(body.data or b"") for body in bodies[1:]])
+        type_name = known.get(kind)
+        if type_name is None:
+            type_name = known[kind] = types(kind)
+        found.append(
+            Record(
+                fixed if fixed is not None else name_of(stream),  # type: ignore[operator]
+                position,
+                pos,
+                event_id,
+                type_name,
+                version,
+                time,
+                payload,
+                bodies,
+                turn.hex() if type(turn) is bytes else turn,
+                span.hex() if type(span) is bytes else span,
+                parent.hex() if type(parent) is bytes else parent,
+                iteration,
+                digest,
+            )
+        )
+        if size <= 0:
+            return found, False
+    return found, True

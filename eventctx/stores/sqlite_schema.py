@@ -1,0 +1,242 @@
+"""The database file: its tables, how it is recognised, and how it is opened.
+
+Rows lie in the order of the log: ``records.pos`` is the global position. A record's first body is
+in its own row, data last, so that a fold that needs no content never touches the overflow pages
+of a large one; further bodies are in ``bodies`` under ``pos * 2**20 + index``. A stream's head is
+its last record and stands nowhere else, so the two cannot disagree and an append writes one page
+less. An erased body has no salt and no data.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import apsw
+
+from eventctx.errors import StoreTooNew, StoreUnavailable
+from eventctx.stores.sqlite_errors import not_a_store, read_only, translated
+
+Durability = Literal["full", "normal"]
+
+APPLICATION_ID = 0x45435458  # "ECTX"
+SCHEMA_VERSION = 1
+MMAP_BYTES = 256 * 2**20
+
+_MAGIC = b"SQLite format 3\0"
+_TABLES = """
+CREATE TABLE streams(
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent INTEGER REFERENCES streams(id),
+  forked_at INTEGER, created INTEGER NOT NULL) STRICT;
+CREATE TABLE types(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE records(
+  pos INTEGER PRIMARY KEY, stream INTEGER NOT NULL, position INTEGER NOT NULL, id BLOB NOT NULL,
+  type INTEGER NOT NULL, version INTEGER NOT NULL, time INTEGER NOT NULL, iteration INTEGER,
+  turn ANY, span ANY, parent_span ANY, digest BLOB NOT NULL, payload BLOB NOT NULL,
+  bodies INTEGER NOT NULL, body_digest BLOB, salt BLOB, facts BLOB, data BLOB) STRICT;
+CREATE UNIQUE INDEX records_place ON records(stream, position);
+CREATE TABLE bodies(
+  id INTEGER PRIMARY KEY, digest BLOB NOT NULL, salt BLOB, facts BLOB NOT NULL, data BLOB) STRICT;
+CREATE TABLE snapshots(
+  stream INTEGER NOT NULL, name TEXT NOT NULL, position INTEGER NOT NULL, digest BLOB NOT NULL,
+  version INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE(stream, name)) STRICT;
+CREATE TABLE checkpoints(name TEXT PRIMARY KEY, position INTEGER NOT NULL) STRICT;
+"""
+
+
+class Opened(NamedTuple):
+    """A store's two connections; no writer when the file cannot be written."""
+
+    writer: apsw.Connection | None
+    reader: apsw.Connection
+    lock: LockWait
+
+
+class LockWait:
+    """A busy handler that looks often, and remembers that it had to wait.
+
+    SQLite's own waits up to 100 ms between two looks, in which two busy writers starve each other
+    for seconds.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._deadline = 0.0
+        self.waited = False
+
+    def __call__(self, attempts: int) -> bool:
+        """Wait a little; false when the time is up. SQLite counts the attempts from 0."""
+        now = time.monotonic()
+        if attempts == 0:
+            self._deadline = now + self._timeout
+        if now >= self._deadline:
+            return False
+        self.waited = True
+        # Uneven steps, so that two processes do not keep missing each other.
+        time.sleep(min(0.0002 * (attempts + 1), 0.002) * random.uniform(0.5, 1.5))  # noqa: S311
+        return True
+
+
+def open_file(
+    path: str | Path, *, durability: Durability, create: bool, lock_timeout: float
+) -> tuple[Path, Opened]:
+    """Open or create the database at ``path``; its absolute path is returned too.
+
+    ``lock_timeout`` is in seconds.
+
+    Raises NotAStore, StoreTooNew, StoreUnavailable, StoreReadOnly (a new store is needed but may
+    not be written), StoreFull.
+    """
+    # Absolute: the working directory may change, and ``:memory:`` is a file name here.
+    path = Path(path).absolute()
+    _look_at(path, create)
+    lock = LockWait(lock_timeout)
+    connections: list[apsw.Connection] = []
+
+    def connect(name: str, flags: int, busy: Callable[[int], bool]) -> apsw.Connection:
+        connection = apsw.Connection(name, flags=flags)
+        connections.append(connection)
+        connection.set_busy_handler(busy)
+        return connection
+
+    try:
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        writer = connect(str(path), flags, lock)
+        if writer.readonly("main") or not _can_use_wal(writer):
+            writer.close()
+            reader = _open_for_reading(path, connect, LockWait(lock_timeout))
+            return path, Opened(None, reader, lock)
+        if _is_new(writer, path):
+            _create(writer, path, lock_timeout)
+        _configure(writer, path, durability, lock_timeout)
+        reader = connect(str(path), apsw.SQLITE_OPEN_READWRITE, LockWait(lock_timeout))
+        reader.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
+        return path, Opened(writer, reader, lock)
+    except apsw.Error as error:
+        system_errno = connections[-1].system_errno if connections else 0
+        _close(connections)
+        raise translated(error, path, system_errno) from error
+    except BaseException:
+        _close(connections)
+        raise
+
+
+def _close(connections: list[apsw.Connection]) -> None:
+    for connection in connections:
+        with suppress(apsw.Error):
+            connection.close(True)
+
+
+def _look_at(path: Path, create: bool) -> None:
+    """Refuse what can be seen to be no database before SQLite touches it."""
+    try:
+        if path.is_dir():
+            raise not_a_store(path, "a folder")
+        if not path.exists():
+            if not create:
+                raise StoreUnavailable(f"{path}: expected a store, found nothing there")
+            if not path.parent.is_dir():
+                raise StoreUnavailable(f"{path}: its folder does not exist; create it first")
+            return
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: cannot be read: {error.strerror}") from error
+    if start and start != _MAGIC:
+        raise not_a_store(path, "a file of another format")
+
+
+def _can_use_wal(connection: apsw.Connection) -> bool:
+    """False where the folder does not let SQLite keep its log beside the file."""
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        return False
+    return True
+
+
+def _open_for_reading(
+    path: Path,
+    connect: Callable[[str, int, Callable[[int], bool]], apsw.Connection],
+    busy: Callable[[int], bool],
+) -> apsw.Connection:
+    reader = connect(str(path), apsw.SQLITE_OPEN_READONLY, busy)
+    if not _can_use_wal(reader):
+        reader.close()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise StoreUnavailable(
+                f"{path}: the newest records are in {log.name}, which can only be read by someone "
+                "who may write the folder; open the store once with such rights"
+            )
+        # Nobody can be writing a file without a log in a folder that cannot hold one.
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        reader = connect(path.absolute().as_uri() + "?immutable=1", flags, busy)
+    if _is_new(reader, path):
+        raise read_only(path)
+    return reader
+
+
+def _is_new(connection: apsw.Connection, path: Path) -> bool:
+    """True for an empty database. Raises NotAStore and StoreTooNew."""
+    identity = connection.pragma("application_id")
+    if identity == APPLICATION_ID:
+        version = connection.pragma("user_version")
+        if not isinstance(version, int) or version > SCHEMA_VERSION:
+            raise StoreTooNew(
+                f"{path}: expected schema version {SCHEMA_VERSION} or older, found {version}: a "
+                "later release of eventctx wrote it; upgrade eventctx"
+            )
+        return False
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    if identity or tables != [(0,)]:
+        raise not_a_store(path, "another program's SQLite database")
+    return True
+
+
+def _create(connection: apsw.Connection, path: Path, lock_timeout: float) -> None:
+    connection.execute("PRAGMA page_size=4096").fetchall()
+    _set_wal(connection, path, lock_timeout)
+    connection.execute("BEGIN IMMEDIATE")
+    if _is_new(connection, path):  # another process may have been faster
+        connection.execute(
+            f"{_TABLES} PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={SCHEMA_VERSION}"
+        ).fetchall()
+    connection.execute("COMMIT")
+
+
+def _set_wal(connection: apsw.Connection, path: Path, lock_timeout: float) -> None:
+    deadline = time.monotonic() + lock_timeout
+    while True:
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            # SQLite does not ask the busy handler here: it cannot wait while it changes the mode.
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.005)
+            continue
+        if mode != "wal":
+            raise StoreUnavailable(
+                f"{path}: expected a file system on which SQLite can use a write-ahead log, found "
+                f"one that only allows journal mode {mode!r}; put the store on a local disk"
+            )
+        return
+
+
+def _configure(
+    connection: apsw.Connection, path: Path, durability: Durability, lock_timeout: float
+) -> None:
+    _set_wal(connection, path, lock_timeout)
+    connection.execute(
+        f"PRAGMA synchronous={durability};"
+        "PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;"
+        # What is erased, or moved to another page, must not stay legible in the file.
+        "PRAGMA secure_delete=ON;"
+        "PRAGMA foreign_keys=ON;"
+        f"PRAGMA journal_size_limit={64 * 2**20}"
+    ).fetchall()

@@ -1,0 +1,138 @@
+"""The one thread of this process that writes: many appends, one transaction, one fsync.
+
+There is no timer. While a commit waits for the disk, appends queue up; the next transaction takes
+them all. A lone append is written at once, a hundred sessions share each commit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import apsw
+
+from eventctx.errors import EventctxError
+from eventctx.stores.ack import Ack, Outcome, settle
+from eventctx.stores.sqlite_errors import closed, is_passing, translated
+from eventctx.stores.sqlite_log import Log
+from eventctx.stores.sqlite_mailbox import Job, Mailbox
+from eventctx.stores.sqlite_schema import LockWait
+
+QUEUE_BYTES = 64 * 2**20
+BATCH_JOBS = 512
+BATCH_BYTES = 4 * 2**20
+CHECKPOINT_PAGES = 1000
+
+_YIELD_SECONDS = 0.001
+"""Pause after a commit while another process wants to write; longer than it sleeps between looks
+in the worst case would halve the throughput, much shorter would starve it."""
+
+
+class Writer:
+    """Runs functions of a ``Log`` in transactions, in the order of ``submit``.
+
+    ``committed`` is called in the writer thread after every transaction.
+    """
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        path: Path,
+        lock: LockWait,
+        committed: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._lock = lock
+        self._committed = committed
+        self._log = Log(connection)
+        self._mailbox = Mailbox(QUEUE_BYTES)
+        self._log_pages = 0
+        connection.set_wal_hook(self._note_pages)
+        self._thread = threading.Thread(
+            target=self._run, name=f"eventctx-writer {path.name}", daemon=True
+        )
+        self._thread.start()
+        _running.add(self)
+
+    def submit(self, function: Callable[..., Any], args: tuple[Any, ...], size: int) -> Ack[Any]:
+        """Queue ``function(log, *args)``; ``size`` is what the queue's limit counts, in bytes."""
+        ack: Ack[Any] = Ack()
+        if not self._mailbox.put(Job(ack, function, args, size)):
+            return Ack.failed(closed(self._path))
+        return ack
+
+    def stop(self) -> None:
+        """Write what is queued, then end the thread; the connection stays open."""
+        self._mailbox.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (jobs := self._mailbox.take(BATCH_JOBS, BATCH_BYTES)) is not None:
+            contended = self._write(jobs)
+            if self._log_pages >= CHECKPOINT_PAGES:
+                self._checkpoint("PASSIVE")
+            if contended:
+                time.sleep(_YIELD_SECONDS)
+        self._checkpoint("PASSIVE")
+
+    def _write(self, jobs: list[Job]) -> bool:
+        """One transaction; true if other processes want to write as well."""
+        outcomes: list[Outcome] = []
+        log = self._log
+        self._lock.waited = False
+        try:
+            foreign = log.begin()
+            for job in jobs:
+                try:
+                    outcomes.append((job.ack, job.function(log, *job.args), None))
+                except EventctxError as error:
+                    outcomes.append((job.ack, None, error))
+            log.commit()
+        except Exception as error:
+            self._undo(jobs, error)
+            return self._lock.waited
+        if log.erased:
+            log.erased = False
+            # The log still holds the pages as they were before the erasure.
+            self._checkpoint("TRUNCATE")
+        settle(outcomes)
+        self._committed()
+        return foreign or self._lock.waited
+
+    def _undo(self, jobs: list[Job], error: Exception) -> None:
+        system_errno = self._connection.system_errno
+        with suppress(apsw.Error):
+            self._log.rollback()
+        if len(jobs) > 1 and not is_passing(error):
+            # One of them cannot be stored. Alone, it fails alone.
+            for job in jobs:
+                self._write([job])
+            return
+        settle([(job.ack, None, translated(error, self._path, system_errno)) for job in jobs])
+
+    def _checkpoint(self, mode: str) -> None:
+        # A checkpoint that fails or cannot finish is made up for by a later one.
+        with suppress(apsw.Error):
+            self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        self._log_pages = 0
+
+    def _note_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+
+_running: WeakSet[Writer] = WeakSet()
+
+
+@atexit.register
+def _write_what_is_queued() -> None:
+    """An interpreter that ends without ``close`` still writes what nobody waited for."""
+    for writer in list(_running):
+        writer.stop()

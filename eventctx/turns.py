@@ -1,0 +1,312 @@
+"""Turn, iteration and span identity, carried by a context variable of the running task.
+
+Only the ``async with`` blocks in this file set the variable, never a listener, and no block spans a
+``yield``. Parallel tool calls are separate tasks, so each sees its own span.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Protocol
+
+import msgspec
+
+from eventctx import events
+from eventctx.events import Event
+from eventctx.identity import CurrentSpan, derive_trace_id
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Where in a session the running task is. ``outer`` is the scope around it, of any session."""
+
+    session_id: str
+    turn_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    iteration: int | None = None
+    trace_id: str | None = None
+    outer: Scope | None = None
+
+
+_current: ContextVar[Scope | None] = ContextVar("eventctx_scope", default=None)
+
+
+def scope_of(session_id: str) -> Scope:
+    """The innermost scope of this session; one with null ids outside of any."""
+    scope = _current.get()
+    while scope is not None:
+        if scope.session_id == session_id:
+            return scope
+        scope = scope.outer
+    return Scope(session_id)
+
+
+class Emitter(Protocol):
+    """What the blocks need of the session they belong to."""
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        ...
+
+    @property
+    def current_span(self) -> CurrentSpan | None:
+        """How to make a span the host's current one; None without a trace sink."""
+        ...
+
+    def new_span_id(self) -> str:
+        """A fresh span id."""
+        ...
+
+    def next_turn_number(self) -> int:
+        """The number of the turn that begins now."""
+        ...
+
+    async def emit(self, event: Event, scope: Scope) -> None:
+        """Append an activity event without waiting for the disk."""
+        ...
+
+
+class _Block:
+    """A span: makes its scope the running task's, and emits how it began and ended."""
+
+    def __init__(self, emitter: Emitter, span_id: str | None) -> None:
+        self._emitter = emitter
+        self._token: Token[Scope | None] | None = None
+        self._span_token: object = None
+        self._before: Scope | None = None
+        self.span_id = span_id or emitter.new_span_id()
+
+    async def _enter(self, scope: Scope, began: Event | None) -> None:
+        self.scope = scope
+        self._before = _current.get()
+        self._token = _current.set(scope)
+        span = self._emitter.current_span
+        if span is not None and scope.trace_id is not None and scope.span_id is not None:
+            self._span_token = span.enter(scope.session_id, scope.trace_id, scope.span_id)
+        if began is not None:
+            await self._emitter.emit(began, scope)
+
+    async def _exit(self, ended: Event | None) -> None:
+        try:
+            if ended is not None:
+                await self._emitter.emit(ended, self.scope)
+        finally:
+            span = self._emitter.current_span
+            if span is not None and self._span_token is not None:
+                span.exit(self._span_token)
+            _leave(self._token, self._before)
+
+
+def _leave(token: Token[Scope | None] | None, before: Scope | None) -> None:
+    if token is None:
+        return
+    try:
+        _current.reset(token)
+    except ValueError:
+        # The block was closed in another task's context than it was opened in.
+        _current.set(before)
+
+
+def _status(kind: type[BaseException] | None) -> events.Status:
+    if kind is None:
+        return "ok"
+    return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"
+
+
+def _failed(kind: type[BaseException] | None) -> Any:
+    return "cancelled" if kind and issubclass(kind, asyncio.CancelledError) else "error"
+
+
+class Turn(_Block):
+    """One request/response cycle: ``async with ctx.turn() as turn``.
+
+    ``number`` counts the session's turns from 1 and is set on entry. A turn inside a host's span
+    joins the host's trace; else its trace id follows from the session and turn ids.
+    """
+
+    def __init__(self, emitter: Emitter, turn_id: str, agent: str | None = None) -> None:
+        super().__init__(emitter, None)
+        self.turn_id = turn_id
+        self.agent = agent
+        self.number = 0
+        self._iterations = 0
+
+    async def __aenter__(self) -> Turn:
+        session = self._emitter.session_id
+        span = self._emitter.current_span
+        ambient = span.ambient() if span is not None else None
+        trace_id = ambient[0] if ambient else derive_trace_id(session, self.turn_id)
+        parent = ambient[1] if ambient else None
+        scope = Scope(
+            session, self.turn_id, self.span_id, parent, None, trace_id, _current.get()
+        )
+        self.number = self._emitter.next_turn_number()
+        began = events.PromptSubmit(
+            number=self.number, agent=self.agent, trace_id=ambient[0] if ambient else None
+        )
+        await self._enter(scope, began)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        described = None if error is None else f"{type(error).__name__}: {error}"
+        await self._exit(events.PromptComplete(status=_status(kind), error=described))
+
+    def iteration(self, number: int | None = None) -> Iteration:
+        """The next provider/tool cycle of this turn (numbered from 1)."""
+        self._iterations = number if number is not None else self._iterations + 1
+        return Iteration(self._emitter, self.scope, self._iterations)
+
+
+class Iteration(_Block):
+    """One provider/tool cycle. It is no span of its own: it numbers the records inside."""
+
+    def __init__(self, emitter: Emitter, turn: Scope, number: int) -> None:
+        super().__init__(emitter, turn.span_id)
+        self.number = number
+        self._turn = turn
+        self._provider_span: str | None = None
+
+    async def __aenter__(self) -> Iteration:
+        scope = msgspec.structs.replace(
+            self._turn, iteration=self.number, trace_id=None, outer=_current.get()
+        )
+        # The turn's span is current already; a scope without trace id does not enter it again.
+        await self._enter(scope, None)
+        self.scope = msgspec.structs.replace(scope, trace_id=self._turn.trace_id)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._exit(None)
+
+    def provider_call(self, model: str | None = None, provider: str | None = None) -> ProviderCall:
+        """A model call: a span under the turn's. Report its usage on the block."""
+        call = ProviderCall(self._emitter, self.scope, model, provider)
+        self._provider_span = call.span_id
+        return call
+
+    def tool_call(self, name: str, call_id: str | None = None) -> ToolCall:
+        """A tool call: a span under that of the iteration's model call."""
+        return ToolCall(self._emitter, self.scope, name, call_id, self._provider_span)
+
+
+class _Call(_Block):
+    """A span inside an iteration."""
+
+    def __init__(self, emitter: Emitter, around: Scope, parent: str | None) -> None:
+        super().__init__(emitter, None)
+        self._around = around
+        self._parent = parent or around.span_id
+
+    async def _begin(self, began: Event) -> None:
+        scope = msgspec.structs.replace(
+            self._around,
+            span_id=self.span_id,
+            parent_span_id=self._parent,
+            outer=_current.get(),
+        )
+        await self._enter(scope, began)
+
+
+class ProviderCall(_Call):
+    """A model call in progress."""
+
+    def __init__(
+        self, emitter: Emitter, around: Scope, model: str | None, provider: str | None
+    ) -> None:
+        super().__init__(emitter, around, None)
+        self.model = model
+        self.provider = provider
+        self._finish_reason: str | None = None
+        self._response_id: str | None = None
+
+    async def __aenter__(self) -> ProviderCall:
+        await self._begin(events.ProviderRequest(model=self.model, provider=self.provider))
+        return self
+
+    async def usage(
+        self,
+        prompt: int,
+        output: int = 0,
+        *,
+        cache_read: int = 0,
+        cache_write: int = 0,
+        reasoning: int = 0,
+    ) -> None:
+        """Record what the provider counted, in tokens; ``prompt`` holds the caches."""
+        reported = events.UsageReported(
+            prompt=prompt,
+            output=output,
+            cache_read=cache_read,
+            cache_write=cache_write,
+            reasoning=reasoning,
+            model=self.model,
+        )
+        await self._emitter.emit(reported, self.scope)
+
+    def finished(self, reason: str | None = None, response_id: str | None = None) -> None:
+        """Say why the model stopped and how the provider calls its answer."""
+        self._finish_reason, self._response_id = reason, response_id
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            ended: Event = events.ProviderResponse(
+                model=self.model,
+                response_id=self._response_id,
+                finish_reason=self._finish_reason,
+            )
+        else:
+            ended = events.ProviderError(
+                error_type=kind.__name__, message=str(error), status=_failed(kind)
+            )
+        await self._exit(ended)
+
+
+class ToolCall(_Call):
+    """A tool call in progress."""
+
+    def __init__(
+        self, emitter: Emitter, around: Scope, name: str, call_id: str | None, parent: str | None
+    ) -> None:
+        super().__init__(emitter, around, parent)
+        self.name = name
+        self.call_id = call_id
+
+    async def __aenter__(self) -> ToolCall:
+        await self._begin(events.ToolPre(name=self.name, call_id=self.call_id))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            ended: Event = events.ToolPost(name=self.name, call_id=self.call_id)
+        else:
+            ended = events.ToolError(
+                name=self.name,
+                call_id=self.call_id,
+                error_type=kind.__name__,
+                message=str(error),
+                status=_failed(kind),
+            )
+        await self._exit(ended)

@@ -1,0 +1,327 @@
+"""The registry of hooks: observers of records after they were appended.
+
+Promises: observers cannot raise into the publisher; a session's records reach each of them in
+order of position; handlers of one record run by priority (lower first), then in order of
+registration; a handler gets a record once, however many of its patterns match. Sync handlers run
+inline and must be quick. Async handlers queue: at most ``queue_limit`` deliveries per session,
+beyond which the newest are dropped and counted. An observer cannot change what happens.
+
+pyee's emitter calls the handlers of one event name in order and knows neither wildcards nor
+priorities: patterns are resolved to names here, and each name's listeners are installed sorted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import inspect
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar, overload
+
+import msgspec
+from pyee.base import EventEmitter
+
+from eventctx.errors import InvalidSetting, UnknownEventName
+from eventctx.events import CATALOGUE
+from eventctx.hooks.lanes import Item, Lanes
+from eventctx.record import Record
+
+Observer = Callable[[Record], Any]
+"""Sync or async; what it returns is ignored, except that an awaitable is awaited."""
+
+MAX_NESTED: Final = 1000
+"""Records that sync handlers may publish in answer to one record; more are dropped."""
+
+_log = logging.getLogger("eventctx.hooks")
+_FAMILIES: Final = sorted({name.partition(":")[0] for name in CATALOGUE})
+_PATTERNS: Final = (*CATALOGUE, *(f"{family}:*" for family in _FAMILIES), "*")
+
+H = TypeVar("H", bound=Observer)
+
+
+class HookStats(msgspec.Struct, frozen=True):
+    """Counts by handler name (``module.qualified_name``) since the registry was made.
+
+    ``errors`` includes handlers that were cancelled or took too long. ``dropped`` are deliveries
+    that were never begun: a full queue, a loop that ended, a closed registry.
+    """
+
+    delivered: dict[str, int]
+    errors: dict[str, int]
+    dropped: dict[str, int]
+
+
+class _Subscription:
+    """One handler under one pattern; called by pyee with a record, and never raises."""
+
+    def __init__(
+        self, hooks: Hooks, pattern: str, handler: Observer, priority: int, number: int
+    ) -> None:
+        self.pattern = pattern
+        self.handler = handler
+        self.rank = (priority, number)
+        self.name = _name_of(handler)
+        self.is_async = _is_async(handler)
+        self._hooks = hooks
+
+    def matches(self, name: str) -> bool:
+        pattern = self.pattern
+        return pattern in ("*", name) or (pattern.endswith(":*") and name.startswith(pattern[:-1]))
+
+    def __call__(self, record: Record) -> None:
+        if self.is_async:
+            self._queue(record, partial(self.handler, record), self.dropped)
+            return
+        try:
+            result = self.handler(record)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self.failed(error)
+            return
+        if result is not None and inspect.isawaitable(result):
+
+            def discard() -> None:
+                getattr(result, "close", int)()
+                self.dropped()
+
+            self._queue(record, lambda: result, discard)
+        else:
+            self.delivered()
+
+    def _queue(
+        self,
+        record: Record,
+        start: Callable[[], Awaitable[object]],
+        dropped: Callable[[], None],
+    ) -> None:
+        item = Item(start, self.delivered, self.failed, dropped)
+        self._hooks._lanes.put(record.stream, item)
+
+    def delivered(self) -> None:
+        self._hooks._delivered[self.name] += 1
+
+    def failed(self, error: BaseException) -> None:
+        self._hooks._failed(self.name, error)
+
+    def dropped(self) -> None:
+        self._hooks._count_drop(self.name, "its session's queue is full, or its loop ended")
+
+
+class Hooks:
+    """Observers of one engine. Safe to publish to from several threads and loops.
+
+    ``queue_limit``: deliveries that may wait for async handlers, per session. ``handler_timeout``:
+    seconds after which an async handler is cancelled (None: never); until then the session's other
+    async handlers wait for it.
+    """
+
+    def __init__(self, *, queue_limit: int = 1000, handler_timeout: float | None = 30.0) -> None:
+        if queue_limit < 1:
+            raise InvalidSetting(f"queue_limit: expected 1 or more, found {queue_limit}")
+        self._subscriptions: list[_Subscription] = []
+        self._registered = 0
+        self._any = False
+        self._closed = False
+        self._lanes = Lanes(queue_limit, handler_timeout)
+        self._delivered: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._told: set[str] = set()
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._reset()
+
+    # -- registration ----------------------------------------------------------------------------
+
+    @overload
+    def on(self, name: str, handler: None = None, *, priority: int = 0) -> Callable[[H], H]: ...
+    @overload
+    def on(self, name: str, handler: Observer, *, priority: int = 0) -> Callable[[], None]: ...
+
+    def on(
+        self, name: str, handler: Observer | None = None, *, priority: int = 0
+    ) -> Callable[[H], H] | Callable[[], None]:
+        """Register an observer of ``name``: an event's name, ``context:*`` or ``*``.
+
+        With a handler, returns a function that unsubscribes it; without, a decorator that leaves
+        the function as it is. Registering the same handler again for the same name changes
+        nothing. Raises UnknownEventName for a name that no event has, InvalidSetting for a handler
+        that cannot be called.
+        """
+        if name not in _PATTERNS:
+            raise UnknownEventName(_unknown(name))
+        if handler is None:
+
+            def decorate(function: H) -> H:
+                self._subscribe(name, function, priority)
+                return function
+
+            return decorate
+        return self._subscribe(name, handler, priority)
+
+    def _subscribe(self, name: str, handler: Observer, priority: int) -> Callable[[], None]:
+        if not callable(handler):
+            raise InvalidSetting(f"handler of {name!r}: expected a callable, found {handler!r}")
+        with self._lock:
+            for known in self._subscriptions:
+                if known.pattern == name and known.handler == handler:
+                    return partial(self._unsubscribe, known)
+            self._registered += 1
+            added = _Subscription(self, name, handler, priority, self._registered)
+            self._subscriptions = sorted((*self._subscriptions, added), key=lambda one: one.rank)
+            self._reset()
+        return partial(self._unsubscribe, added)
+
+    def _unsubscribe(self, subscription: _Subscription) -> None:
+        """Remove a subscription; what is queued for it is still delivered."""
+        with self._lock:
+            self._subscriptions = [one for one in self._subscriptions if one is not subscription]
+            self._reset()
+
+    def _reset(self) -> None:
+        """Begin with a new emitter: a thread that is emitting keeps the one that it has."""
+        emitter = EventEmitter()
+        # pyee raises out of emit when an "error" goes unheard, and recurses when its hearer raises.
+        emitter.add_listener("error", self._stray)
+        self._routes: tuple[EventEmitter, dict[str, str | None]] = (emitter, {})
+        self._any = bool(self._subscriptions) and not self._closed
+
+    # -- publishing ------------------------------------------------------------------------------
+
+    def publish(self, record: Record) -> None:
+        """Hand an appended record to its observers. Never raises, never waits.
+
+        Call it in order of position, per session. A handler's KeyboardInterrupt or SystemExit
+        passes. A record that a sync handler publishes is handed out after the present one.
+        """
+        if not self._any:
+            return
+        nested: deque[Record] | None = getattr(self._local, "nested", None)
+        if nested is not None:
+            nested.append(record)
+            return
+        nested = self._local.nested = deque()
+        try:
+            self._emit(record)
+            for _ in range(MAX_NESTED):
+                if not nested:
+                    return
+                self._emit(nested.popleft())
+            for record in nested:
+                self._count_drop(record.type, f"handlers published over {MAX_NESTED} in answer")
+        finally:
+            self._local.nested = None
+
+    def _emit(self, record: Record) -> None:
+        emitter, keys = self._routes
+        name = record.type
+        key = keys[name] if name in keys else self._install(emitter, keys, name)
+        if key is None:
+            return
+        try:
+            emitter.emit(key, record)
+        except Exception as error:
+            self._stray(error)
+
+    def _install(self, emitter: EventEmitter, keys: dict[str, str | None], name: str) -> str | None:
+        """Give pyee the listeners of a name, sorted; None when there are none."""
+        with self._lock:
+            if name in keys:
+                return keys[name]
+            seen: list[Observer] = []
+            # The prefix keeps a record's type apart from pyee's own event names.
+            key = f"record {name}"
+            for one in self._subscriptions:
+                if one.matches(name) and one.handler not in seen:
+                    seen.append(one.handler)
+                    emitter.add_listener(key, one)
+            keys[name] = key if seen else None
+            return keys[name]
+
+    # -- counting --------------------------------------------------------------------------------
+
+    def stats(self) -> HookStats:
+        """What was delivered, failed and dropped so far, by handler name."""
+        return HookStats(dict(self._delivered), dict(self._errors), dict(self._dropped))
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        with self._lock:
+            self._errors[name] += 1
+            first = name not in self._told
+            self._told.add(name)
+        problem = "took too long" if isinstance(error, TimeoutError) else "raised"
+        with suppress(Exception):
+            _log.log(
+                logging.WARNING if first else logging.DEBUG,
+                "hook %s %s %s; the agent goes on, further errors of it are logged at DEBUG",
+                name,
+                problem,
+                type(error).__name__,
+                exc_info=error,
+            )
+
+    def _count_drop(self, name: str, reason: str) -> None:
+        with self._lock:
+            first = not self._dropped[name]
+            self._dropped[name] += 1
+        if first:
+            with suppress(Exception):
+                _log.warning("a record was not delivered to hook %s: %s", name, reason)
+
+    def _stray(self, error: object) -> None:
+        found = error if isinstance(error, BaseException) else RuntimeError(str(error))
+        self._failed("pyee", found)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a plain wait
+        """Wait until every queued delivery is done, those included that handlers publish meanwhile.
+
+        Returns false when ``timeout`` seconds passed first, or when called by an async handler,
+        which would wait for itself.
+        """
+        return await self._lanes.drain(timeout)
+
+    async def close(self, timeout: float | None = 5.0) -> None:  # noqa: ASYNC109 - a plain wait
+        """Drain, then stop: what is left after ``timeout`` seconds is cancelled, dropped, counted.
+
+        Later records are ignored. May be called again.
+        """
+        await self.drain(timeout)
+        with self._lock:
+            self._closed = True
+            self._any = False
+        workers = await asyncio.to_thread(self._lanes.stop)
+        loop = asyncio.get_running_loop()
+        ours = [worker for worker in workers if worker.get_loop() is loop]
+        if ours:
+            await asyncio.wait(ours, timeout=1.0)
+
+
+def _is_async(handler: Observer) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - asked is what a call returns
+    )
+
+
+def _name_of(handler: object) -> str:
+    while isinstance(handler, partial):
+        handler = handler.func
+    if not hasattr(handler, "__qualname__"):
+        handler = type(handler)
+    return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', '?')}"
+
+
+def _unknown(name: object) -> str:
+    near = difflib.get_close_matches(str(name), _PATTERNS, n=3, cutoff=0.6)
+    if near:
+        hint = "did you mean " + " or ".join(repr(one) for one in near) + "?"
+    else:
+        hint = "the names are those of eventctx.events.CATALOGUE, 'context:*' and the like, or '*'"
+    return f"there is no event {name!r}: {hint}"

@@ -1,0 +1,150 @@
+"""The audit: one row for every request that was prepared, and one for every compaction."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.codec import decode_event
+from eventctx.projections import request_view, timeline
+from eventctx.projections.request_view import Counts
+from eventctx.projections.series import Series
+from eventctx.record import Record
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    """What one request held. Counts are of transcript messages; ``tokens`` is our estimate.
+
+    ``entries`` is how many messages the request itself has, insertions and synthetic results
+    included. ``reported`` is the prompt that the provider counted, where it said so.
+    ``breaks`` says why the request does not merely continue the one before.
+    """
+
+    position: int
+    time: int
+    turn: int | None
+    turn_id: str | None
+    iteration: int | None
+    counts: Counts
+    entries: int
+    insertions: int
+    tokens: int
+    budget: int | None
+    digest: str
+    plan: int | None
+    breaks: tuple[str, ...]
+    model: str | None
+    floor_sent: bool
+    reconstructed: bool
+    reported: int | None = None
+
+
+class CompactionRow(msgspec.Struct, frozen=True):
+    """What one compaction did; counts are of the view before and after."""
+
+    position: int
+    time: int
+    turn: int | None
+    iteration: int | None
+    outcome: str
+    trigger: str
+    strategy: str
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+    budget: int | None
+    duration: int
+    fallback: str | None
+    error: str | None
+
+
+class AuditState(NamedTuple):
+    """Rows so far. Only the stream's own records make rows; a fork's inherited ones set the view."""
+
+    view: request_view.ViewState
+    time: timeline.TimelineState
+    requests: Series[AuditRow]
+    compactions: Series[CompactionRow]
+    reported: Series[tuple[int, int]]
+
+
+def initial() -> AuditState:
+    """The audit of an empty stream."""
+    return AuditState(request_view.initial(), timeline.initial(), Series(), Series(), Series())
+
+
+def evolve(state: AuditState, record: Record) -> AuditState:
+    """The audit after ``record``."""
+    view = request_view.evolve(state.view, record)
+    time = timeline.evolve(state.time, record)
+    requests, compactions, reported = state.requests, state.compactions, state.reported
+    match record.type:
+        case "context:request_prepared":
+            requests = requests.append(_request(state.view, time, record))
+        case "context:post_compact":
+            compactions = compactions.append(_compaction(time, record))
+        case "usage:reported":
+            event: Any = decode_event(record)
+            if event.prepared is not None:
+                reported = reported.append((event.prepared, event.prompt))
+        case "session:fork":
+            requests, compactions = Series(), Series()
+    return AuditState(view, time, requests, compactions, reported)
+
+
+def rows(state: AuditState) -> list[AuditRow]:
+    """The rows, each with the prompt that the provider reported for it."""
+    reported = dict(state.reported)
+    return [
+        msgspec.structs.replace(row, reported=reported[row.position])
+        if row.position in reported
+        else row
+        for row in state.requests
+    ]
+
+
+def _request(
+    view: request_view.ViewState, time: timeline.TimelineState, record: Record
+) -> AuditRow:
+    event: Any = decode_event(record)
+    return AuditRow(
+        position=record.position,
+        time=record.time,
+        turn=timeline.turn_number(time, record.turn_id),
+        turn_id=record.turn_id,
+        iteration=record.iteration,
+        counts=request_view.counts(view),
+        entries=event.messages,
+        insertions=len(view.layout.insertions) + len(event.insertions),
+        tokens=event.tokens,
+        budget=event.budget,
+        digest=event.digest,
+        plan=event.plan,
+        breaks=event.breaks,
+        model=event.model,
+        floor_sent=event.floor_sent,
+        reconstructed=event.reconstructed,
+    )
+
+
+def _compaction(time: timeline.TimelineState, record: Record) -> CompactionRow:
+    event: Any = decode_event(record)
+    return CompactionRow(
+        position=record.position,
+        time=record.time,
+        turn=timeline.turn_number(time, record.turn_id),
+        iteration=record.iteration,
+        outcome=event.outcome,
+        trigger=event.trigger,
+        strategy=event.strategy,
+        tokens_before=event.tokens_before,
+        tokens_after=event.tokens_after,
+        messages_before=event.messages_before,
+        messages_after=event.messages_after,
+        budget=event.budget,
+        duration=event.duration,
+        fallback=event.fallback,
+        error=event.error,
+    )

@@ -1,0 +1,295 @@
+"""The order of a view: references in, entries out, under the rules that every provider needs.
+
+Rules (DESIGN §6): results follow their call directly, and a row that got between comes behind
+them; a call without a result gets a synthetic one; a result without a call is left out; the first
+row that is no system message is in role user. None of this changes the transcript.
+
+A layout is built whole after a break, and grows in amortised constant time in between: what is
+settled is sealed, with a running digest over it; only the tool round still in progress (the
+*region*) is arranged anew when a row arrives. Growing and building anew give the same entries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from eventctx.messages import Dialect, Group, group_rows, joins
+from eventctx.projections.series import Series
+from eventctx.refs import InsertionRef, MessageRef
+from eventctx.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+RENDERER: Final = 1
+"""Version of the rules above and of the fixed texts below. Recorded in every prepared request."""
+
+SYNTHETIC_RESULT: Final = "[No result was recorded for this call.]"
+OPENING: Final = "[The conversation goes on from here; what came before is not in view.]"
+
+
+class Entry(NamedTuple):
+    """One message of a view. ``ref`` is None for an opening; a synthetic result's is its call's."""
+
+    kind: Literal["message", "insertion", "synthetic", "opening"]
+    ref: MessageRef | InsertionRef | None
+    call_id: str = ""
+    omit: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of this entry."""
+        if self.kind == "synthetic":
+            return SYNTHETIC_TOKENS
+        return OPENING_TOKENS if self.ref is None else self.ref.tokens
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that a text made for this entry must be in."""
+        return "chat" if self.ref is None else self.ref.facts.dialect
+
+
+class Layout(NamedTuple):
+    """Visible messages, their sealed entries, and the region that may still change.
+
+    ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a synthetic
+    result in the sealed part; ``omitted`` counts messages left out as orphans or duplicates;
+    ``late`` counts results that came after their call was abandoned.
+    """
+
+    refs: Series[MessageRef]
+    insertions: tuple[InsertionRef, ...]
+    sealed: Series[Entry]
+    sealed_digest: _Hash
+    sealed_tokens: int
+    opened: bool
+    region: tuple[MessageRef, ...]
+    pending: frozenset[str]
+    abandoned: frozenset[str]
+    omitted: int
+    late: int
+    shortened: int
+
+    def entries(self) -> list[Entry]:
+        """All entries in order."""
+        return [*self.sealed, *self._tail()]
+
+    def _tail(self) -> list[Entry]:
+        return _arrange(self.region, self.opened)[0] if self.region else []
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of all entries."""
+        return self.sealed_tokens + sum([entry.tokens for entry in self._tail()])
+
+    def measure(self) -> tuple[str, int, int]:
+        """Digest (hex), number of entries, and tokens of the view; cost is the region's size."""
+        tail = self._tail()
+        digest = self.sealed_digest.copy()
+        _feed(digest, tail)
+        tokens = self.sealed_tokens + sum([entry.tokens for entry in tail])
+        return digest.hexdigest(), len(self.sealed) + len(tail), tokens
+
+
+def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -> Layout:
+    """Lay out ``refs`` (in conversation order) and ``insertions`` from nothing."""
+    series = refs if isinstance(refs, Series) else Series(refs)
+    rows = list(series)
+    groups = group_rows([ref.facts for ref in rows])
+    sealed_groups, region_rows = _split(groups, rows)
+    abandoned = [call for group in sealed_groups for call in group.pending]
+    entries, omitted = _flatten(sealed_groups, rows)
+    entries = _insert(entries, insertions, [rows[i] for i in region_rows])
+    opened_entries, opened = _open(entries, False)
+    digest = hashlib.sha256(b"view" + bytes((RENDERER,)))
+    _feed(digest, opened_entries)
+    region = tuple([rows[i] for i in region_rows])
+    return Layout(
+        series,
+        tuple(insertions),
+        Series(opened_entries),
+        digest,
+        sum([entry.tokens for entry in opened_entries]),
+        opened,
+        region,
+        _unanswered(region),
+        frozenset(abandoned),
+        omitted,
+        0,
+        sum([ref.shortened for ref in rows]),
+    )
+
+
+def append(layout: Layout, ref: MessageRef) -> Layout:
+    """The layout with one more message at the end of the conversation."""
+    facts = ref.facts
+    if facts.kind == "result" and not layout.abandoned.isdisjoint(facts.results):
+        return _with_late_result(layout, ref)
+    refs = layout.refs.append(ref)
+    region = layout.region
+    if region and facts.kind == "assistant" and not joins(region[-1].facts, facts):
+        # The model went on without waiting: whatever is unanswered now was abandoned.
+        layout = _seal(layout, region)
+        region = ()
+    region = (*region, ref)
+    pending = layout.pending.union(facts.calls).difference(facts.results)
+    layout = layout._replace(refs=refs, region=region, pending=pending)
+    grows = facts.kind == "assistant" and facts.dialect == "responses"
+    return layout if pending or grows else _seal(layout, region)
+
+
+def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
+    # The sealed part holds a synthetic result in this one's place: a break, so build anew.
+    rebuilt = build(layout.refs.append(ref), layout.insertions)
+    if len(rebuilt.abandoned) < len(layout.abandoned):
+        return rebuilt._replace(late=layout.late + 1)
+    return rebuilt._replace(late=layout.late)
+
+
+def _seal(layout: Layout, region: tuple[MessageRef, ...]) -> Layout:
+    groups = group_rows([ref.facts for ref in region])
+    entries, omitted = _flatten(groups, region)
+    entries, opened = _open(entries, layout.opened)
+    digest = layout.sealed_digest.copy()
+    _feed(digest, entries)
+    pending = [call for group in groups for call in group.pending]
+    return layout._replace(
+        sealed=layout.sealed.extend(entries),
+        sealed_digest=digest,
+        sealed_tokens=layout.sealed_tokens + sum([entry.tokens for entry in entries]),
+        opened=opened,
+        region=(),
+        pending=frozenset(),
+        abandoned=layout.abandoned.union(pending) if pending else layout.abandoned,
+        omitted=layout.omitted + omitted,
+    )
+
+
+def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group], list[int]]:
+    """The groups that are settled, and the rows of the region behind them."""
+    last = next((g for g in reversed(groups) if any(_assistant(rows[i]) for i in g.calls)), None)
+    if last is None:
+        return groups, []
+    tail = rows[last.calls[-1]].facts
+    grows = last.calls[-1] == len(rows) - 1 and tail.dialect == "responses"
+    if not last.pending and not grows:
+        return groups, []
+    start = last.calls[0]
+    settled = [group for group in groups if group.rows[0] < start]
+    taken = {row for group in settled for row in group.rows}
+    return settled, [row for row in range(start, len(rows)) if row not in taken]
+
+
+def _unanswered(region: Sequence[MessageRef]) -> frozenset[str]:
+    groups = group_rows([ref.facts for ref in region])
+    return frozenset([call for group in groups for call in group.pending])
+
+
+def _assistant(ref: MessageRef) -> bool:
+    return ref.facts.kind == "assistant"
+
+
+def _arrange(region: Sequence[MessageRef], opened: bool) -> tuple[list[Entry], bool]:
+    entries, _ = _flatten(group_rows([ref.facts for ref in region]), region)
+    return _open(entries, opened)
+
+
+def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[Entry], int]:
+    """Entries of ``groups`` in order, and how many rows were left out."""
+    entries: list[Entry] = []
+    omitted = 0
+    for group in groups:
+        if group.orphan:
+            omitted += len(group.results)
+            continue
+        for row in group.calls:
+            entries.append(Entry("message", rows[row]))
+        waiting = {call for row in group.calls for call in rows[row].facts.calls}
+        for row in group.results:
+            given = rows[row].facts.results
+            surplus = tuple([call for call in given if call not in waiting])
+            waiting.difference_update(given)
+            entries.append(Entry("message", rows[row], omit=surplus))
+        for call in group.pending:
+            caller = next(rows[row] for row in group.calls if call in rows[row].facts.calls)
+            entries.append(Entry("synthetic", caller, call))
+    return entries, omitted
+
+
+def _insert(
+    entries: list[Entry], insertions: Sequence[InsertionRef], region: Sequence[MessageRef]
+) -> list[Entry]:
+    """Put insertions in their places; one whose message is gone goes to the start."""
+    if not insertions:
+        return entries
+    places: dict[int, int] = {}
+    for place, entry in enumerate(entries):
+        if isinstance(entry.ref, MessageRef) and entry.kind == "message":
+            places.setdefault(entry.ref.number, place)
+    if region:
+        places.setdefault(region[0].number, len(entries))
+    start = 0
+    while start < len(entries) and _is_system(entries[start]):
+        start += 1
+    result = list(entries)
+    placed = [
+        (places.get(insertion.before, start) if insertion.before is not None else start, insertion)
+        for insertion in insertions
+    ]
+    for place, insertion in reversed(sorted(placed, key=lambda pair: pair[0])):
+        result.insert(place, Entry("insertion", insertion))
+    return result
+
+
+def _is_system(entry: Entry) -> bool:
+    return entry.ref is not None and entry.kind != "synthetic" and entry.ref.facts.kind == "system"
+
+
+def _open(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]:
+    """Put an opening before a conversation that does not begin with a row in role user."""
+    if opened:
+        return entries, True
+    for place, entry in enumerate(entries):
+        if _is_system(entry):
+            continue
+        facts = entry.ref.facts if entry.ref is not None else None
+        if facts is not None and facts.role == "user" and facts.kind != "result":
+            return entries, True
+        return [*entries[:place], Entry("opening", None), *entries[place:]], True
+    return entries, False
+
+
+def _feed(digest: Any, entries: Iterable[Entry]) -> None:
+    """Add entries to a view digest: body digests and dispositions, never text."""
+    parts: list[bytes] = []
+    for kind, ref, call_id, omit in entries:
+        if kind == "message":
+            assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
+            parts.append(b"M" if ref.shortened else b"m")
+            parts.append(ref.digest)
+            for surplus in omit:
+                parts.append(_sized(surplus))
+        elif kind == "synthetic":
+            parts.append(b"s" + _sized(call_id))
+        elif isinstance(ref, InsertionRef):
+            parts.append(b"i" + _sized(ref.kind) + ref.digest)
+        else:
+            parts.append(b"o")
+    digest.update(b"".join(parts))
+
+
+def _sized(text: str) -> bytes:
+    encoded = text.encode()
+    return len(encoded).to_bytes(4, "big") + encoded
+
+
+def digest_of(entries: Iterable[Entry]) -> str:
+    """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
+    digest = hashlib.sha256(b"view" + bytes((RENDERER,)))
+    _feed(digest, entries)
+    return digest.hexdigest()
+
+
+EMPTY: Final = build(())

@@ -1,0 +1,99 @@
+"""Entries to the messages of a request: stored bytes as they are, and the few texts made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eventctx.codec import decode_bodies, decode_body
+from eventctx.projections.layout import OPENING, SYNTHETIC_RESULT, Entry
+from eventctx.refs import MessageRef
+from eventctx.store import Address
+
+ERASED = "[erased]"
+
+
+def addresses(entries: Iterable[Entry]) -> list[Address]:
+    """The bodies that ``render`` needs, without repetition."""
+    return list(
+        dict.fromkeys(
+            Address(entry.ref.position, entry.ref.index)
+            for entry in entries
+            if entry.ref is not None
+        )
+    )
+
+
+def render(
+    entries: Iterable[Entry], bodies: Mapping[tuple[int, int], bytes | None]
+) -> list[dict[str, Any]]:
+    """The messages of a view, each a new dict that nobody else holds.
+
+    ``bodies`` maps ``(position, index)`` to stored bytes, None for an erased body.
+    """
+    parts: list[bytes] = []
+    made: list[tuple[int, dict[str, Any]]] = []
+    for place, (kind, ref, call_id, omit) in enumerate(entries):
+        if kind == "message" or kind == "insertion":
+            assert ref is not None  # noqa: S101 - tells the type checker
+            data = bodies[ref.position, ref.index]
+            if data is not None and not omit:
+                parts.append(data)
+                continue
+            message = _erased(ref) if data is None else _without(decode_body(data), omit)
+        elif kind == "synthetic":
+            assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
+            message = synthetic_result(ref, call_id, bodies[ref.position, ref.index])
+        else:
+            message = {"role": "user", "content": OPENING}
+        made.append((place, message))
+        parts.append(b"null")
+    messages = decode_bodies(parts)
+    for place, message in made:
+        messages[place] = message
+    return messages
+
+
+def _erased(ref: Any) -> dict[str, Any]:
+    facts = ref.facts
+    if facts.results:
+        return _result_row(facts.dialect, facts.results[0], ERASED, None)
+    role = facts.role if facts.role in ("system", "developer", "user", "assistant") else "user"
+    return {"role": role, "content": ERASED}
+
+
+def _without(message: dict[str, Any], omit: tuple[str, ...]) -> dict[str, Any]:
+    """A copy of a row that holds several results, without those that answer no call in view."""
+    content = message.get("content")
+    if isinstance(content, list):
+        message["content"] = [
+            block
+            for block in content
+            if not (
+                isinstance(block, dict)
+                and block.get("type") == "tool_result"
+                and block.get("tool_use_id", block.get("tool_call_id")) in omit
+            )
+        ]
+    return message
+
+
+def synthetic_result(ref: MessageRef, call_id: str, caller: bytes | None) -> dict[str, Any]:
+    """A result, marked as made up, for a call that never got one, in the caller's dialect."""
+    kind = None
+    if ref.facts.dialect == "responses" and caller is not None:
+        kind = decode_body(caller).get("type")
+    return _result_row(ref.facts.dialect, call_id, SYNTHETIC_RESULT, kind)
+
+
+def _result_row(dialect: str, call_id: str, text: str, call_type: str | None) -> dict[str, Any]:
+    if dialect == "anthropic":
+        block = {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": True}
+        return {"role": "user", "content": [block]}
+    if dialect == "responses":
+        custom = call_type == "custom_tool_call"
+        output = "custom_tool_call_output" if custom else "function_call_output"
+        return {"type": output, "call_id": call_id, "output": text}
+    if call_id.startswith("function:"):
+        return {"role": "function", "name": call_id.removeprefix("function:"), "content": text}
+    return {"role": "tool", "tool_call_id": call_id, "content": text}

@@ -1,0 +1,58 @@
+"""Names of span attributes: OpenTelemetry's GenAI conventions, and ours beside them.
+
+The conventions are in development and no package on PyPI carries them in full, so the names that
+we use stand here, as of open-telemetry/semantic-conventions-genai, main @ e07f4eba (2026-10-02).
+A test holds their spelling fast. A compaction span is not standardised: all that upstream has is
+``gen_ai.conversation.compacted``, so the rest of it is under ``eventctx.``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+
+OPERATION: Final = "gen_ai.operation.name"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
+"""Only ever true: upstream forbids false, as absence already says it."""
+AGENT_NAME: Final = "gen_ai.agent.name"
+PROVIDER_NAME: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+
+SESSION_ID: Final = "session.id"
+ERROR_TYPE: Final = "error.type"
+ERROR_OTHER: Final = "_OTHER"
+"""What the conventions ask for where the kind of an error is not known."""
+
+INVOKE_AGENT: Final = "invoke_agent"
+CHAT: Final = "chat"
+EXECUTE_TOOL: Final = "execute_tool"
+PLAN: Final = "plan"
+COMPACT: Final = "compact"
+
+TURN_ID: Final = "eventctx.turn.id"
+TURN_NUMBER: Final = "eventctx.turn.number"
+ITERATION: Final = "eventctx.iteration"
+EVENT_SEQ: Final = "eventctx.event.seq"
+"""A record's position in its stream; on a span, that of the record which began it."""
+OUTCOME: Final = "eventctx.outcome"
+"""ok, error, cancelled, skipped, or unfinished; the last when no record ended the span."""
+EVENTS_DROPPED: Final = "eventctx.events.dropped"
+
+REQUEST: Final = "eventctx.request."
+COMPACTION: Final = "eventctx.compaction."
+COMPACTION_ID: Final = "eventctx.compaction.id"
+"""Position of the post_compact; a chat's ``last_id`` and a prepared request's plan name it."""
+COMPACTION_LAST_ID: Final = "eventctx.compaction.last_id"
+COMPACTION_SEQUENCE: Final = "eventctx.compaction.sequence"

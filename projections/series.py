@@ -1,0 +1,64 @@
+"""A persistent sequence that grows at its end: append in constant time, old versions stay valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Series(Generic[T]):
+    """An immutable view of the first ``len`` items of a shared, growing list.
+
+    Appending to the newest version extends the shared list; appending to an older one copies it
+    first, so no version ever changes. One writer at a time; readers need no lock.
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    def append(self, item: T) -> Series[T]:
+        """A new version with ``item`` at the end."""
+        return self.extend((item,))
+
+    def extend(self, items: Iterable[T]) -> Series[T]:
+        """A new version with ``items`` at the end."""
+        grown: Series[T] = Series.__new__(Series)
+        shared = self._items
+        if len(shared) != self._length:
+            shared = shared[: self._length]
+        shared.extend(items)
+        grown._items = shared
+        grown._length = len(shared)
+        return grown
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[T]:
+        items, length = self._items, self._length
+        return iter(items if len(items) == length else items[:length])
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self._items[i] for i in range(*index.indices(self._length))]
+        if not -self._length <= index < self._length:
+            raise IndexError(index)
+        return self._items[index if index >= 0 else index + self._length]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Series) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Series({list(self)!r})"

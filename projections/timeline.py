@@ -1,0 +1,103 @@
+"""Turns and requests of a session, by number: what ``--turn`` and ``--iteration`` refer to."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from eventctx.codec import decode_event
+from eventctx.projections.series import Series
+from eventctx.record import Record
+
+
+class Turn(NamedTuple):
+    """Turn ``number`` from position ``first`` to ``last``; ``time`` is when it began."""
+
+    number: int
+    turn_id: str
+    first: int
+    last: int
+    time: int
+
+
+class Began(NamedTuple):
+    """A turn as it began."""
+
+    number: int
+    turn_id: str
+    first: int
+    time: int
+
+
+class Request(NamedTuple):
+    """A prepared request: its place, and the turn (None outside one) and iteration it belongs to.
+
+    ``iteration`` is as recorded; a request outside an iteration has None.
+    """
+
+    position: int
+    turn: int | None
+    iteration: int | None
+
+
+class TimelineState(NamedTuple):
+    """All turns and requests so far; ``ends`` maps the ids of completed turns to positions."""
+
+    position: int
+    began: Series[Began]
+    ends: Series[tuple[str, int]]
+    requests: Series[Request]
+
+
+def initial() -> TimelineState:
+    """The timeline of an empty stream."""
+    return TimelineState(-1, Series(), Series(), Series())
+
+
+def evolve(state: TimelineState, record: Record) -> TimelineState:
+    """The timeline after ``record``."""
+    began, ends, requests = state.began, state.ends, state.requests
+    if record.type == "prompt:submit" and record.turn_id is not None:
+        event: Any = decode_event(record)
+        began = began.append(Began(event.number, record.turn_id, record.position, record.time))
+    elif record.type == "prompt:complete" and record.turn_id is not None:
+        ends = ends.append((record.turn_id, record.position))
+    elif record.type == "context:request_prepared":
+        number = turn_number(state, record.turn_id)
+        requests = requests.append(Request(record.position, number, record.iteration))
+    return TimelineState(record.position, began, ends, requests)
+
+
+def turn_number(state: TimelineState, turn_id: str | None) -> int | None:
+    """The number of the turn with this id; None outside a turn."""
+    if turn_id is None:
+        return None
+    # Nearly always the last one; others only while turns overlap.
+    for place in range(len(state.began) - 1, -1, -1):
+        if state.began[place].turn_id == turn_id:
+            return state.began[place].number
+    return None
+
+
+def turns(state: TimelineState) -> list[Turn]:
+    """All turns. One that never completed ends where the next begins, or with the log."""
+    ends = dict(state.ends)
+    found: list[Turn] = []
+    for place, one in enumerate(state.began):
+        following = state.began[place + 1].first - 1 if place + 1 < len(state.began) else None
+        last = ends.get(one.turn_id, following if following is not None else state.position)
+        found.append(Turn(one.number, one.turn_id, one.first, last, one.time))
+    return found
+
+
+def turn(state: TimelineState, number: int) -> Turn | None:
+    """Turn ``number``; None when there is none. A turn id may be resumed: the last one wins."""
+    return next((turn for turn in reversed(turns(state)) if turn.number == number), None)
+
+
+def request(state: TimelineState, turn: int, iteration: int | None = None) -> Request | None:
+    """The last request of a turn, or of one iteration of it."""
+    found = None
+    for candidate in state.requests:
+        if candidate.turn == turn and iteration in (None, candidate.iteration):
+            found = candidate
+    return found

@@ -1,0 +1,365 @@
+"""Spans as a fold over a session's records, the same live and from the log.
+
+A span is opened by one record and closed by another with the same span id: turns, model calls,
+tool calls, planning phases and compactions. Every other record becomes an event on the innermost
+open span that it names. Ids, times and parents are the records' own; nothing is made up, so
+folding the same records twice gives equal spans. One state folds one stream, own records only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from eventctx.codec import Unknown
+from eventctx.events import (
+    Cleared,
+    Event,
+    PostCompact,
+    ProviderRequest,
+    RequestPrepared,
+    UsageReported,
+)
+from eventctx.identity import derive_span_id
+from eventctx.projections import semconv as conv
+from eventctx.projections import trace_attributes as say
+from eventctx.projections.flat import read
+from eventctx.projections.spans import OpenSpan, Span, finish, give_up, with_tick
+from eventctx.projections.trace_attributes import Attributes, Closing
+from eventctx.projections.trace_ids import TraceIds, locate
+from eventctx.record import Record
+
+MAX_OPEN: Final = 256
+"""Spans one session may have open; the oldest is given up as unfinished beyond that."""
+_MAX_WAITING: Final = 8
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A prepared request whose model call has not begun yet."""
+
+    record: Record
+    plan: int | None
+    attributes: Attributes
+
+
+class TraceState(msgspec.Struct, frozen=True):
+    """Where the fold stands.
+
+    ``finished`` are the spans that the last record ended, children before parents. ``open`` is by
+    span id, oldest first. ``answered`` are model calls that ended and wait a little for their
+    usage. ``plan`` is the position of the post_compact in force, as far as it is known.
+    ``compactions`` counts those seen; None where the fold did not see the stream's beginning.
+    """
+
+    finished: tuple[Span, ...] = ()
+    open: dict[str, OpenSpan] = {}
+    answered: tuple[Span, ...] = ()
+    waiting: tuple[Prepared, ...] = ()
+    ids: TraceIds = TraceIds()
+    plan: int | None = None
+    compactions: int | None = None
+    started: bool = False
+    time: int = 0
+
+
+def initial() -> TraceState:
+    """The state before a stream's first record."""
+    return TraceState()
+
+
+def evolve(state: TraceState, record: Record) -> TraceState:
+    """Return the state after ``record``; its ``finished`` are the spans that the record ended."""
+    event = read(record)
+    ids, trace_id = locate(state.ids, record, event)
+    compactions = state.compactions
+    if not state.started and (record.position == 0 or record.type == "session:fork"):
+        compactions = 0
+    before, state = (
+        state.time,
+        replace(
+            state, finished=(), ids=ids, compactions=compactions, started=True, time=record.time
+        ),
+    )
+    if record.type == "session:end":
+        state = _release_all(state)
+    begins = None if isinstance(event, PostCompact) else say.opening(event)
+    if begins is not None and record.span_id is not None and record.span_id not in state.open:
+        return _open(state, record, event, trace_id, begins, before)
+    ends = say.closing(event, record.position)
+    if ends is not None:
+        return _close(state, record, event, trace_id, ends)
+    if isinstance(event, UsageReported):
+        return _use(state, record, event)
+    if isinstance(event, RequestPrepared):
+        return _prepare(state, record, event)
+    if isinstance(event, Cleared):
+        state = replace(state, plan=None)
+    return _tick(state, record, event)
+
+
+def unfinished(state: TraceState) -> tuple[Span, ...]:
+    """The spans that no record has ended, innermost first, as of the last record seen.
+
+    Their outcome is ``unfinished``, except for model calls that were only waiting for their usage.
+    """
+    left = [give_up(span, state.time) for span in reversed(state.open.values())]
+    return (*state.answered, *left)
+
+
+def fold(records: Iterable[Record]) -> Iterator[Span]:
+    """Yield the spans of one stream's records in the order they ended, unfinished ones last."""
+    state = initial()
+    for record in records:
+        state = evolve(state, record)
+        yield from state.finished
+    yield from unfinished(state)
+
+
+# -- the steps -----------------------------------------------------------------------------------
+
+
+def _open(
+    state: TraceState,
+    record: Record,
+    event: Event | Unknown,
+    trace_id: str,
+    begins: say.Opening,
+    before: int,
+) -> TraceState:
+    attributes = say.identity(record) | begins.attributes
+    spans = dict(state.open)
+    turn = _turn(state, record.turn_id)
+    if begins.family == "turn":
+        for key, old in spans.items():
+            if old.quiet_since is None:
+                spans[key] = replace(old, quiet_since=before)
+    elif begins.family == "compact" and state.compactions is not None:
+        state = replace(state, compactions=state.compactions + 1)
+        attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
+    elif begins.family == "tool" and turn is not None and conv.AGENT_NAME in turn.attributes:
+        attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
+    elif isinstance(event, ProviderRequest):
+        state = _release_earlier(state, record)
+        state, known = _take_prepared(state, record, event)
+        attributes |= known
+    span_id = record.span_id or ""
+    spans[span_id] = OpenSpan(
+        begins.family,
+        begins.name,
+        begins.kind,
+        trace_id,
+        span_id,
+        record.parent_span_id,
+        record.turn_id,
+        record.time,
+        attributes,
+    )
+    if len(spans) > MAX_OPEN:
+        oldest = spans.pop(next(iter(spans)))
+        state = replace(state, finished=(*state.finished, give_up(oldest, before)))
+    state = replace(state, open=spans)
+    if begins.family == "compact":
+        state = _tick(state, record, event)
+        state = _tick_above(state, record, event)
+    return state
+
+
+def _close(
+    state: TraceState, record: Record, event: Event | Unknown, trace_id: str, ends: Closing
+) -> TraceState:
+    span = state.open.get(record.span_id or "")
+    if isinstance(event, PostCompact):
+        if span is None or span.family != "compact":
+            state, span = _compaction_alone(state, record, event, trace_id)
+        state = _tick_above(state, record, event)
+        span = with_tick(span, record, event)
+        if event.outcome == "applied" and event.plan is not None:
+            state = replace(state, plan=record.position)
+    if span is None or span.family != ends.family:
+        return _tick(state, record, event)
+    spans = dict(state.open)
+    spans.pop(span.span_id, None)
+    state = replace(state, open=spans)
+    if span.family == "turn":
+        state = _release_turn(state, span)
+        state, span = _show_unsent(state, span)
+    done = finish(span, record.time, ends.status, ends.message, ends.attributes)
+    if span.family == "chat" and _awaits_usage(ends, span):
+        answered = (*state.answered, done)
+        surplus = answered[:-_MAX_WAITING]
+        return replace(
+            state, answered=answered[-_MAX_WAITING:], finished=(*state.finished, *surplus)
+        )
+    return replace(state, finished=(*state.finished, done))
+
+
+def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
+    """Give a call's usage to its chat, and to the sum on its turn."""
+    said = say.usage(event)
+    turn = _turn(state, record.turn_id)
+    if turn is not None:
+        sums: Attributes = {}
+        for name in (conv.INPUT_TOKENS, conv.OUTPUT_TOKENS):
+            old, new = turn.attributes.get(name, 0), said[name]
+            if isinstance(old, int) and isinstance(new, int):
+                sums[name] = old + new
+        state = _put(state, replace(turn, attributes=turn.attributes | sums))
+    span = state.open.get(record.span_id or "")
+    if span is not None and span.family == "chat":
+        return _put(state, replace(span, attributes=span.attributes | said))
+    for done in state.answered:
+        if done.span_id == record.span_id:
+            rest = tuple([other for other in state.answered if other is not done])
+            done = replace(done, attributes=done.attributes | said)
+            return replace(state, answered=rest, finished=(*state.finished, done))
+    return _tick(state, record, event)
+
+
+def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:
+    """Keep a prepared request for the chat that sends it, which as a rule begins later."""
+    state = replace(state, plan=event.plan)
+    said = say.prepared(record, event) | say.in_force(event.plan)
+    span = state.open.get(record.span_id or "")
+    if span is not None and span.family == "chat":
+        return _put(state, replace(span, attributes=span.attributes | said))
+    waiting = (*state.waiting, Prepared(record, event.plan, said))
+    if len(waiting) > _MAX_WAITING:
+        state = _tick(state, waiting[0].record, read(waiting[0].record))
+    return replace(state, waiting=waiting[-_MAX_WAITING:])
+
+
+def _take_prepared(
+    state: TraceState, record: Record, event: ProviderRequest
+) -> tuple[TraceState, Attributes]:
+    """Find the prepared request that a model call sends: by position, else by span or iteration."""
+    for one in reversed(state.waiting):
+        other = one.record
+        if event.prepared is not None:
+            found = other.position == event.prepared
+        elif other.span_id == record.span_id:
+            found = True
+        else:
+            found = (
+                record.iteration is not None
+                and (other.turn_id, other.iteration) == (record.turn_id, record.iteration)
+                and not _in_compaction(state, record)
+            )
+        if found:
+            rest = tuple([left for left in state.waiting if left is not one])
+            return replace(state, waiting=rest), one.attributes
+    # A summariser's prompt is no view of the session, so a plan in force says nothing about it.
+    if _in_compaction(state, record):
+        return state, {}
+    return state, say.in_force(state.plan)
+
+
+def _compaction_alone(
+    state: TraceState, record: Record, event: PostCompact, trace_id: str
+) -> tuple[TraceState, OpenSpan]:
+    """Make the span of a post_compact without its pre_compact; it says all that is needed."""
+    begins = say.opening(event)
+    assert begins is not None  # noqa: S101 - a post_compact always opens
+    attributes = say.identity(record) | begins.attributes
+    if state.compactions is not None:
+        state = replace(state, compactions=state.compactions + 1)
+        attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
+    span_id = record.span_id
+    if span_id is None or span_id in state.open:
+        span_id = derive_span_id(record.stream, record.id)
+    span = OpenSpan(
+        "compact",
+        begins.name,
+        begins.kind,
+        trace_id,
+        span_id,
+        record.parent_span_id,
+        record.turn_id,
+        record.time - max(event.duration, 0),
+        attributes,
+    )
+    return state, span
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def _turn(state: TraceState, turn_id: str | None) -> OpenSpan | None:
+    if turn_id is not None:
+        for span in state.open.values():
+            if span.family == "turn" and span.turn_id == turn_id:
+                return span
+    return None
+
+
+def _put(state: TraceState, span: OpenSpan) -> TraceState:
+    return replace(state, open=state.open | {span.span_id: span})
+
+
+def _in_compaction(state: TraceState, record: Record) -> bool:
+    parent = state.open.get(record.parent_span_id or "")
+    return parent is not None and parent.family == "compact"
+
+
+def _awaits_usage(ends: Closing, span: OpenSpan) -> bool:
+    return ends.attributes[conv.OUTCOME] == "ok" and conv.INPUT_TOKENS not in span.attributes
+
+
+def _tick(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    """Show a record on the span it names, else on that one's parent, else on its turn."""
+    span = (
+        state.open.get(record.span_id or "")
+        or state.open.get(record.parent_span_id or "")
+        or _turn(state, record.turn_id)
+    )
+    return state if span is None else _put(state, with_tick(span, record, event))
+
+
+def _tick_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    span = state.open.get(record.parent_span_id or "") or _turn(state, record.turn_id)
+    if span is None or span.span_id == record.span_id:
+        return state
+    return _put(state, with_tick(span, record, event))
+
+
+def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpan]:
+    """Show on the turn the requests that were prepared in it and never sent."""
+    left: list[Prepared] = []
+    for one in state.waiting:
+        if one.record.turn_id == turn.turn_id:
+            turn = with_tick(turn, one.record, read(one.record))
+        else:
+            left.append(one)
+    return replace(state, waiting=tuple(left)), turn
+
+
+def _release_all(state: TraceState) -> TraceState:
+    return replace(state, finished=(*state.finished, *state.answered), answered=())
+
+
+def _release_turn(state: TraceState, turn: OpenSpan) -> TraceState:
+    """Let go of the turn's model calls that were waiting for usage: they end before it does."""
+    if not state.answered:
+        return state
+    keep = tuple(
+        [done for done in state.answered if done.attributes.get(conv.TURN_ID) != turn.turn_id]
+    )
+    gone = tuple([done for done in state.answered if done not in keep])
+    return replace(state, answered=keep, finished=(*state.finished, *gone))
+
+
+def _release_earlier(state: TraceState, record: Record) -> TraceState:
+    """Let go of model calls of other iterations; parallel ones of the same wait on."""
+    same = (record.turn_id, record.iteration)
+    keep = tuple(
+        [
+            done
+            for done in state.answered
+            if record.iteration is not None
+            and (done.attributes.get(conv.TURN_ID), done.attributes.get(conv.ITERATION)) == same
+        ]
+    )
+    gone = tuple([done for done in state.answered if done not in keep])
+    return replace(state, answered=keep, finished=(*state.finished, *gone))

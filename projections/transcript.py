@@ -1,0 +1,68 @@
+"""The transcript: every message in conversation order, exactly as received, whatever a view shows.
+
+The fold keeps addresses only; bodies are fetched when somebody reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from eventctx.codec import decode_event
+from eventctx.projections.series import Series
+from eventctx.record import Record
+from eventctx.store import Address
+
+
+class Line(NamedTuple):
+    """Message ``number`` and where its body lies."""
+
+    number: int
+    position: int
+    index: int
+
+    @property
+    def address(self) -> Address:
+        """The address to fetch the body from."""
+        return Address(self.position, self.index)
+
+
+class TranscriptState(NamedTuple):
+    """The transcript after some record: its lines, and the number of the next message."""
+
+    position: int
+    next_number: int
+    lines: Series[Line]
+
+
+def initial() -> TranscriptState:
+    """The transcript of an empty stream."""
+    return TranscriptState(-1, 0, Series())
+
+
+def evolve(state: TranscriptState, record: Record) -> TranscriptState:
+    """The transcript after ``record``."""
+    kind = record.type
+    if kind == "context:message_added":
+        number = state.next_number
+        lines = state.lines.append(Line(number, record.position, 0))
+        return TranscriptState(record.position, number + 1, lines)
+    if kind == "context:messages_set":
+        return _set(state, record)
+    if kind == "context:cleared":
+        return TranscriptState(record.position, state.next_number, Series())
+    return state._replace(position=record.position)
+
+
+def _set(state: TranscriptState, record: Record) -> TranscriptState:
+    event: Any = decode_event(record)
+    known = {line.number: line for line in state.lines}
+    fresh = 0
+    lines: list[Line] = []
+    for first, last in event.order:
+        for number in range(first, last + 1):
+            if number in known:
+                lines.append(known[number])
+            else:
+                lines.append(Line(number, record.position, fresh))
+                fresh += 1
+    return TranscriptState(record.position, state.next_number + fresh, Series(lines))

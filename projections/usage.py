@@ -1,0 +1,83 @@
+"""Tokens that providers counted, summed per model; only a stream's own records count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.codec import decode_event
+from eventctx.record import Record
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Sums over calls, in tokens. ``prompt`` holds the caches; ``largest_prompt`` is one call's.
+
+    ``output`` sums only counts that the format is known to record exactly.
+    """
+
+    calls: int = 0
+    prompt: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    largest_prompt: int = 0
+    inexact_outputs: int = 0
+
+
+class UsageState(NamedTuple):
+    """Usage so far by model name ("" where the model is not known)."""
+
+    position: int
+    models: Mapping[str, Usage]
+
+    @property
+    def total(self) -> Usage:
+        """All models together."""
+        total = Usage()
+        for usage in self.models.values():
+            total = _sum(total, usage)
+        return total
+
+
+def initial() -> UsageState:
+    """The usage of an empty stream."""
+    return UsageState(-1, MappingProxyType({}))
+
+
+def evolve(state: UsageState, record: Record) -> UsageState:
+    """The usage after ``record``."""
+    if record.type == "session:fork":
+        return UsageState(record.position, MappingProxyType({}))
+    if record.type != "usage:reported":
+        return state._replace(position=record.position)
+    event: Any = decode_event(record)
+    one = Usage(
+        1,
+        event.prompt,
+        event.output if event.output_exact else 0,
+        event.cache_read,
+        event.cache_write,
+        event.reasoning,
+        event.prompt,
+        0 if event.output_exact else 1,
+    )
+    model = event.model or ""
+    models = {**state.models, model: _sum(state.models.get(model, Usage()), one)}
+    return UsageState(record.position, MappingProxyType(models))
+
+
+def _sum(left: Usage, right: Usage) -> Usage:
+    return Usage(
+        left.calls + right.calls,
+        left.prompt + right.prompt,
+        left.output + right.output,
+        left.cache_read + right.cache_read,
+        left.cache_write + right.cache_write,
+        left.reasoning + right.reasoning,
+        max(left.largest_prompt, right.largest_prompt),
+        left.inexact_outputs + right.inexact_outputs,
+    )

@@ -1,0 +1,135 @@
+"""Records for the tests of hooks: sessions told in one line per event."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from eventctx import events as ev
+from eventctx.codec import encode_event
+from eventctx.plan import Plan, Run
+from eventctx.record import Body, Draft, Record, make_body, place
+
+SECOND = 1_000_000_000
+START = 1_790_000_000 * SECOND
+HOST_TRACE = "a" * 31 + "1"
+HOST_SPAN = "b" * 15 + "2"
+
+
+class Session:
+    """Makes the records of one stream, one second apart."""
+
+    def __init__(self, name: str = "s1", at: int = 0) -> None:
+        self.name = name
+        self.records: list[Record] = []
+        self._positions = count(at)
+
+    def add(
+        self,
+        event: ev.Event,
+        span: str | None = None,
+        parent: str | None = None,
+        *,
+        turn: str | None = "t1",
+        iteration: int | None = None,
+        bodies: tuple[Body, ...] = (),
+    ) -> Record:
+        kind, version, payload = encode_event(event)
+        return self.raw(
+            kind, payload, span, parent, turn, iteration, version=version, bodies=bodies
+        )
+
+    def raw(
+        self,
+        kind: str,
+        payload: bytes = b"{}",
+        span: str | None = None,
+        parent: str | None = None,
+        turn: str | None = None,
+        iteration: int | None = None,
+        *,
+        version: int = 1,
+        bodies: tuple[Body, ...] = (),
+    ) -> Record:
+        at = next(self._positions)
+        draft = Draft(
+            at.to_bytes(16, "big"),
+            kind,
+            version,
+            START + at * SECOND,
+            payload,
+            bodies,
+            turn,
+            span,
+            parent,
+            iteration,
+        )
+        record = place(draft, self.name, at, at, bytes(32))
+        self.records.append(record)
+        return record
+
+
+def span(number: int) -> str:
+    return f"{number:016x}"
+
+
+def body(text: str = "hello") -> Body:
+    return make_body(text.encode(), b"", lambda n: bytes(n))
+
+
+def compacted(outcome: ev.Outcome = "applied", **more: Any) -> ev.PostCompact:
+    plan = Plan(through=9, runs=(Run(0, 5, "dropped", "older"), Run(6, 9, "kept", "recent")))
+    return ev.PostCompact(
+        outcome=outcome,
+        trigger="threshold",
+        strategy="sliding",
+        strategy_version=1,
+        tokens_before=1000,
+        tokens_after=400 if outcome == "applied" else 1000,
+        messages_before=10,
+        messages_after=4 if outcome == "applied" else 10,
+        estimator="kinds",
+        plan=plan if outcome == "applied" else None,
+        duration=SECOND // 2,
+        **more,
+    )
+
+
+PRE = ev.PreCompact(
+    trigger="threshold", strategy="sliding", strategy_version=1, tokens=1000, messages=10
+)
+
+
+def prepared(plan: int | None = None) -> ev.RequestPrepared:
+    return ev.RequestPrepared(
+        renderer=1, last_message=3, messages=4, tokens=400, digest="d" * 64, plan=plan
+    )
+
+
+def whole_turn(session: Session, turn: str = "t1", base: int = 0x100) -> list[Record]:
+    """One turn: a message, a compaction, a model call, two parallel tools, a second model call."""
+    root = span(base)
+
+    def add(
+        event: ev.Event, own: int = 0, parent: str | None = root, iteration: int | None = None
+    ) -> Record:
+        return session.add(event, span(base + own), parent, turn=turn, iteration=iteration)
+
+    begin = len(session.records)
+    add(ev.PromptSubmit(number=1, agent="helper"), parent=None)
+    add(ev.MessageAdded(), parent=None)
+    add(PRE, 1, iteration=1)
+    plan = add(compacted(), 1, iteration=1).position
+    one = add(prepared(plan), iteration=1, parent=None).position
+    add(ev.ProviderRequest(model="m1", provider="p", prepared=one), 2, iteration=1)
+    add(ev.ProviderResponse(model="m1", response_id="r", finish_reason="tool_use"), 2, iteration=1)
+    add(ev.UsageReported(prompt=410, output=7, cache_read=0), 2, iteration=1)
+    add(ev.ToolPre(name="read", call_id="c1"), 3, iteration=1)
+    add(ev.ToolPre(name="grep", call_id="c2"), 4, iteration=1)
+    add(ev.ToolPost(name="grep", call_id="c2"), 4, iteration=1)
+    add(ev.ToolError(name="read", error_type="OSError", message="gone"), 3, iteration=1)
+    two = add(prepared(plan), iteration=2, parent=None).position
+    add(ev.ProviderRequest(model="m1", provider="p", prepared=two), 5, iteration=2)
+    add(ev.ProviderResponse(model="m1"), 5, iteration=2)
+    add(ev.PromptComplete(), parent=None)
+    return session.records[begin:]

@@ -1,0 +1,463 @@
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import logging
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from eventctx import events as ev
+from eventctx.errors import InvalidSetting, UnknownEventName
+from eventctx.hooks.registry import Hooks
+from eventctx.record import Record
+from tests.hooks.given import Session
+
+
+def records(count: int, session: str = "s1") -> list[Record]:
+    made = Session(session)
+    return [made.add(ev.MessageAdded()) for _ in range(count)]
+
+
+def test_a_handler_hears_only_of_the_event_it_asked_for():
+    hooks, heard = Hooks(), []
+    hooks.on("context:cleared", heard.append)
+    session = Session()
+    hooks.publish(session.add(ev.MessageAdded()))
+    cleared = session.add(ev.Cleared(messages=1))
+    hooks.publish(cleared)
+    assert heard == [cleared]
+
+
+def test_wildcards_match_a_family_or_everything():
+    hooks, family, everything = Hooks(), [], []
+    hooks.on("context:*", lambda record: family.append(record.type))
+    hooks.on("*", lambda record: everything.append(record.type))
+    session = Session()
+    hooks.publish(session.add(ev.MessageAdded()))
+    hooks.publish(session.add(ev.PlanStart()))
+    assert family == ["context:message_added"]
+    assert everything == ["context:message_added", "plan:start"]
+
+
+def test_types_of_later_releases_reach_wildcards_even_when_named_like_pyees_own_events():
+    hooks, family, everything = Hooks(), [], []
+    hooks.on("context:*", lambda record: family.append(record.type))
+    hooks.on("*", lambda record: everything.append(record.type))
+    session = Session()
+    for name in ("context:later", "error", "new_listener"):
+        hooks.publish(session.raw(name))
+    assert family == ["context:later"]
+    assert everything == ["context:later", "error", "new_listener"]
+
+
+def test_the_decorator_leaves_the_function_as_it_is():
+    hooks, heard = Hooks(), []
+
+    @hooks.on("*")
+    def handler(record: Record) -> None:
+        heard.append(record)
+
+    (record,) = records(1)
+    handler(record)
+    hooks.publish(record)
+    assert heard == [record, record]
+
+
+def test_unsubscribing_ends_it_and_may_be_repeated():
+    hooks, heard = Hooks(), []
+    off = hooks.on("*", heard.append)
+    first, second = records(2)
+    hooks.publish(first)
+    off()
+    off()
+    hooks.publish(second)
+    assert heard == [first]
+
+
+def test_a_function_registered_twice_runs_once_per_record():
+    hooks, heard = Hooks(), []
+    hooks.on("context:message_added", heard.append)
+    hooks.on("context:message_added", heard.append)
+    hooks.on("*", heard.append)
+    hooks.publish(*records(1))
+    assert len(heard) == 1
+
+
+def test_lower_priority_numbers_run_first_then_the_order_of_registration():
+    hooks, heard = Hooks(), []
+    for name, pattern, priority in (
+        ("third", "*", 0),
+        ("fourth", "context:message_added", 0),
+        ("second", "context:*", -1),
+        ("last", "*", 9),
+        ("first", "context:message_added", -5),
+    ):
+        hooks.on(
+            pattern, functools.partial(lambda name, _: heard.append(name), name), priority=priority
+        )
+    hooks.publish(*records(1))
+    assert heard == ["first", "second", "third", "fourth", "last"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("context:pre_compat", "context:pre_compact"),
+        ("tool_pre", "tool:pre"),
+        ("contxt:*", "context:*"),
+        ("provider:responce", "provider:response"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_right_one(wrong: str, right: str):
+    with pytest.raises(UnknownEventName, match=right.replace("*", r"\*")):
+        Hooks().on(wrong, print)
+    with pytest.raises(UnknownEventName):
+        Hooks().on(wrong)
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(InvalidSetting):
+        Hooks().on("*", "print")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError, asyncio.CancelledError, RecursionError, GeneratorExit]
+)
+def test_a_raising_handler_stops_neither_the_publisher_nor_the_others(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+):
+    hooks, heard = Hooks(), []
+
+    def broken(record: Record) -> None:
+        raise error
+
+    hooks.on("*", broken, priority=-1)
+    hooks.on("*", heard.append)
+    with caplog.at_level(logging.DEBUG, "eventctx.hooks"):
+        for record in records(3):
+            hooks.publish(record)
+    assert len(heard) == 3
+    (name,) = hooks.stats().errors
+    assert name.endswith("broken")
+    assert hooks.stats().errors[name] == 3
+    assert [entry.levelname for entry in caplog.records] == ["WARNING", "DEBUG", "DEBUG"]
+    assert caplog.records[0].exc_info is not None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_the_will_to_end_the_program_passes(error: type[BaseException]):
+    hooks = Hooks()
+
+    def stop(record: Record) -> None:
+        raise error
+
+    hooks.on("*", stop)
+    first, second = records(2)
+    with pytest.raises(error):
+        hooks.publish(first)
+    with pytest.raises(error):
+        hooks.publish(second)
+
+
+def test_a_failing_log_handler_of_the_host_does_not_reach_the_publisher():
+    class Bad(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError("disk full")
+
+    hooks, bad = Hooks(), Bad()
+    logging.getLogger("eventctx.hooks").addHandler(bad)
+    try:
+        hooks.on("*", lambda record: 1 / 0)
+        hooks.publish(*records(1))
+    finally:
+        logging.getLogger("eventctx.hooks").removeHandler(bad)
+    assert sum(hooks.stats().errors.values()) == 1
+
+
+def test_a_record_published_by_a_sync_handler_comes_after_the_present_one_for_everybody():
+    hooks, heard = Hooks(), []
+    first, second = records(2)
+    hooks.on("*", lambda record: hooks.publish(second) if record is first else None)
+    hooks.on("*", heard.append)
+    hooks.publish(first)
+    assert heard == [first, second]
+
+
+def test_a_handler_that_answers_every_record_with_another_is_stopped():
+    hooks = Hooks()
+    (record,) = records(1)
+    hooks.on("*", hooks.publish)
+    hooks.publish(record)
+    assert sum(hooks.stats().dropped.values()) == 1
+
+
+async def test_async_handlers_keep_a_sessions_order_under_load():
+    hooks = Hooks(queue_limit=10_000)
+    heard: dict[str, list[int]] = {}
+
+    @hooks.on("*")
+    async def slow(record: Record) -> None:
+        await asyncio.sleep(0.002 if record.position % 7 == 0 else 0)
+        heard.setdefault(record.stream, []).append(record.position)
+
+    sessions = [records(200, f"s{n}") for n in range(20)]
+    for row in zip(*sessions, strict=True):
+        for record in row:
+            hooks.publish(record)
+        await asyncio.sleep(0)
+    assert await hooks.drain(10)
+    assert set(heard) == {f"s{n}" for n in range(20)}
+    assert all(positions == list(range(200)) for positions in heard.values())
+
+
+async def test_publishing_never_waits_for_an_async_handler():
+    hooks = Hooks()
+
+    @hooks.on("*")
+    async def slow(record: Record) -> None:
+        await asyncio.sleep(0.2)
+
+    before = time.perf_counter()
+    hooks.publish(*records(1))
+    assert time.perf_counter() - before < 0.1
+    await hooks.close(0)
+
+
+async def test_async_handlers_of_a_record_run_by_priority():
+    hooks, heard = Hooks(), []
+
+    def make(name: str, delay: float):
+        async def handler(record: Record) -> None:
+            await asyncio.sleep(delay)
+            heard.append((record.position, name))
+
+        return handler
+
+    hooks.on("*", make("second", 0), priority=2)
+    hooks.on("*", make("first", 0.01), priority=1)
+    for record in records(2):
+        hooks.publish(record)
+    await hooks.drain()
+    assert heard == [(0, "first"), (0, "second"), (1, "first"), (1, "second")]
+
+
+async def test_raising_and_cancelled_async_handlers_are_counted_and_the_rest_goes_on():
+    hooks, heard = Hooks(), []
+
+    async def raising(record: Record) -> None:
+        raise ValueError
+
+    async def cancelled(record: Record) -> None:
+        raise asyncio.CancelledError
+
+    hooks.on("*", raising)
+    hooks.on("*", cancelled)
+    hooks.on("*", heard.append)
+
+    @hooks.on("*")
+    async def fine(record: Record) -> None:
+        heard.append(record)
+
+    for record in records(5):
+        hooks.publish(record)
+    assert await hooks.drain(5)
+    assert len(heard) == 10
+    assert sorted(hooks.stats().errors.values()) == [5, 5]
+
+
+async def test_a_hanging_handler_is_cancelled_and_stops_neither_its_session_nor_others():
+    hooks, heard = Hooks(handler_timeout=0.02), []
+
+    async def hanging(record: Record) -> None:
+        if record.stream == "s1":
+            await asyncio.Event().wait()
+
+    async def fine(record: Record) -> None:
+        heard.append(record.stream)
+
+    hooks.on("*", hanging)
+    hooks.on("*", fine)
+    hooks.publish(*records(1, "s1"))
+    hooks.publish(*records(1, "s2"))
+    assert await hooks.drain(5)
+    assert heard == ["s2", "s1"]
+    assert list(hooks.stats().errors.values()) == [1]
+
+
+async def test_a_full_queue_drops_the_newest_and_counts_them():
+    hooks, heard = Hooks(queue_limit=3), []
+
+    @hooks.on("*")
+    async def handler(record: Record) -> None:
+        heard.append(record.position)
+
+    for record in records(10):
+        hooks.publish(record)
+    await hooks.drain()
+    assert heard == [0, 1, 2]
+    assert list(hooks.stats().dropped.values()) == [7]
+    assert list(hooks.stats().delivered.values()) == [3]
+
+
+async def test_drain_waits_for_what_handlers_publish_themselves():
+    hooks, heard = Hooks(), []
+    all_records = records(5)
+
+    @hooks.on("*")
+    async def chain(record: Record) -> None:
+        await asyncio.sleep(0.001)
+        heard.append(record.position)
+        if record.position < 4:
+            hooks.publish(all_records[record.position + 1])
+
+    hooks.publish(all_records[0])
+    assert await hooks.drain()
+    assert heard == [0, 1, 2, 3, 4]
+
+
+async def test_drain_says_when_time_is_up_and_does_not_wait_for_itself():
+    hooks, said = Hooks(), []
+
+    @hooks.on("*")
+    async def handler(record: Record) -> None:
+        said.append(await hooks.drain())
+        await asyncio.sleep(0.2)
+
+    hooks.publish(*records(1))
+    assert not await hooks.drain(0.01)
+    assert said == [False]
+    await hooks.close(0)
+
+
+async def test_a_sync_handler_that_returns_an_awaitable_has_it_awaited():
+    hooks, heard = Hooks(), []
+
+    async def later(record: Record) -> None:
+        heard.append(record.position)
+
+    hooks.on("*", lambda record: later(record))
+    for record in records(3):
+        hooks.publish(record)
+    await hooks.drain()
+    assert heard == [0, 1, 2]
+
+
+async def test_close_cancels_what_hangs_and_later_records_are_ignored():
+    hooks = Hooks(handler_timeout=None)
+    ended = []
+
+    @hooks.on("*")
+    async def hanging(record: Record) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(record)
+
+    first, second, third = records(3)
+    hooks.publish(first)
+    hooks.publish(second)
+    await hooks.close(0.02)
+    hooks.publish(third)
+    await hooks.close()
+    assert ended == [first]
+    stats = hooks.stats()
+    assert (sum(stats.errors.values()), sum(stats.dropped.values())) == (1, 1)
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_handlers_run_without_the_publishers_context_variables():
+    from contextvars import ContextVar
+
+    turn: ContextVar[str] = ContextVar("turn", default="none")
+    hooks, heard = Hooks(), []
+
+    @hooks.on("*")
+    async def handler(record: Record) -> None:
+        heard.append(turn.get())
+
+    turn.set("t1")
+    hooks.publish(*records(1))
+    await hooks.drain()
+    assert heard == ["none"]
+
+
+def test_without_a_loop_async_handlers_run_in_order_on_a_thread_of_ours():
+    hooks, heard = Hooks(), []
+
+    @hooks.on("*")
+    async def handler(record: Record) -> None:
+        await asyncio.sleep(0)
+        heard.append((record.position, threading.current_thread().name))
+
+    for record in records(50):
+        hooks.publish(record)
+    assert asyncio.run(hooks.drain(5))
+    asyncio.run(hooks.close())
+    assert heard == [(n, "eventctx-hooks") for n in range(50)]
+    assert not [one for one in threading.enumerate() if one.name == "eventctx-hooks"]
+
+
+def test_what_a_loop_leaves_behind_is_counted_and_the_next_loop_goes_on():
+    hooks, heard = Hooks(), []
+
+    @hooks.on("*")
+    async def handler(record: Record) -> None:
+        heard.append(record.position)
+
+    first, second, third = records(3)
+
+    async def publish_and_leave(*some: Record) -> None:
+        for record in some:
+            hooks.publish(record)
+
+    async def publish_and_wait(record: Record) -> None:
+        hooks.publish(record)
+        assert await hooks.drain(5)
+
+    asyncio.run(publish_and_leave(first, second))
+    asyncio.run(publish_and_wait(third))
+    stats = hooks.stats()
+    assert heard[-1] == 2
+    assert sum(stats.delivered.values()) + sum(stats.dropped.values()) == 3
+    gc.collect()
+
+
+def test_threads_may_publish_at_the_same_time():
+    hooks = Hooks(queue_limit=100_000)
+    heard: dict[str, list[int]] = {}
+
+    @hooks.on("*")
+    async def handler(record: Record) -> None:
+        heard.setdefault(record.stream, []).append(record.position)
+
+    def run(name: str) -> None:
+        for record in records(300, name):
+            hooks.publish(record)
+
+    threads = [threading.Thread(target=run, args=(f"s{n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert asyncio.run(hooks.drain(10))
+    asyncio.run(hooks.close())
+    assert all(positions == list(range(300)) for positions in heard.values())
+    assert len(heard) == 6
+
+
+def test_hooks_alone_load_none_of_the_three_libraries():
+    code = (
+        "import sys, eventctx.hooks\n"
+        "assert not {'structlog', 'opentelemetry', 'pyee'} & set(sys.modules)\n"
+        "import eventctx.hooks.registry\n"
+        "assert not {'structlog', 'opentelemetry'} & set(sys.modules)\n"
+        "import eventctx.projections.trace\n"
+        "assert 'opentelemetry' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,445 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx import events as ev
+from eventctx.identity import derive_trace_id, is_span_id, is_trace_id, new_span_id
+from eventctx.projections import semconv
+from eventctx.projections.spans import MAX_MESSAGE_TICKS, MAX_TICKS, Span
+from eventctx.projections.trace import MAX_OPEN, TraceState, evolve, fold, initial, unfinished
+from tests.hooks.given import (
+    HOST_SPAN,
+    HOST_TRACE,
+    PRE,
+    SECOND,
+    START,
+    Session,
+    compacted,
+    prepared,
+    span,
+    whole_turn,
+)
+
+
+def spans(session: Session) -> dict[str, Span]:
+    return {one.span_id: one for one in fold(session.records)}
+
+
+def only(session: Session) -> Span:
+    (one,) = fold(session.records)
+    return one
+
+
+def test_a_turn_becomes_one_tree_with_the_records_ids_and_times():
+    session = Session()
+    records = whole_turn(session)
+    found = spans(session)
+    assert [(one.name, one.kind) for one in found.values()] == [
+        ("compact sliding", "internal"),
+        ("chat m1", "client"),
+        ("execute_tool grep", "internal"),
+        ("execute_tool read", "internal"),
+        ("chat m1", "client"),
+        ("invoke_agent helper", "internal"),
+    ]
+    root = found[span(0x100)]
+    assert root.parent_span_id is None
+    assert (root.start, root.end) == (records[0].time, records[-1].time)
+    assert {one.parent_span_id for one in found.values() if one is not root} == {root.span_id}
+    assert {one.trace_id for one in found.values()} == {derive_trace_id("s1", "t1")}
+
+
+def test_every_span_names_session_turn_iteration_and_position():
+    session = Session()
+    whole_turn(session)
+    opened = {}
+    for record in session.records:
+        opened.setdefault(record.span_id, record)
+    for one in fold(session.records):
+        record = opened[one.span_id]
+        assert one.attributes["gen_ai.conversation.id"] == "s1"
+        assert one.attributes["session.id"] == "s1"
+        assert one.attributes["eventctx.turn.id"] == "t1"
+        assert one.attributes.get("eventctx.iteration") == record.iteration
+        assert one.attributes["eventctx.event.seq"] == record.position
+        assert one.attributes["gen_ai.operation.name"] == one.name.split()[0]
+
+
+def test_two_folds_of_the_same_records_are_equal():
+    session = Session()
+    whole_turn(session)
+    assert list(fold(session.records)) == list(fold(session.records))
+
+
+def test_an_ambient_trace_and_parent_are_kept():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1, trace_id=HOST_TRACE), span(1), HOST_SPAN)
+    session.add(ev.ToolPre(name="x"), span(2), span(1))
+    session.add(ev.ToolPost(name="x"), span(2), span(1))
+    session.add(ev.PromptComplete(), span(1), HOST_SPAN)
+    found = spans(session)
+    assert {one.trace_id for one in found.values()} == {HOST_TRACE}
+    assert found[span(1)].parent_span_id == HOST_SPAN
+
+
+@pytest.mark.parametrize("wrong", ["", "0" * 32, "A" * 32, "abc"])
+def test_a_trace_id_that_is_none_is_not_taken(wrong: str):
+    session = Session()
+    session.add(ev.PromptSubmit(number=1, trace_id=wrong), span(1))
+    assert only(session).trace_id == derive_trace_id("s1", "t1")
+
+
+def test_usage_goes_to_its_chat_and_is_summed_on_the_turn_whether_before_or_after_the_answer():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    for own, late in ((2, False), (3, True)):
+        session.add(ev.ProviderRequest(model="m"), span(own), span(1), iteration=own)
+        answer = (ev.ProviderResponse(), span(own), span(1))
+        if late:
+            session.add(*answer, iteration=own)
+        session.add(ev.UsageReported(prompt=10, output=own), span(own), span(1), iteration=own)
+        if not late:
+            session.add(*answer, iteration=own)
+    session.add(ev.PromptComplete(), span(1))
+    found = spans(session)
+    assert found[span(2)].attributes["gen_ai.usage.output_tokens"] == 2
+    assert found[span(3)].attributes["gen_ai.usage.output_tokens"] == 3
+    assert found[span(3)].attributes["gen_ai.usage.cache_read.input_tokens"] == 0
+    assert found[span(3)].end == START + 5 * SECOND
+    assert found[span(1)].attributes["gen_ai.usage.input_tokens"] == 20
+    assert found[span(1)].attributes["gen_ai.usage.output_tokens"] == 5
+
+
+def test_a_chat_whose_usage_never_comes_is_finished_with_the_turn_at_the_latest():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    session.add(ev.ProviderRequest(), span(2), span(1))
+    session.add(ev.ProviderResponse(), span(2), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    assert [one.name for one in fold(session.records)] == ["chat", "invoke_agent agent"]
+
+
+def test_errors_cancellation_and_skipping_are_told_apart():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    ends: list[tuple[ev.Event, ev.Event]] = [
+        (ev.ToolPre(name="x"), ev.ToolPost(name="x")),
+        (ev.ToolPre(name="x"), ev.ToolError(name="x", error_type="OSError", message="no disk")),
+        (
+            ev.ToolPre(name="x"),
+            ev.ToolError(name="x", error_type="CancelledError", status="cancelled"),
+        ),
+        (ev.ProviderRequest(), ev.ProviderError(error_type="429")),
+        (PRE, compacted("applied")),
+        (PRE, compacted("skipped")),
+        (PRE, compacted("failed", error="the summariser gave up")),
+        (PRE, compacted("cancelled")),
+        (ev.PlanStart(), ev.PlanEnd(status="error", error="ValueError")),
+    ]
+    for number, (begin, end) in enumerate(ends, 2):
+        session.add(begin, span(number), span(1))
+        session.add(end, span(number), span(1))
+    session.add(ev.PromptComplete(status="cancelled"), span(1))
+    told = [
+        (one.status, one.attributes["eventctx.outcome"], one.attributes.get("error.type"))
+        for one in fold(session.records)
+    ]
+    assert told == [
+        ("unset", "ok", None),
+        ("error", "error", "OSError"),
+        ("unset", "cancelled", "CancelledError"),
+        ("error", "error", "429"),
+        ("unset", "ok", None),
+        ("unset", "skipped", None),
+        ("error", "failed", "_OTHER"),
+        ("unset", "cancelled", "cancelled"),
+        ("error", "error", "ValueError"),
+        ("unset", "cancelled", "cancelled"),
+    ]
+
+
+def test_a_compaction_says_what_it_did_on_its_span_and_ticks_on_it_and_its_parent():
+    session = Session()
+    whole_turn(session)
+    found = spans(session)
+    one = found[span(0x101)]
+    said = {
+        name.removeprefix("eventctx.compaction."): value
+        for name, value in one.attributes.items()
+        if name.startswith("eventctx.compaction.")
+    }
+    assert said["id"] == 3
+    assert said["sequence"] == 1
+    assert said["outcome"] == "applied"
+    assert (said["tokens.before"], said["tokens.after"], said["tokens.reclaimed"]) == (
+        1000,
+        400,
+        600,
+    )
+    assert (said["messages.before"], said["messages.after"], said["messages.removed"]) == (10, 4, 6)
+    assert (said["ratio"], said["preserved"], said["numbers.dropped"]) == (0.4, 4, 6)
+    assert (said["source.first_number"], said["source.last_number"]) == (0, 5)
+    ticks = ["context:pre_compact", "context:post_compact"]
+    assert [tick.name for tick in one.events] == ticks
+    on_turn = [tick.name for tick in found[span(0x100)].events]
+    assert [name for name in on_turn if name in ticks] == ticks
+
+
+def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
+    session = Session()
+
+    def chat(own: int, *, parent: int = 1, request: int | None = None) -> str:
+        session.add(ev.ProviderRequest(prepared=request), span(own), span(parent), iteration=own)
+        session.add(ev.ProviderError(error_type="E"), span(own), span(parent), iteration=own)
+        return span(own)
+
+    session.add(ev.PromptSubmit(number=1), span(1))
+    before = chat(2)
+    session.add(PRE, span(3), span(1))
+    summariser = chat(4, parent=3)
+    plan = session.add(compacted(), span(3), span(1)).position
+    after = chat(5)
+    said = chat(6, request=session.add(prepared(plan), span(1)).position)
+    session.add(PRE, span(7), span(1))
+    session.add(compacted("skipped"), span(7), span(1))
+    still = chat(8)
+    session.add(ev.Cleared(messages=4), span(1))
+    cleared = chat(9)
+    off = chat(10, request=session.add(prepared(None), span(1)).position)
+    found = spans(session)
+    compact = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
+    for own in (after, said, still):
+        assert found[own].attributes["gen_ai.conversation.compacted"] is True
+        assert found[own].attributes["eventctx.compaction.last_id"] == plan
+    for own in (before, summariser, cleared, off, span(7)):
+        assert not compact & set(found[own].attributes)
+    assert found[span(3)].attributes["gen_ai.conversation.compacted"] is True
+
+
+def test_a_prepared_request_is_found_by_span_by_iteration_or_shown_on_the_turn():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    session.add(prepared(), span(2), span(1))
+    session.add(ev.ProviderRequest(), span(2), span(1))
+    by_span = session.records[-2].position
+    session.add(prepared(), None, span(1), iteration=2)
+    session.add(ev.ProviderRequest(), span(3), span(1), iteration=2)
+    by_iteration = session.records[-2].position
+    session.add(prepared(), span(3), span(1), iteration=9)
+    while_open = session.records[-1].position
+    session.add(prepared(), None, span(1), iteration=7)
+    session.add(ev.PromptComplete(), span(1))
+    found = spans(session)
+    assert found[span(2)].attributes["eventctx.request.seq"] == by_span
+    assert found[span(3)].attributes["eventctx.request.seq"] == while_open
+    assert by_iteration < while_open
+    assert [tick.name for tick in found[span(1)].events] == ["context:request_prepared"]
+
+
+def test_parallel_tools_and_parallel_chats_never_mix():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    for number in range(2, 22):
+        session.add(ev.ToolPre(name=f"tool{number}", call_id=f"c{number}"), span(number), span(1))
+    for number in (100, 101):
+        session.add(ev.ProviderRequest(model=f"m{number}"), span(number), span(1), iteration=1)
+    for number in (101, 100):
+        session.add(ev.ProviderResponse(model=f"m{number}"), span(number), span(1), iteration=1)
+    for number in (100, 101):
+        session.add(ev.UsageReported(prompt=number), span(number), span(1), iteration=1)
+    for number in reversed(range(2, 22)):
+        session.add(ev.ToolPost(name=f"tool{number}"), span(number), span(1))
+    found = spans(session)
+    for number in range(2, 22):
+        one = found[span(number)]
+        assert one.name == f"execute_tool tool{number}"
+        assert one.attributes["gen_ai.tool.call.id"] == f"c{number}"
+    for number in (100, 101):
+        assert found[span(number)].attributes["gen_ai.response.model"] == f"m{number}"
+        assert found[span(number)].attributes["gen_ai.usage.input_tokens"] == number
+
+
+def test_a_compaction_outside_a_turn_is_a_trace_of_its_own_with_its_chat_and_tool_in_it():
+    session = Session()
+    session.add(PRE, span(1), turn=None)
+    session.add(ev.ProviderRequest(), span(2), span(1), turn=None)
+    session.add(ev.ToolPre(name="x"), span(3), span(2), turn=None)
+    session.add(ev.ToolPost(name="x"), span(3), span(2), turn=None)
+    session.add(ev.ProviderResponse(), span(2), span(1), turn=None)
+    session.add(compacted(), span(1), turn=None)
+    found = spans(session)
+    assert len(found) == 3
+    assert {one.trace_id for one in found.values()} == {derive_trace_id("s1", span(1))}
+
+
+def test_a_post_compact_alone_is_a_span_of_its_duration():
+    session = Session(at=5)
+    record = session.add(compacted(), None, turn=None)
+    one = only(session)
+    assert is_span_id(one.span_id)
+    assert (one.start, one.end) == (record.time - SECOND // 2, record.time)
+    assert semconv.COMPACTION_SEQUENCE not in one.attributes
+
+
+def test_what_no_record_ended_is_unfinished_as_of_when_it_was_last_heard_of():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1), turn="t1")
+    session.add(ev.ToolPre(name="x"), span(2), span(1), turn="t1")
+    last = session.add(ev.MessageAdded(), span(1), turn="t1")
+    session.add(ev.PromptSubmit(number=2), span(3), turn="t2")
+    session.add(ev.PromptComplete(), span(3), turn="t2")
+    found = list(fold(session.records))
+    assert [one.span_id for one in found] == [span(3), span(2), span(1)]
+    for one in found[1:]:
+        assert (one.end, one.status) == (last.time, "unset")
+        assert one.attributes["eventctx.outcome"] == "unfinished"
+
+
+def test_ends_without_a_beginning_and_second_beginnings_make_no_spans():
+    session = Session()
+    session.add(ev.ToolPost(name="x"), span(2), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    session.add(ev.PromptSubmit(number=1), span(3))
+    session.add(ev.PromptSubmit(number=1), span(3))
+    session.add(ev.ToolPost(name="x"), span(3))
+    session.add(ev.PromptComplete(), span(3))
+    assert only(session).span_id == span(3)
+
+
+def test_a_span_has_a_bounded_number_of_events_and_counts_the_rest():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    for _ in range(MAX_MESSAGE_TICKS + 10):
+        session.add(ev.MessageAdded(), span(1))
+    for _ in range(MAX_TICKS - MAX_MESSAGE_TICKS + 5):
+        session.add(ev.Unpinned(numbers=(1,)), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    one = only(session)
+    assert len(one.events) == MAX_TICKS
+    assert one.attributes["eventctx.events.dropped"] == 15
+
+
+def test_open_spans_are_bounded_and_the_oldest_is_given_up():
+    session = Session()
+    for number in range(1, MAX_OPEN + 3):
+        session.add(ev.ToolPre(name="x"), span(number))
+    state = initial()
+    given_up = []
+    for record in session.records:
+        state = evolve(state, record)
+        given_up += state.finished
+    assert [one.span_id for one in given_up] == [span(1), span(2)]
+    assert len(state.open) == MAX_OPEN
+
+
+def test_no_record_changes_a_state_that_was_handed_out():
+    session = Session()
+    whole_turn(session)
+    states = [initial()]
+    for record in session.records:
+        states.append(evolve(states[-1], record))
+    import msgspec
+
+    again: list[TraceState] = [initial()]
+    images = [msgspec.json.encode(state.open) for state in states]
+    for record in session.records:
+        again.append(evolve(again[-1], record))
+    assert states == again
+    assert [msgspec.json.encode(state.open) for state in states] == images
+
+
+def test_unknown_types_and_broken_payloads_are_events_on_the_span_they_name():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    session.raw("later:event", b"junk", span(1), None, "t1")
+    session.raw("tool:pre", b"{}", span(2), span(1), "t1")
+    session.add(ev.PromptComplete(), span(1))
+    assert [tick.name for tick in only(session).events] == ["later:event", "tool:pre"]
+
+
+EVENTS = st.sampled_from(
+    [
+        ev.PromptSubmit(number=1),
+        ev.PromptComplete(),
+        ev.ProviderRequest(),
+        ev.ProviderResponse(),
+        ev.UsageReported(prompt=1),
+        ev.ToolPre(name="x"),
+        ev.ToolError(name="x", error_type="E"),
+        PRE,
+        compacted(),
+        compacted("failed"),
+        prepared(0),
+        ev.MessageAdded(),
+        ev.Cleared(messages=0),
+        ev.SessionEnd(),
+    ]
+)
+IDS = st.none() | st.integers(1, 4).map(span)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(EVENTS, IDS, IDS, st.sampled_from([None, "t1", "t2"])), max_size=30))
+def test_any_order_of_records_folds_to_sound_spans_without_an_error(told):
+    session = Session()
+    for event, own, parent, turn in told:
+        session.add(event, own, parent, turn=turn, iteration=1)
+    state, found = initial(), []
+    for record in session.records:
+        state = evolve(state, record)
+        found += state.finished
+    found += unfinished(state)
+    assert found == list(fold(session.records))
+    for one in found:
+        assert one.start <= one.end
+        assert is_span_id(one.span_id)
+        assert is_trace_id(one.trace_id)
+        assert one.attributes.get("gen_ai.conversation.compacted", True) is True
+        assert all(type(v) in (str, int, float, bool, tuple) for v in one.attributes.values())
+
+
+def test_ids_have_their_form_and_are_never_zero():
+    assert is_trace_id(derive_trace_id("s", "t"))
+    assert derive_trace_id("s", "t") == derive_trace_id("s", "t") != derive_trace_id("st", "")
+    zero_first = iter([bytes(8), b"\x01" * 8])
+    assert new_span_id(lambda _: next(zero_first)) == "01" * 8
+    assert is_span_id(new_span_id())
+    assert not is_span_id("0" * 16)
+    assert not is_span_id("A" * 16)
+
+
+def test_the_derived_trace_id_is_fixed_for_all_time():
+    assert derive_trace_id("session", "turn") == "2b437e014114f9f8e752f97bce207c39"
+
+
+def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
+    names = [
+        value
+        for name, value in vars(semconv).items()
+        if name.isupper() and "." in value and not value.startswith("http")
+    ]
+    assert all(
+        re.fullmatch(r"(gen_ai|eventctx)\.[a-z_.]+|session\.id|error\.type", name) for name in names
+    )
+    assert sorted(name for name in names if name.startswith("gen_ai.")) == [
+        "gen_ai.agent.name",
+        "gen_ai.conversation.compacted",
+        "gen_ai.conversation.id",
+        "gen_ai.operation.name",
+        "gen_ai.provider.name",
+        "gen_ai.request.model",
+        "gen_ai.response.finish_reasons",
+        "gen_ai.response.id",
+        "gen_ai.response.model",
+        "gen_ai.tool.call.id",
+        "gen_ai.tool.name",
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_write.input_tokens",
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.reasoning.output_tokens",
+    ]

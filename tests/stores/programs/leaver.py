@@ -1,0 +1,16 @@
+"""Appends without waiting and ends without closing. Arguments: path, number of appends."""
+
+import asyncio
+import sys
+
+from eventctx.record import Draft
+from eventctx.stores.sqlite import SqliteStore
+
+
+async def main() -> None:
+    store = await SqliteStore.open(sys.argv[1])
+    for number in range(int(sys.argv[2])):
+        store.append("s", [Draft(number.to_bytes(16), "test", 1, 0, b"{}")], number - 1)
+
+
+asyncio.run(main())

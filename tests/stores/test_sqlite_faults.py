@@ -1,0 +1,328 @@
+"""SqliteStore and the file it is given: what is refused, what is survived, what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from eventctx.errors import (
+    EventctxError,
+    InvalidSetting,
+    LogCorrupted,
+    NotAStore,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from eventctx.record import Body
+from eventctx.store import ANY, NO_STREAM, Address, Snapshot
+from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_schema import SCHEMA_VERSION
+
+
+async def make_store(path, draft, *texts):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft(text) for text in texts or ("a", "b")], NO_STREAM)
+    await store.close()
+
+
+async def test_a_store_holds_after_reopening_what_it_held_before(path, draft, collect):
+    store = await SqliteStore.open(path)
+    appended = await store.append("s", [draft("a", "b"), draft()], NO_STREAM)
+    await store.save_checkpoint("log", 4)
+    store.save_snapshot("s", "view", Snapshot(1, appended.receipt.digest, 1, b"x"))
+    await store.close()
+    assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
+    store = await SqliteStore.open(path, create=False)
+    assert tuple(await collect(store.read("s"))) == appended.records
+    assert await store.load_checkpoint("log") == 4
+    assert await store.load_snapshot("s", "view") is not None
+    again = await store.append("s", [draft("c")], 1)
+    assert again.records[0].global_position == 2
+    await store.close()
+
+
+async def test_closing_writes_what_nobody_waited_for(path, draft, collect):
+    store = await SqliteStore.open(path)
+    acks = [store.append("s", [draft()], n - 1) for n in range(500)]
+    await store.close()
+    assert (await acks[-1]).receipt.position == 499
+    store = await SqliteStore.open(path)
+    assert len(await collect(store.read("s"))) == 500
+    await store.close()
+
+
+async def test_an_empty_file_becomes_a_new_store(path, draft):
+    path.touch()
+    await make_store(path, draft)
+    assert path.stat().st_size > 0
+
+
+async def test_several_openings_of_a_new_file_at_once_agree(path, draft, collect):
+    stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(6)))
+    await asyncio.gather(*(s.append("s", [draft()], ANY) for s in stores))
+    assert len(await collect(stores[0].read("s"))) == 6
+    for store in stores:
+        await store.close()
+
+
+async def test_a_relative_or_odd_path_is_a_file_name(tmp_path, draft, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (":memory:", "file:x?mode=memory", "ü #%20.db"):
+        await make_store(name, draft)
+        assert (tmp_path / name).is_file()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"x", b"just some text, longer than a header" * 100, b"SQLite format 2\0" * 500],
+    ids=["short", "text", "old SQLite"],
+)
+async def test_a_file_of_another_format_is_refused_and_left_alone(path, content):
+    path.write_bytes(content)
+    with pytest.raises(NotAStore, match="expected an eventctx database") as caught:
+        await SqliteStore.open(path)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == content
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+async def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(NotAStore, match="folder"):
+        await SqliteStore.open(tmp_path)
+
+
+async def test_another_programs_database_is_refused_and_left_alone(path):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE bookmarks(url)")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(NotAStore, match="another program"):
+        await SqliteStore.open(path)
+    assert path.read_bytes() == before
+
+
+async def test_garbage_behind_a_sqlite_header_is_refused(path, draft):
+    await make_store(path, draft)
+    content = path.read_bytes()
+    path.write_bytes(content[:16] + os.urandom(len(content) - 16))
+    with pytest.raises(StoreError):
+        await SqliteStore.open(path)
+
+
+async def test_a_truncated_file_is_a_typed_error_not_a_short_read(path, draft, collect):
+    await make_store(path, draft, *(str(n) * 900 for n in range(200)))
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(size // 2 // 4096 * 4096)
+    with pytest.raises((StoreUnavailable, LogCorrupted), match="damaged"):
+        store = await SqliteStore.open(path)
+        try:
+            await collect(store.read("s"))
+        finally:
+            await store.close()
+
+
+async def test_a_store_of_a_later_release_is_refused(path, draft):
+    await make_store(path, draft)
+    with sqlite3.connect(path) as newer:
+        newer.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+    newer.close()
+    with pytest.raises(StoreTooNew, match=f"found {SCHEMA_VERSION + 1}.*upgrade"):
+        await SqliteStore.open(path)
+
+
+async def test_a_missing_file_or_folder_is_said_so(tmp_path):
+    with pytest.raises(StoreUnavailable, match="found nothing"):
+        await SqliteStore.open(tmp_path / "none.db", create=False)
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(StoreUnavailable, match="folder does not exist"):
+        await SqliteStore.open(tmp_path / "none" / "store.db")
+    with pytest.raises(InvalidSetting, match="'full', 'normal'"):
+        await SqliteStore.open(tmp_path / "store.db", durability="off")
+
+
+async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(path, draft, collect):
+    await make_store(path, draft)
+    store = await SqliteStore.open(path, lock_timeout=0.05)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN EXCLUSIVE")
+    first, second = (store.append("s", [draft("c")], 1) for _ in range(2))
+    for ack in (first, second, store.save_checkpoint("c", 1)):
+        with pytest.raises(StoreUnavailable, match="another program holds it"):
+            await ack
+    assert len(await collect(store.read("s"))) == 2
+    other.execute("COMMIT")
+    assert (await store.append("s", [draft("c")], 1)).receipt.position == 2
+    other.close()
+    await store.close()
+
+
+async def test_a_file_locked_whole_by_another_program_cannot_be_opened(path, draft):
+    await make_store(path, draft)
+    other = apsw.Connection(str(path))
+    other.execute("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT").fetchall()
+    with pytest.raises(StoreUnavailable, match="lock"):
+        await SqliteStore.open(path, lock_timeout=0.05)
+    other.close()
+    await (await SqliteStore.open(path)).close()
+
+
+READ_ONLY_PROGRAM = """
+import asyncio, os, sys
+import concurrent.futures.thread  # now: the interpreter may be out of reach after setuid
+from eventctx.errors import StoreReadOnly
+from eventctx.record import Draft
+from eventctx.store import Address, ANY, Snapshot
+from eventctx.stores.sqlite import SqliteStore
+
+async def main():
+    store = await SqliteStore.open(sys.argv[1])
+    print(len([r async for r in store.read("s")]), (await store.head("s")).head)
+    draft = Draft(bytes(16), "test", 1, 0, b"{}")
+    store.save_snapshot("s", "view", Snapshot(0, bytes(32), 1, b""))
+    for write in (
+        store.append("s", [draft], ANY), store.fork("s", 0, "f", draft),
+        store.erase("s", [Address(0)]), store.save_checkpoint("c", 1),
+    ):
+        try:
+            await write
+            print("written")
+        except StoreReadOnly as error:
+            print("refused", "read-only" in str(error))
+    await store.close()
+
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)  # for root every file is writable
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that another user can reach, unlike pytest's own."""
+    folder = Path("/tmp") / f"eventctx-read-only-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    folder.chmod(stat.S_IRWXU)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
+@pytest.mark.parametrize("writer_has_it_open", [False, True])
+async def test_a_read_only_file_can_be_read_and_only_writing_is_refused(
+    open_folder, draft, writer_has_it_open
+):
+    path = open_folder / "store.db"
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a"), draft("b")], NO_STREAM)
+    if not writer_has_it_open:
+        await store.close()
+    for file in open_folder.iterdir():
+        file.chmod(0o444)
+    open_folder.chmod(0o555)
+    root = Path(__file__).parents[2]
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", READ_ONLY_PROGRAM, str(path)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["2 1", *["refused True"] * 4]
+    await store.close()
+
+
+async def test_an_append_that_sqlite_refuses_fails_alone(path, draft, collect, chained):
+    store = await SqliteStore.open(path)
+    text_for_bytes = Body(bytes(32), b"", "text", b"y" * 16)  # type: ignore[arg-type]
+    acks = [
+        store.append("s", [draft("a")], NO_STREAM),
+        store.append("s", [draft("b"), draft(bodies=(text_for_bytes,))], 0),
+        store.append("\ud800", [draft("c")], NO_STREAM),
+        store.append("s", [draft("d")], 0),
+    ]
+    outcomes = await asyncio.gather(*acks, return_exceptions=True)
+    assert isinstance(outcomes[1], EventctxError)
+    assert isinstance(outcomes[2], EventctxError)
+    assert outcomes[3].receipt.position == 1
+    records = await collect(store.read("s"))
+    chained(records)
+    assert [r.bodies[0].data for r in records] == [b"a", b"d"]
+    await store.close()
+
+
+async def test_every_error_has_the_drivers_own_as_its_cause_only(path, draft):
+    store = await SqliteStore.open(path, lock_timeout=0.01)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable) as caught:
+        await store.append("s", [draft()], ANY)
+    assert not isinstance(caught.value, apsw.Error)
+    assert isinstance(caught.value.__cause__, apsw.BusyError)
+    assert not isinstance(caught.value, StoreFull | StoreReadOnly)
+    other.close()
+    await store.close()
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_erased_bytes_are_in_none_of_the_files(path, draft, large):
+    secret = b"the secret words" * (4000 if large else 3)
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a"), draft(secret, "b", secret), draft("c" * 50)], NO_STREAM)
+    store.save_snapshot("s", "view", Snapshot(2, bytes(32), 1, b"of " + secret))
+    await store.append("s", [draft("d")], 2)
+    for number in range(50):
+        await store.append("s", [draft("x" * 900)], 3 + number)
+
+    def found():
+        return [p.name for p in path.parent.iterdir() if b"secret words" in p.read_bytes()]
+
+    assert found() != []
+    assert await store.erase("s", [Address(1, 0), Address(1, 2)]) == 2
+    assert found() == []
+    await store.close()
+    assert found() == []
+
+
+async def test_a_live_store_costs_little_more_than_its_messages(path, draft):
+    store = await SqliteStore.open(path)
+    messages = records = 0
+    for number in range(1500):
+        size = (200, 700, 1500, 90, 6000)[number % 5]
+        message = draft(os.urandom(size), turn_id=f"{number:032x}", span_id=f"{number:016x}")
+        await store.append("s", [message], number * 2 - 1)
+        await store.append("s", [draft(span_id=f"{number:016x}")], number * 2)
+        messages += size
+        records += 2
+    await store.close()
+    assert path.stat().st_size <= 1.3 * messages + 400 * records
+
+
+async def test_too_much_unawaited_work_makes_append_wait_and_not_the_memory_grow(
+    path, draft, collect, chained
+):
+    store = await SqliteStore.open(path, durability="normal")
+    big = os.urandom(600_000)
+    waited = 0
+    for number in range(150):  # 90 MB: more than the queue takes
+        store.append("s", [draft(big)], number - 1)
+        waited = max(waited, number)
+    last = await store.append("s", [draft("end")], 149)
+    assert last.receipt.position == 150
+    chained(await collect(store.read("s")))
+    await store.close()

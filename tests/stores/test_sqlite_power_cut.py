@@ -1,0 +1,242 @@
+"""A power cut at any moment: what was acknowledged with durability "full" is still there.
+
+A SQLite VFS notes every write, truncation and sync of a run. A crash state is then built as a disk
+may leave it: per file, everything up to its last sync before the cut, plus a random subset of the
+later writes, each torn at a multiple of 512 bytes. The store is opened on thousands of such
+states. The same harness must catch the loss when syncs are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+import pytest
+
+from eventctx.errors import EventctxError, StreamNotFound
+from eventctx.record import GENESIS, chain_digest
+from eventctx.store import ANY, Receipt
+from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_queries import Queries
+from eventctx.stores.sqlite_schema import APPLICATION_ID
+
+SECTOR = 512
+PLATFORM_VFS = apsw.vfs_names()[0]
+
+
+class Step(NamedTuple):
+    """What happened to a file: write (offset, data), truncate (size), sync, delete; or an ack."""
+
+    kind: str
+    name: str
+    offset: int = 0
+    data: bytes = b""
+    receipt: Receipt | None = None
+
+
+class NotingFile(apsw.VFSFile):
+    def __init__(self, vfs, filename, flags):
+        super().__init__(PLATFORM_VFS, filename, flags)
+        self.vfs = vfs
+        name = filename.filename() if isinstance(filename, apsw.URIFilename) else filename
+        self.name = Path(name).name
+
+    def xWrite(self, data, offset):  # noqa: N802
+        super().xWrite(data, offset)
+        self.vfs.steps.append(Step("write", self.name, offset, bytes(data)))
+
+    def xTruncate(self, size):  # noqa: N802
+        super().xTruncate(size)
+        self.vfs.steps.append(Step("truncate", self.name, size))
+
+    def xSync(self, flags):  # noqa: N802
+        # Real syncs would only make the test slow: the note is what counts.
+        if self.vfs.syncs:
+            self.vfs.steps.append(Step("sync", self.name))
+
+
+class NotingVFS(apsw.VFS):
+    """The default VFS while in use. With ``syncs`` false it stands for a store without syncs."""
+
+    def __init__(self, syncs=True):
+        super().__init__("noting", PLATFORM_VFS, makedefault=True)
+        self.steps: list[Step] = []
+        self.syncs = syncs
+
+    def xOpen(self, name, flags):  # noqa: N802
+        return NotingFile(self, name, flags)
+
+    def xDelete(self, filename, syncdir):  # noqa: N802
+        super().xDelete(filename, syncdir)
+        self.steps.append(Step("delete", Path(filename).name))
+
+
+async def record_a_run(folder: Path, draft, durability: str, syncs: bool) -> list[Step]:
+    """Appends by several sessions, of all sizes, across several checkpoints; no close."""
+    vfs = NotingVFS(syncs)
+    try:
+        store = await SqliteStore.open(folder / "store.db", durability=durability)
+
+        async def session(name: str, chance: random.Random) -> None:
+            for _ in range(40):
+                sizes = [chance.choice([0, 300, 1000, 5000, 40_000]) for _ in range(2)]
+                drafts = [draft(bytes(size)) for size in sizes] + [draft("a", "b")]
+                done = await store.append(name, drafts, ANY)
+                vfs.steps.append(Step("ack", "", receipt=done.receipt))
+
+        await asyncio.gather(*(session(f"s{n}", random.Random(n)) for n in range(5)))  # noqa: S311
+        steps = list(vfs.steps)
+        await store.close()
+    finally:
+        vfs.unregister()
+    return steps
+
+
+class Disk:
+    """The files as a run of steps leaves them: what is synced, and what may or may not be."""
+
+    def __init__(self) -> None:
+        self.synced: dict[str, bytearray] = {}
+        self.pending: dict[str, list[Step]] = {}
+
+    def apply(self, step: Step) -> None:
+        if step.kind in ("write", "truncate"):
+            self.pending.setdefault(step.name, []).append(step)
+        elif step.kind == "sync":
+            content = self.synced.setdefault(step.name, bytearray())
+            for earlier in self.pending.pop(step.name, []):
+                _change(content, earlier)
+        elif step.kind == "delete":
+            self.synced.pop(step.name, None)
+            self.pending.pop(step.name, None)
+
+    def after_a_cut(self, chance: random.Random) -> dict[str, bytearray]:
+        """One of the states in which a power cut now may leave the files."""
+        files = {}
+        share = chance.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+        for name in {*self.synced, *self.pending}:
+            content = bytearray(self.synced.get(name, b""))
+            for step in self.pending.get(name, []):
+                if chance.random() < share:
+                    _change(content, _torn(step, chance))
+            files[name] = content
+        return files
+
+
+def _torn(step: Step, chance: random.Random) -> Step:
+    if step.kind != "write" or chance.random() < 0.7:
+        return step
+    return step._replace(data=step.data[: SECTOR * chance.randint(0, len(step.data) // SECTOR)])
+
+
+def _change(content: bytearray, step: Step) -> None:
+    if step.kind == "truncate":
+        del content[step.offset :]
+    elif step.data:
+        if len(content) < step.offset:
+            content.extend(bytes(step.offset - len(content)))
+        content[step.offset : step.offset + len(step.data)] = step.data
+
+
+def crash_states(
+    steps: list[Step], count: int, seed: int
+) -> Iterator[tuple[dict[str, bytearray], dict[str, Receipt]]]:
+    """``count`` states after cuts at random moments, with the last receipt that each stream had."""
+    chance = random.Random(seed)  # noqa: S311
+    first = next(n for n, step in enumerate(steps) if step.kind == "ack")
+    # Three cuts in four where it hurts most: at or just before an acknowledgement.
+    acks = [n for n, step in enumerate(steps) if step.kind == "ack"]
+    cuts = sorted(
+        chance.choice(acks) + chance.choice([0, 0, 1]) if chance.random() < 0.75
+        else chance.randrange(first, len(steps))
+        for _ in range(count)
+    )  # fmt: skip
+    disk, done = Disk(), 0
+    receipts: dict[str, Receipt] = {}
+    for cut in cuts:
+        for step in steps[done:cut]:
+            disk.apply(step)
+            if step.receipt is not None:
+                receipts[step.receipt.stream] = step.receipt
+        done = max(done, cut)
+        yield disk.after_a_cut(chance), receipts
+
+
+def problem_in(folder: Path, receipts: dict[str, Receipt]) -> str | None:
+    """What a reopened store lacks of its promises; None if nothing."""
+    connection = apsw.Connection(str(folder / "store.db"))
+    try:
+        if connection.pragma("application_id") != APPLICATION_ID:
+            return "not a store any more"
+        queries = Queries(connection)
+        for stream, receipt in receipts.items():
+            digest, at = GENESIS, 0
+            while at <= receipt.position:
+                page, _ = queries.page(stream, at, receipt.position, False, 10_000, True)
+                if not page:
+                    return "acknowledged records are missing"
+                for record in page:
+                    digest = chain_digest(digest, at, record)
+                    if record.position != at or record.digest != digest:
+                        return "the chain is broken"
+                    at += 1
+            if digest != receipt.digest:
+                return "another record stands at the place of an acknowledged one"
+        for info in queries.streams():
+            if (info.head + 1) % 3:
+                return "half an append"
+    except StreamNotFound:
+        return "acknowledged records are missing"
+    except (apsw.Error, EventctxError) as error:
+        return f"damaged: {error}"
+    finally:
+        connection.close(True)
+    return None
+
+
+def count_problems(steps: list[Step], count: int, seed: int) -> dict[str, int]:
+    shared_memory = Path("/dev/shm")  # building states on a real disk takes ten times as long
+    base = shared_memory if shared_memory.is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix="eventctx-cut-", dir=base))
+    problems: dict[str, int] = {}
+    try:
+        for files, receipts in crash_states(steps, count, seed):
+            for old in folder.iterdir():
+                old.unlink()
+            for name, content in files.items():
+                if not name.endswith("-shm"):
+                    (folder / name).write_bytes(content)
+            problem = problem_in(folder, receipts)
+            if problem is not None:
+                problems[problem] = problems.get(problem, 0) + 1
+    finally:
+        shutil.rmtree(folder)
+    return problems
+
+
+async def test_no_power_cut_loses_what_was_acknowledged(tmp_path, draft):
+    steps = await record_a_run(tmp_path, draft, "full", syncs=True)
+    assert sum(step.kind == "ack" for step in steps) == 200
+    assert any(
+        step.name == "store.db" and step.kind == "sync" for step in steps[-len(steps) // 2 :]
+    )
+    assert await asyncio.to_thread(count_problems, steps, 1200, 1) == {}
+
+
+@pytest.mark.parametrize(("durability", "syncs"), [("normal", True), ("full", False)])
+async def test_the_harness_notices_when_too_little_is_synced(tmp_path, draft, durability, syncs):
+    steps = await record_a_run(tmp_path, draft, durability, syncs)
+    problems = await asyncio.to_thread(count_problems, steps, 60, 2)
+    assert sum(problems.values()) > 20
+
+
+async def test_normal_durability_may_lose_the_end_but_breaks_nothing(tmp_path, draft):
+    steps = await record_a_run(tmp_path, draft, "normal", syncs=True)
+    problems = await asyncio.to_thread(count_problems, steps, 200, 3)
+    assert set(problems) == {"acknowledged records are missing"}

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from eventctx.version import __version__
 
 if TYPE_CHECKING:
-    from eventctx.context import CompactionResult, Context, Settings
+    from eventctx.context import Context
+    from eventctx.deciding import CompactionResult
     from eventctx.engine import Audit, Engine
     from eventctx.engine import open_engine as open  # noqa: A004
     from eventctx.errors import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     )
     from eventctx.reading import Message, RequestView
     from eventctx.record import Record
+    from eventctx.settings import Settings
     from eventctx.store import Receipt, StreamInfo
     from eventctx.turns import Iteration, ProviderCall, ToolCall, Turn
     from eventctx.verify import Problem, Verification
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Audit": "engine",
     "CompactionError": "errors",
-    "CompactionResult": "context",
+    "CompactionResult": "deciding",
     "Context": "context",
     "ContextOverflow": "errors",
     "DecodeError": "errors",
@@ -77,7 +79,7 @@ _HOMES = {
     "Receipt": "store",
     "Record": "record",
     "RequestView": "reading",
-    "Settings": "context",
+    "Settings": "settings",
     "SourceChanged": "errors",
     "StoreError": "errors",
     "StoreFull": "errors",
@@ -97,7 +99,51 @@ _HOMES = {
     "WrongExpectedVersion": "errors",
 }
 
-__all__ = [*sorted(_HOMES), "__version__", "open"]  # noqa: PLE0604
+__all__ = [
+    "Audit",
+    "CompactionError",
+    "CompactionResult",
+    "Context",
+    "ContextOverflow",
+    "DecodeError",
+    "Engine",
+    "EventctxError",
+    "HookError",
+    "InvalidMessage",
+    "InvalidPlan",
+    "InvalidSessionId",
+    "InvalidSetting",
+    "Iteration",
+    "LogCorrupted",
+    "MalformedTranscript",
+    "Message",
+    "NotAStore",
+    "Problem",
+    "ProviderCall",
+    "Receipt",
+    "Record",
+    "RequestView",
+    "Settings",
+    "SourceChanged",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "StreamExists",
+    "StreamInfo",
+    "StreamNotFound",
+    "ToolCall",
+    "TranscriptError",
+    "Turn",
+    "UnknownEventName",
+    "UnknownFormat",
+    "UpcastMissing",
+    "Verification",
+    "WrongExpectedVersion",
+    "__version__",
+    "open",
+]
 
 
 def __getattr__(name: str) -> Any:

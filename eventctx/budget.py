@@ -33,7 +33,7 @@ def _window(provider: object) -> int | None:
             continue
         try:
             info = ask()
-        except Exception:  # noqa: BLE001, S112 - a provider's bug must not end an agent's turn
+        except Exception:  # noqa: S112 - a provider's bug must not end an agent's turn
             continue
         for source in (info, _field(info, "defaults")):
             context, output = _field(source, "context_window"), _field(source, "max_output_tokens")

@@ -83,21 +83,22 @@ def decode_body(data: bytes) -> Any:
 
 def decode_bodies(parts: list[bytes]) -> list[Any]:
     """Decode many bodies in one pass, which is cheaper than one by one."""
-    return _json.decode(b"[" + b",".join(parts) + b"]")  # type: ignore[no-any-return]
+    messages: list[Any] = _json.decode(b"[" + b",".join(parts) + b"]")
+    return messages
 
 
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
-def _is_plain(value: object, depth: int = 0) -> bool:
+def _is_plain(value: Any, depth: int = 0) -> bool:
     """The fast pass: true when the walk below would find nothing. It builds no paths."""
     kind = type(value)
     if kind is str:
-        return value.isascii() or _encodes(value)  # type: ignore[attr-defined,arg-type]
+        return value.isascii() or _encodes(value)
     if kind is dict:
         if depth >= MAX_DEPTH:
             return False
-        for key, item in value.items():  # type: ignore[attr-defined]
+        for key, item in value.items():
             if type(key) is not str or not (key.isascii() or _encodes(key)):
                 return False
             # Short ASCII texts are most of what a message holds; they skip one call each.
@@ -107,15 +108,20 @@ def _is_plain(value: object, depth: int = 0) -> bool:
                 return False
         return True
     if kind is list:
-        return depth < MAX_DEPTH and all([_is_plain(item, depth + 1) for item in value])  # type: ignore[attr-defined]
+        return depth < MAX_DEPTH and all(_is_plain(item, depth + 1) for item in value)
+    return _is_plain_scalar(value)
+
+
+def _is_plain_scalar(value: Any) -> bool:
+    kind = type(value)
     if kind is float:
-        return math.isfinite(value)  # type: ignore[arg-type]
+        return math.isfinite(value)
     if kind is int:
-        return _INT_MIN <= value <= _INT_MAX  # type: ignore[operator,no-any-return]
+        return bool(_INT_MIN <= value <= _INT_MAX)
     return kind is bool or value is None
 
 
-def _refuse(value: object, path: str, depth: int) -> None:
+def _refuse(value: Any, path: str, depth: int) -> None:
     """Raise InvalidMessage with the path of the first thing that cannot be stored."""
     if isinstance(value, dict | list) and depth >= MAX_DEPTH:
         raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
@@ -132,14 +138,17 @@ def _refuse(value: object, path: str, depth: int) -> None:
     elif type(value) is str:
         if not _encodes(value):
             raise InvalidMessage(path, "a lone surrogate", "text that UTF-8 can hold")
-    elif type(value) is float:
-        if not math.isfinite(value):
-            raise InvalidMessage(path, repr(value), "a finite number")
-    elif type(value) is int:
-        if not _INT_MIN <= value <= _INT_MAX:
-            raise InvalidMessage(path, "an integer beyond 64 bits", "an integer within 64 bits")
-    elif type(value) is not bool and value is not None:
-        raise InvalidMessage(path, _described(value), "str, bool, None, int, float, list or dict")
+    elif not _is_plain_scalar(value):
+        raise _refused_scalar(value, path)
+
+
+def _refused_scalar(value: Any, path: str) -> InvalidMessage:
+    if type(value) is float:
+        return InvalidMessage(path, repr(value), "a finite number")
+    if type(value) is int:
+        return InvalidMessage(path, "an integer beyond 64 bits", "an integer within 64 bits")
+    kinds = "str, bool, None, int, float, list or dict"
+    return InvalidMessage(path, _described(value), kinds)
 
 
 def _encodes(text: str) -> bool:

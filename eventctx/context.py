@@ -7,83 +7,32 @@ the older guide's ``get_token_count`` and ``compact``.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
-
-import msgspec
+from typing import Any
 
 from eventctx import budget as budgets
 from eventctx import events
 from eventctx.codec import decode_bodies, encode_message
-from eventctx.compaction import changes_nothing, complete, outline, texts_needed
+from eventctx.deciding import CompactionResult, Decided, Request, decide, skipped
 from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
 from eventctx.events import Event, Trigger
 from eventctx.identity import CurrentSpan, new_span_id
 from eventctx.live import LiveSession
 from eventctx.messages import encode_facts, read_facts
-from eventctx.policies.fit import Fitted
 from eventctx.policies.policy import Budget, Policy
 from eventctx.policies.trigger import due, make_budget
 from eventctx.projections import request_view, transcript
-from eventctx.projections.render import render
+from eventctx.projections.render import addresses, render
 from eventctx.projections.request_view import ViewState
-from eventctx.record import Body, Draft, make_body, place
-from eventctx.store import Address, Receipt
-from eventctx.tokens import BY_KIND
+from eventctx.record import Body, Draft, make_body
+from eventctx.settings import Settings
+from eventctx.store import Receipt
 from eventctx.turns import Scope, Turn, scope_of
 
 MAX_ATTEMPTS = 8
 """How often a request is decided again because something was added meanwhile."""
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A session's settings. Sizes are tokens, thresholds fractions of the budget.
-
-    ``on_overflow`` says what happens when what must stay exceeds the budget: ``raise``
-    ContextOverflow, or ``send_floor``, which sends it all the same and records that.
-    """
-
-    max_tokens: int = 200_000
-    compact_threshold: float = 0.92
-    target_usage: float = 0.5
-    auto_compact: bool = True
-    on_overflow: Literal["raise", "send_floor"] = "raise"
-
-    def __post_init__(self) -> None:
-        if type(self.max_tokens) is not int or self.max_tokens < 1:
-            raise InvalidSetting(f"max_tokens: expected a positive int, found {self.max_tokens!r}")
-        make_budget(self.max_tokens, self.compact_threshold, self.target_usage)
-
-
-class CompactionResult(int):
-    """What ``compact()`` returns: the tokens saved, as an int, and the counts behind it."""
-
-    outcome: events.Outcome
-    tokens_before: int
-    tokens_after: int
-    messages_before: int
-    messages_after: int
-
-    @classmethod
-    def of(cls, event: events.PostCompact) -> CompactionResult:
-        """The result that a compaction's record tells."""
-        result = cls(event.tokens_before - event.tokens_after)
-        result.outcome = event.outcome
-        result.tokens_before, result.tokens_after = event.tokens_before, event.tokens_after
-        result.messages_before = event.messages_before
-        result.messages_after = event.messages_after
-        return result
-
-
-class _Compacted(NamedTuple):
-    """Drafts of a compaction, and the view they lead to."""
-
-    drafts: tuple[Draft, ...]
-    view: ViewState
-    overflow: dict[str, int]
 
 
 class Context:
@@ -137,20 +86,19 @@ class Context:
         the budget, unless the session sends the floor.
         """
         limit = budgets.resolve(token_budget, provider, self.settings.max_tokens)
-        budget = make_budget(
-            limit, self.settings.compact_threshold, self.settings.target_usage
-        )
+        budget = make_budget(limit, self.settings.compact_threshold, self.settings.target_usage)
         error = WrongExpectedVersion(self.session_id, "a pause between writers", -1)
         for _ in range(MAX_ATTEMPTS):
             view, version = await self._live.settled()
             trigger = self._due(view, budget)
-            compacted = None
+            decided = None
             if trigger is not None:
-                compacted = await self._compacted(view, version, budget, trigger, None)
-                view = compacted.view if compacted is not None else view
-            floor_sent = self._check_floor(view, budget, compacted)
+                request = Request(view, version, budget, trigger)
+                decided = await decide(self._live, self._policy, request)
+                view = decided.view
+            floor_sent = self._check_floor(view, budget, decided)
             prepared = request_view.prepared(view, budget=limit, floor_sent=floor_sent)
-            drafts = (*(compacted.drafts if compacted else ()), self._draft(prepared))
+            drafts = (*(decided.drafts if decided else ()), self._draft(prepared))
             try:
                 if await self._live.append_exactly(version, *drafts) is not None:
                     return await self._rendered(view)
@@ -215,18 +163,18 @@ class Context:
         budget = make_budget(
             self.settings.max_tokens, self.settings.compact_threshold, self.settings.target_usage
         )
-        appended = None
-        while appended is None:
+        while True:
             view, version = await self._live.synchronised()
-            compacted = await self._compacted(view, version, budget, "manual", "caller")
-            drafts = compacted.drafts if compacted is not None else ()
-            drafts = drafts or self._skipped(view, budget)
-            appended = await self._live.append_exactly(version, *drafts)
-        ended = msgspec.json.decode(drafts[-1].payload, type=events.PostCompact)
-        return CompactionResult.of(ended)
+            request = Request(view, version, budget, "manual", "caller")
+            decided = await decide(self._live, self._policy, request)
+            if decided.ended is None:
+                decided = skipped(self._live, self._policy, request)
+            appended = await self._live.append_exactly(version, *decided.drafts)
+            if appended is not None and decided.ended is not None:
+                return CompactionResult.of(decided.ended)
 
     async def pin(self, *numbers: int) -> None:
-        """Keep these messages in every view. Raises InvalidSetting for one not in the transcript."""
+        """Keep these messages in every view. InvalidSetting for one not in the transcript."""
         state, _ = await self._lines()
         unknown = sorted(set(numbers) - {line.number for line in state.lines})
         if unknown:
@@ -283,140 +231,25 @@ class Context:
             conversation = sum(1 for ref in layout.refs if ref.facts.kind != "system")
         return due(tokens, conversation, budget, view.low_water, most)
 
-    def _check_floor(
-        self, view: ViewState, budget: Budget, compacted: _Compacted | None
-    ) -> bool:
+    def _check_floor(self, view: ViewState, budget: Budget, decided: Decided | None) -> bool:
         """Whether the view exceeds the budget and is sent nevertheless; raises if it must not."""
         tokens = view.layout.tokens
         if tokens <= budget.tokens:
             return False
         if self.settings.on_overflow == "send_floor":
             return True
-        parts = compacted.overflow if compacted is not None else {"the view": tokens}
+        parts = dict(decided.overflow) if decided is not None else {}
+        made = "notices and synthetic results"
+        parts[made] = tokens - sum(size for part, size in parts.items() if part != made)
         raise ContextOverflow(budget.tokens, tokens, parts)
-
-    async def _compacted(
-        self,
-        view: ViewState,
-        version: int,
-        budget: Budget,
-        trigger: Trigger,
-        requested_by: str | None,
-    ) -> _Compacted | None:
-        """Decide a compaction; None when it would change nothing."""
-        started = time.perf_counter_ns()
-        began = self._began(view, budget, trigger, requested_by)
-        scope = self._span_scope()
-        first = self._live.draft(began, scope)
-        goal = budget
-        while True:
-            fitted = outline(view, self._policy, goal, trigger)
-            if changes_nothing(view, fitted.proposal):
-                return self._floor(view, fitted, budget)
-            last, after = await self._planned(view, version, fitted, began, scope, started, budget)
-            surplus = after.layout.tokens - budget.tokens
-            if surplus <= 0 or fitted.overflow or goal.tokens <= surplus:
-                return _Compacted((first, last), after, fitted.overflow)
-            # The bound that ``fit`` counts with was too low (a result of very many parts).
-            goal = msgspec.structs.replace(goal, tokens=goal.tokens - surplus)
-
-    def _floor(self, view: ViewState, fitted: Fitted, budget: Budget) -> _Compacted | None:
-        if view.layout.tokens <= budget.tokens:
-            return None
-        return _Compacted((), view, fitted.overflow)
-
-    async def _planned(
-        self,
-        view: ViewState,
-        version: int,
-        fitted: Fitted,
-        began: events.PreCompact,
-        scope: Scope,
-        started: int,
-        budget: Budget,
-    ) -> tuple[Draft, ViewState]:
-        """The post_compact of a fitted proposal, and the view after it."""
-        wanted = texts_needed(view, fitted.proposal)
-        missing = [Address(ref.position, ref.index) for ref in wanted]
-        cache = self._live.cache
-        await self._live.fetch([address for address in missing if address not in cache])
-        texts = {ref.number: self._live.cache[ref.position, ref.index] for ref in wanted}
-        plan, bodies = complete(view, fitted.proposal, texts, self._live.random)
-        event = self._ended(view, began, plan=plan, budget=budget, started=started)
-        draft = self._live.draft(event, scope, bodies)
-        after = request_view.evolve(view, place(draft, self.session_id, version + 2, -1, b""))
-        # The counts after are known only once the plan is applied.
-        event = msgspec.structs.replace(
-            event,
-            tokens_after=after.layout.tokens,
-            messages_after=len(after.layout.refs) - after.layout.omitted,
-        )
-        draft = self._live.draft(event, scope, bodies)
-        after = request_view.evolve(view, place(draft, self.session_id, version + 2, -1, b""))
-        return draft, after
-
-    def _span_scope(self) -> Scope:
-        """A scope for a new span under the running task's."""
-        around = scope_of(self.session_id)
-        return msgspec.structs.replace(
-            around, span_id=self.new_span_id(), parent_span_id=around.span_id
-        )
-
-    def _began(
-        self, view: ViewState, budget: Budget, trigger: Trigger, requested_by: str | None
-    ) -> events.PreCompact:
-        return events.PreCompact(
-            trigger=trigger,
-            strategy=self._policy.name,
-            strategy_version=self._policy.version,
-            tokens=view.layout.tokens,
-            messages=len(view.layout.refs) - view.layout.omitted,
-            budget=budget.tokens,
-            threshold=budget.threshold,
-            requested_by=requested_by,
-        )
-
-    def _ended(
-        self,
-        view: ViewState,
-        began: events.PreCompact,
-        *,
-        plan: Any,
-        budget: Budget,
-        started: int,
-    ) -> events.PostCompact:
-        return events.PostCompact(
-            outcome="skipped" if plan is None else "applied",
-            trigger=began.trigger,
-            strategy=began.strategy,
-            strategy_version=began.strategy_version,
-            tokens_before=began.tokens,
-            tokens_after=began.tokens,
-            messages_before=began.messages,
-            messages_after=began.messages,
-            estimator=BY_KIND.name,
-            budget=began.budget,
-            threshold=began.threshold,
-            target=budget.target,
-            plan=plan,
-            duration=time.perf_counter_ns() - started,
-            requested_by=began.requested_by,
-        )
-
-    def _skipped(self, view: ViewState, budget: Budget) -> tuple[Draft, Draft]:
-        """A compaction on demand that found nothing to do."""
-        scope = self._span_scope()
-        began = self._began(view, budget, "manual", "caller")
-        ended = self._ended(view, began, plan=None, budget=budget, started=time.perf_counter_ns())
-        return self._live.draft(began, scope), self._live.draft(ended, scope)
 
     # -- reading ---------------------------------------------------------------------------------
 
     async def _rendered(self, view: ViewState) -> list[dict[str, Any]]:
         entries = view.layout.entries()
-        bodies = await self._live.bodies(entries)
-        messages = render(entries, bodies)
-        self._live.trim(entries)
+        wanted = addresses(entries)
+        messages = render(entries, await self._live.texts(wanted))
+        self._live.trim(wanted)
         return messages
 
     async def _lines(self) -> tuple[transcript.TranscriptState, int]:

@@ -39,7 +39,7 @@ def _longest(old: Sequence[bytes | None], new: Sequence[bytes]) -> list[int | No
     links: list[tuple[int, int, int]] = []
     at_length: list[int] = []
     for row, data in enumerate(new):
-        candidates = places.get(data, ())
+        candidates = places.get(data, [])
         if len(candidates) > MAX_CANDIDATES:
             after = bisect_left(candidates, ends[-1] + 1 if ends else 0)
             candidates = candidates[max(0, after - MAX_CANDIDATES // 2) :][:MAX_CANDIDATES]

@@ -5,7 +5,6 @@ The composition root: the one module that knows stores, projections, hooks and p
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 import unicodedata
@@ -18,16 +17,17 @@ import msgspec
 
 from eventctx import events, reading
 from eventctx.codec import encode_event
-from eventctx.context import Context, Settings
-from eventctx.errors import InvalidSessionId, InvalidSetting, StreamNotFound
+from eventctx.context import Context
+from eventctx.errors import InvalidSessionId, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import CurrentSpan
 from eventctx.live import open_session
 from eventctx.policies.policy import Policy
 from eventctx.policies.simple import Simple
-from eventctx.projections import audit, request_view, timeline, usage
+from eventctx.projections import audit, timeline, usage
 from eventctx.reading import Message, RequestView
 from eventctx.record import Draft, Record
+from eventctx.settings import Settings
 from eventctx.store import Appended, EventStore, Receipt, StreamInfo
 from eventctx.verify import Verification, verify
 
@@ -50,7 +50,9 @@ class Audit(msgspec.Struct, frozen=True):
 def check_session_id(session: object) -> str:
     """Return a session id that can be used. Raises InvalidSessionId."""
     if not isinstance(session, str) or not session:
-        raise InvalidSessionId(f"session id: expected a text of 1 or more characters, found {session!r}")
+        raise InvalidSessionId(
+            f"session id: expected a text of 1 or more characters, found {session!r}"
+        )
     if len(session) > MAX_SESSION_ID:
         raise InvalidSessionId(
             f"session id: expected at most {MAX_SESSION_ID} characters, found {len(session)}"
@@ -95,7 +97,6 @@ class Engine:
         self._clock = clock
         self._random = random
         self._contexts: dict[str, Context] = {}
-        self._opening: dict[str, asyncio.Task[Context]] = {}
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -114,7 +115,9 @@ class Engine:
         others = {name: value for name, value in settings.items() if name not in known}
         chosen = policy_named(policy, **others) if isinstance(policy, str) else policy
         if not isinstance(policy, str) and others:
-            raise InvalidSetting(f"settings: expected some of {sorted(known)}, found {sorted(others)}")
+            raise InvalidSetting(
+                f"settings: expected some of {sorted(known)}, found {sorted(others)}"
+            )
         made = Settings(**own)
         context = self._contexts.get(session)
         if context is None:
@@ -151,7 +154,9 @@ class Engine:
             await context.close()
         name, version, payload = encode_event(events.SessionFork(parent=session, at=at))
         now = self._clock()
-        async for record in self.store.read(session, start=max(at, 0), stop=max(at, 0), bodies=False):
+        async for record in self.store.read(
+            session, start=max(at, 0), stop=max(at, 0), bodies=False
+        ):
             now = max(now, record.time)
         first = Draft(self._random(16), name, version, now, payload)
         appended: Appended = await self.store.fork(session, at, new_session, first)
@@ -186,11 +191,17 @@ class Engine:
         return await reading.transcript_at(self.store, session, at)
 
     async def request_view(
-        self, session: str, turn: int | None = None, iteration: int | None = None, *, position: int | None = None
+        self,
+        session: str,
+        turn: int | None = None,
+        iteration: int | None = None,
+        *,
+        position: int | None = None,
     ) -> RequestView:
-        """What the model was sent: in a turn (its last request, or one iteration's), or at the
+        """What the model was sent: in a turn (its last request, or that of one iteration).
 
-        position of a ``context:request_prepared``. Raises StreamNotFound, InvalidSetting.
+        Or at the position of a ``context:request_prepared``, as the audit lists it. Raises
+        StreamNotFound, InvalidSetting.
         """
         if (turn is None) == (position is None):
             raise InvalidSetting("request_view: expected either a turn or a position")
@@ -298,9 +309,7 @@ async def _open_store(url: str, **options: Any) -> EventStore:
     elif scheme == "sqlite":
         path = rest.removeprefix("/")
     else:
-        raise InvalidSetting(
-            f"store: expected memory://, sqlite:///PATH or a path, found {url!r}"
-        )
+        raise InvalidSetting(f"store: expected memory://, sqlite:///PATH or a path, found {url!r}")
     if not path:
         raise InvalidSetting(f"store: expected a path after sqlite:///, found {url!r}")
     from eventctx.stores.sqlite import SqliteStore

@@ -20,26 +20,22 @@ from eventctx.plan import Insertion, Plan
 Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
 Outcome = Literal["applied", "skipped", "failed", "cancelled"]
 Status = Literal["ok", "error", "cancelled"]
-Break = Literal[
-    "compaction", "set", "clear", "restore", "erase", "insertion", "late_result", "pin"
-]
+Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result", "pin"]
 """Why a request does not begin with the whole of the one before it (DESIGN §6, rule 5)."""
 
 
-class Event(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"
-):
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """Base of the payloads; it only carries msgspec's settings."""
 
 
 # -- context events ------------------------------------------------------------------------------
 
 
-class MessageAdded(Event, tag="context:message_added"):
+class MessageAdded(Event, frozen=True, tag="context:message_added"):
     """One message, body 0. Its number is the count of the messages added to the stream before."""
 
 
-class MessagesSet(Event, tag="context:messages_set"):
+class MessagesSet(Event, frozen=True, tag="context:messages_set"):
     """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
 
     Numbers not seen before belong to the record's bodies, in rising order.
@@ -48,19 +44,19 @@ class MessagesSet(Event, tag="context:messages_set"):
     order: tuple[tuple[int, int], ...]
 
 
-class Cleared(Event, tag="context:cleared"):
+class Cleared(Event, frozen=True, tag="context:cleared"):
     """The transcript was emptied; ``messages`` is how many it held."""
 
     messages: int
 
 
-class Pinned(Event, tag="context:pinned"):
+class Pinned(Event, frozen=True, tag="context:pinned"):
     """These messages stay in every view until they are unpinned."""
 
     numbers: tuple[int, ...]
 
 
-class Unpinned(Event, tag="context:unpinned"):
+class Unpinned(Event, frozen=True, tag="context:unpinned"):
     """These messages may be compacted again."""
 
     numbers: tuple[int, ...]
@@ -76,13 +72,13 @@ class Located(msgspec.Struct, frozen=True, array_like=True):
     facts: bytes
 
 
-class Restored(Event, tag="context:restored"):
+class Restored(Event, frozen=True, tag="context:restored"):
     """These messages were brought back into view; they stay until the next compaction."""
 
     messages: tuple[Located, ...]
 
 
-class Erased(Event, tag="context:erased"):
+class Erased(Event, frozen=True, tag="context:erased"):
     """The contents of these messages, and all that was derived from them, were destroyed.
 
     ``bodies`` are the addresses ``[position, index]`` that were emptied.
@@ -93,7 +89,7 @@ class Erased(Event, tag="context:erased"):
     reason: str = ""
 
 
-class SetIgnored(Event, tag="context:set_ignored"):
+class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
     """A host's ``set_messages`` lacked only rows that its own storage drops; nothing changed."""
 
     messages: int
@@ -103,7 +99,7 @@ class SetIgnored(Event, tag="context:set_ignored"):
 # -- session and turn ----------------------------------------------------------------------------
 
 
-class SessionStart(Event, tag="session:start"):
+class SessionStart(Event, frozen=True, tag="session:start"):
     """First record of a stream. ``source`` and ``imported_at`` are set by importers."""
 
     library: str
@@ -113,14 +109,14 @@ class SessionStart(Event, tag="session:start"):
     imported_at: int | None = None
 
 
-class SessionFork(Event, tag="session:fork"):
+class SessionFork(Event, frozen=True, tag="session:fork"):
     """First own record of a fork: everything up to ``at`` (inclusive) is the parent's."""
 
     parent: str
     at: int
 
 
-class SessionLinked(Event, tag="session:linked"):
+class SessionLinked(Event, frozen=True, tag="session:linked"):
     """Another session belongs to this one, such as a subagent that a tool call started."""
 
     session: str
@@ -129,13 +125,13 @@ class SessionLinked(Event, tag="session:linked"):
     call_id: str | None = None
 
 
-class SessionEnd(Event, tag="session:end"):
+class SessionEnd(Event, frozen=True, tag="session:end"):
     """The session was closed on purpose."""
 
     reason: str = ""
 
 
-class PromptSubmit(Event, tag="prompt:submit"):
+class PromptSubmit(Event, frozen=True, tag="prompt:submit"):
     """A turn begins. ``number`` counts a session's turns from 1.
 
     ``trace_id`` is the ambient trace's (32 hex digits) where there was one; otherwise the trace id
@@ -147,27 +143,27 @@ class PromptSubmit(Event, tag="prompt:submit"):
     trace_id: str | None = None
 
 
-class PromptComplete(Event, tag="prompt:complete"):
+class PromptComplete(Event, frozen=True, tag="prompt:complete"):
     """The turn ended."""
 
     status: Status = "ok"
     error: str | None = None
 
 
-class PlanStart(Event, tag="plan:start"):
+class PlanStart(Event, frozen=True, tag="plan:start"):
     """A planning phase begins."""
 
     name: str | None = None
 
 
-class PlanEnd(Event, tag="plan:end"):
+class PlanEnd(Event, frozen=True, tag="plan:end"):
     """The planning phase ended."""
 
     status: Status = "ok"
     error: str | None = None
 
 
-class ProviderRequest(Event, tag="provider:request"):
+class ProviderRequest(Event, frozen=True, tag="provider:request"):
     """A model call begins. ``prepared`` is the position of the request that it sends."""
 
     model: str | None = None
@@ -175,7 +171,7 @@ class ProviderRequest(Event, tag="provider:request"):
     prepared: int | None = None
 
 
-class ProviderResponse(Event, tag="provider:response"):
+class ProviderResponse(Event, frozen=True, tag="provider:response"):
     """The model answered."""
 
     model: str | None = None
@@ -183,7 +179,7 @@ class ProviderResponse(Event, tag="provider:response"):
     finish_reason: str | None = None
 
 
-class ProviderError(Event, tag="provider:error"):
+class ProviderError(Event, frozen=True, tag="provider:error"):
     """The model call failed or was cancelled."""
 
     error_type: str
@@ -191,21 +187,21 @@ class ProviderError(Event, tag="provider:error"):
     status: Literal["error", "cancelled"] = "error"
 
 
-class ToolPre(Event, tag="tool:pre"):
+class ToolPre(Event, frozen=True, tag="tool:pre"):
     """A tool call begins."""
 
     name: str
     call_id: str | None = None
 
 
-class ToolPost(Event, tag="tool:post"):
+class ToolPost(Event, frozen=True, tag="tool:post"):
     """The tool call ended with a result."""
 
     name: str
     call_id: str | None = None
 
 
-class ToolError(Event, tag="tool:error"):
+class ToolError(Event, frozen=True, tag="tool:error"):
     """The tool call failed or was cancelled."""
 
     name: str
@@ -218,7 +214,7 @@ class ToolError(Event, tag="tool:error"):
 # -- compaction and requests ---------------------------------------------------------------------
 
 
-class PreCompact(Event, tag="context:pre_compact"):
+class PreCompact(Event, frozen=True, tag="context:pre_compact"):
     """A compaction begins; exactly one ``context:post_compact`` with the same span follows."""
 
     trigger: Trigger
@@ -231,7 +227,7 @@ class PreCompact(Event, tag="context:pre_compact"):
     requested_by: str | None = None
 
 
-class PostCompact(Event, tag="context:post_compact"):
+class PostCompact(Event, frozen=True, tag="context:post_compact"):
     """A compaction ended. Only ``applied`` carries a plan, which is in force from here on.
 
     The bodies are those of the plan's shortenings and insertions. Counts are of the view, before
@@ -258,7 +254,7 @@ class PostCompact(Event, tag="context:post_compact"):
     requested_by: str | None = None
 
 
-class RequestPrepared(Event, tag="context:request_prepared"):
+class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     """What a model is about to be sent; constant in size, and enough to derive the bytes again.
 
     ``plan`` is the position of the post_compact in force, ``last_message`` the last message number
@@ -281,7 +277,7 @@ class RequestPrepared(Event, tag="context:request_prepared"):
     reconstructed: bool = False
 
 
-class UsageReported(Event, tag="usage:reported"):
+class UsageReported(Event, frozen=True, tag="usage:reported"):
     """Tokens that the provider counted for one call.
 
     ``prompt`` is the whole prompt: uncached, cache reads and cache writes together. ``prepared``
@@ -299,7 +295,7 @@ class UsageReported(Event, tag="usage:reported"):
     output_exact: bool = True
 
 
-class ImportRaw(Event, tag="import:raw"):
+class ImportRaw(Event, frozen=True, tag="import:raw"):
     """Parts of an imported file that became no message, verbatim: one body a batch.
 
     ``lines`` are the first and last line (from 1), ``kinds`` counts the parts by record kind.

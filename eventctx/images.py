@@ -8,7 +8,7 @@ import io
 import math
 from typing import Any, Final
 
-import imagesize
+import imagesize  # type: ignore[import-untyped]
 
 PIXELS_PER_TOKEN: Final = 750
 """Anthropic's documented rule, width x height / 750; OpenAI's tiles come out lower."""
@@ -17,7 +17,7 @@ LONGEST_EDGE: Final = 1568
 """Larger images are scaled down to this edge by the provider before they are counted."""
 
 DEFAULT_TOKENS: Final = 1600
-"""The documented maximum; also assumed for an image whose size cannot be read (a URL, a file id)."""
+"""The documented maximum; also assumed where the size cannot be read (a URL, a file id)."""
 
 # Enough for the headers of PNG, GIF and WebP, and for JPEGs with large embedded profiles.
 _HEADER_CHARACTERS: Final = 262_144
@@ -36,7 +36,8 @@ def image_tokens(block: dict[str, Any]) -> int:
     if width <= 0 or height <= 0:
         return DEFAULT_TOKENS
     scale = min(1.0, LONGEST_EDGE / max(width, height))
-    return min(DEFAULT_TOKENS, math.ceil(width * scale * height * scale / PIXELS_PER_TOKEN))
+    pixels = float(width * scale * height * scale)
+    return min(DEFAULT_TOKENS, math.ceil(pixels / PIXELS_PER_TOKEN))
 
 
 def _base64_of(block: dict[str, Any]) -> str | None:

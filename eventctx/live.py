@@ -20,8 +20,6 @@ from eventctx.codec import decode_event, encode_event
 from eventctx.errors import StoreError, WrongExpectedVersion
 from eventctx.events import Event
 from eventctx.projections import request_view
-from eventctx.projections.layout import Entry
-from eventctx.projections.render import addresses
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Draft, Record, place
 from eventctx.store import NO_STREAM, Address, Appended, EventStore, Snapshot
@@ -317,24 +315,19 @@ class LiveSession:
             with self._lock:
                 self._stale = self._stale or self.head < info.head
 
-    async def bodies(self, entries: Sequence[Entry]) -> dict[tuple[int, int], bytes | None]:
-        """Stored bytes of what ``entries`` show; what is not in memory is fetched in one call."""
-        await self.fetch(
-            [address for address in addresses(entries) if address not in self.cache]
-        )
-        return self.cache
-
-    async def fetch(self, missing: Sequence[Address]) -> None:
-        """Bring bodies into the cache, and keep it about the size of the view."""
+    async def texts(self, wanted: Sequence[Address]) -> dict[tuple[int, int], bytes | None]:
+        """Stored bytes by address; what is not in memory is fetched in one call."""
+        cache = self.cache
+        missing = [address for address in wanted if address not in cache]
         if missing:
             found = await self.store.bodies(self.stream, missing)
-            self.cache.update(zip(missing, [body.data for body in found], strict=True))
+            cache.update(zip(missing, [body.data for body in found], strict=True))
+        return cache
 
-    def trim(self, entries: Sequence[Entry]) -> None:
+    def trim(self, wanted: Sequence[Address]) -> None:
         """Forget bodies that the view no longer shows."""
-        if len(self.cache) > 2 * len(entries) + 64:
-            wanted = addresses(entries)
-            self.cache = {address: self.cache[address] for address in wanted if address in self.cache}
+        if len(self.cache) > 2 * len(wanted) + 64:
+            self.cache = {place: self.cache[place] for place in wanted if place in self.cache}
 
     def _maybe_snapshot(self, records: Sequence[Record]) -> None:
         record = records[-1]

@@ -106,7 +106,17 @@ def decode_facts(data: bytes) -> Facts:
 class _Counts:
     """Collects while a message is walked; lives only inside ``read_facts``."""
 
-    __slots__ = ("arguments", "calls", "dialect", "first", "images", "outcome", "prose", "results", "thinking")  # fmt: skip
+    __slots__ = (
+        "arguments",
+        "calls",
+        "dialect",
+        "first",
+        "images",
+        "outcome",
+        "prose",
+        "results",
+        "thinking",
+    )
 
     def __init__(self) -> None:
         self.calls: dict[str, None] = {}

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 Disposition = Literal["kept", "shortened", "summarised", "dropped", "merged"]
-"""What a view does with a message. ``merged``: another message with the same content stands for it."""
+"""What a view does with a message. ``merged``: another one with the same content stands for it."""
 
 InsertionKind = Literal["system_prompt", "memory", "notice", "summary"]
 

@@ -87,7 +87,9 @@ def read_header(line: bytes) -> Header:
     try:
         header = _decode_header(line)
     except msgspec.DecodeError as error:
-        raise MalformedTranscript(f"line 1: expected an eventctx export's header: {error}") from error
+        raise MalformedTranscript(
+            f"line 1: expected an eventctx export's header: {error}"
+        ) from error
     if header.eventctx > FORMAT:
         raise MalformedTranscript(
             f"the export has format {header.eventctx}, this release reads up to {FORMAT}: "

@@ -15,6 +15,7 @@ from eventctx.projections.render import addresses, render
 from eventctx.record import Record
 from eventctx.store import EventStore
 
+
 class Message(NamedTuple):
     """A message of the transcript: its number, the position where it lies, and itself.
 
@@ -42,9 +43,7 @@ class RequestView(msgspec.Struct, frozen=True):
     verified: bool
 
 
-async def fold(
-    store: EventStore, stream: str, projection: Any, *, stop: int | None = None
-) -> Any:
+async def fold(store: EventStore, stream: str, projection: Any, *, stop: int | None = None) -> Any:
     """The state of ``projection`` after position ``stop`` (inclusive; None: all of it).
 
     Raises StreamNotFound.
@@ -116,7 +115,9 @@ async def request_at(
     entries = tuple(state.layout.entries())
     wanted = addresses(entries)
     bodies = await store.bodies(stream, wanted)
-    texts = {place: body.data for place, body in zip(wanted, bodies, strict=True)}
+    texts: dict[tuple[int, int], bytes | None] = {
+        place: body.data for place, body in zip(wanted, bodies, strict=True)
+    }
     digest = layout.digest_of(entries)
     return RequestView(
         position,
@@ -135,4 +136,3 @@ def _no_turn(state: timeline.TimelineState, stream: str, number: int) -> str:
     if not known:
         return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
     return f"session {stream!r} has turns {min(known)} to {max(known)}, found {number}"
-

@@ -73,9 +73,8 @@ def _collect(holder: dict[str, Any], key: str, places: list[tuple[Any, Any]]) ->
     if isinstance(value, str):
         places.append((holder, key))
     elif isinstance(value, list):
-        for part in value:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                places.append((part, "text"))
+        parts = [part for part in value if isinstance(part, dict)]
+        places.extend((part, "text") for part in parts if isinstance(part.get("text"), str))
     elif isinstance(value, dict):
         # A structured output (Amplifier's {"error", "output", "success"}): its long texts.
         places.extend((value, name) for name, item in value.items() if isinstance(item, str))
@@ -87,7 +86,7 @@ def _shorten_results(message: dict[str, Any], number: int, characters: int) -> N
 
 
 def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> None:
-    """Give every text its share of ``characters``: short ones stay whole, long ones split the rest."""
+    """Give every text its share of ``characters``: short ones stay whole, long ones the rest."""
     remaining = characters
     waiting = sorted(texts, key=lambda text: len(text[2]))
     while waiting:
@@ -99,11 +98,12 @@ def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> N
 
 
 def _shorten_arguments(message: dict[str, Any], number: int, characters: int) -> None:
-    holders: list[tuple[Any, str]] = []
     content = message.get("content")
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_call"):
-            holders.append((block, "input"))
+    holders: list[tuple[Any, str]] = [
+        (block, "input")
+        for block in (content if isinstance(content, list) else ())
+        if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_call")
+    ]
     for call in message.get("tool_calls") or ():
         if isinstance(call, dict):
             function = call.get("function")

@@ -46,7 +46,7 @@ class Address(NamedTuple):
     """Where a body lies in a stream: the record's position and the index among its bodies."""
 
     position: int
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
 
 class Receipt(msgspec.Struct, frozen=True):

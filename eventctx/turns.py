@@ -140,9 +140,7 @@ class Turn(_Block):
         ambient = span.ambient() if span is not None else None
         trace_id = ambient[0] if ambient else derive_trace_id(session, self.turn_id)
         parent = ambient[1] if ambient else None
-        scope = Scope(
-            session, self.turn_id, self.span_id, parent, None, trace_id, _current.get()
-        )
+        scope = Scope(session, self.turn_id, self.span_id, parent, None, trace_id, _current.get())
         self.number = self._emitter.next_turn_number()
         began = events.PromptSubmit(
             number=self.number, agent=self.agent, trace_id=ambient[0] if ambient else None

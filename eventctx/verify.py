@@ -40,9 +40,7 @@ MAX_PROBLEMS = 1_000
 """Findings that are listed; a thoroughly damaged log has one per record."""
 
 
-async def verify(
-    store: EventStore, stream: str, receipt: Receipt | None = None
-) -> Verification:
+async def verify(store: EventStore, stream: str, receipt: Receipt | None = None) -> Verification:
     """Check a stream, fork parents included, from its first record to its last.
 
     Finds every edited, dropped, inserted or reordered record. A tail that was cut or rewritten
@@ -59,7 +57,11 @@ async def verify(
         checker.finish(info.head, info.digest)
     head, digest = checker.position, checker.previous
     return Verification(
-        stream, checker.records, checker.erased, tuple(checker.problems), Receipt(stream, head, digest)
+        stream,
+        checker.records,
+        checker.erased,
+        tuple(checker.problems),
+        Receipt(stream, head, digest),
     )
 
 
@@ -121,9 +123,7 @@ class _Checker:
             gap = f"positions {self.position + 1} to {head} are missing at the end"
             self.report(self.position + 1, "missing", gap)
         elif head != self.position or digest != self.previous:
-            self.report(
-                self.position, "head", "the stream's head does not name its last record"
-            )
+            self.report(self.position, "head", "the stream's head does not name its last record")
         if self.receipt is not None and not self._met_receipt:
             self.report(
                 self.receipt.position,

@@ -61,7 +61,7 @@ class CompactionRow(msgspec.Struct, frozen=True):
 
 
 class AuditState(NamedTuple):
-    """Rows so far. Only the stream's own records make rows; a fork's inherited ones set the view."""
+    """Rows so far. Only own records make rows; what a fork inherits sets the view alone."""
 
     view: request_view.ViewState
     time: timeline.TimelineState

@@ -74,19 +74,26 @@ class Layout(NamedTuple):
 
     def entries(self) -> list[Entry]:
         """All entries in order."""
-        return [*self.sealed, *self._tail()]
+        return [*self.sealed, *self.tail()]
 
-    def _tail(self) -> list[Entry]:
+    def tail(self) -> list[Entry]:
+        """The entries of the round in progress."""
         return _arrange(self.region, self.opened)[0] if self.region else []
+
+    def slice(self, start: int, stop: int) -> list[Entry]:
+        """The entries from ``start`` to ``stop``, without making the others."""
+        settled = self.sealed[start:stop]
+        missing = stop - max(start, len(self.sealed))
+        return [*settled, *self.tail()[:missing]] if missing > 0 else settled
 
     @property
     def tokens(self) -> int:
         """Estimated tokens of all entries."""
-        return self.sealed_tokens + sum([entry.tokens for entry in self._tail()])
+        return self.sealed_tokens + sum([entry.tokens for entry in self.tail()])
 
     def measure(self) -> tuple[str, int, int]:
         """Digest (hex), number of entries, and tokens of the view; cost is the region's size."""
-        tail = self._tail()
+        tail = self.tail()
         digest = self.sealed_digest.copy()
         _feed(digest, tail)
         tokens = self.sealed_tokens + sum([entry.tokens for entry in tail])
@@ -204,8 +211,7 @@ def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[
         if group.orphan:
             omitted += len(group.results)
             continue
-        for row in group.calls:
-            entries.append(Entry("message", rows[row]))
+        entries.extend([Entry("message", rows[row]) for row in group.calls])
         waiting = {call for row in group.calls for call in rows[row].facts.calls}
         for row in group.results:
             given = rows[row].facts.results
@@ -235,10 +241,11 @@ def _insert(
         start += 1
     result = list(entries)
     placed = [
-        (places.get(insertion.before, start) if insertion.before is not None else start, insertion)
-        for insertion in insertions
+        (start if one.before is None else places.get(one.before, start), order, one)
+        for order, one in enumerate(insertions)
     ]
-    for place, insertion in reversed(sorted(placed, key=lambda pair: pair[0])):
+    # From the end, so that earlier places stay valid; of one place, the last one first.
+    for place, _, insertion in sorted(placed, key=lambda entry: entry[:2], reverse=True):
         result.insert(place, Entry("insertion", insertion))
     return result
 
@@ -269,8 +276,7 @@ def _feed(digest: Any, entries: Iterable[Entry]) -> None:
             assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
             parts.append(b"M" if ref.shortened else b"m")
             parts.append(ref.digest)
-            for surplus in omit:
-                parts.append(_sized(surplus))
+            parts.extend([_sized(surplus) for surplus in omit])
         elif kind == "synthetic":
             parts.append(b"s" + _sized(call_id))
         elif isinstance(ref, InsertionRef):

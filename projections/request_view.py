@@ -33,7 +33,9 @@ class ViewState(NamedTuple):
     ``position`` is that record's (-1: none), ``next_number`` the number of the next message,
     ``messages`` how many the transcript holds. ``breaks`` happened since the last prepared
     request; ``low_water`` is the view's size in tokens after the last compaction; ``hidden`` counts
-    the messages summarised, dropped and merged; ``turns`` is the number of the last turn.
+    the messages summarised, dropped and merged; ``turns`` is the number of the last turn. ``shown``
+    is what the last request showed of a round in progress: where it began, how many entries, and
+    their digest; None where no round was in progress.
     """
 
     position: int
@@ -48,6 +50,7 @@ class ViewState(NamedTuple):
     compactions: int
     hidden: tuple[int, int, int]
     turns: int
+    shown: tuple[int, int, str] | None
 
 
 class Counts(NamedTuple):
@@ -66,7 +69,7 @@ class Counts(NamedTuple):
 
 def initial() -> ViewState:
     """The view of an empty stream."""
-    return ViewState(-1, 0, 0, layouts.EMPTY, None, None, frozenset(), (), 0, 0, (0, 0, 0), 0)
+    return ViewState(-1, 0, 0, layouts.EMPTY, None, None, frozenset(), (), 0, 0, (0, 0, 0), 0, None)
 
 
 def evolve(state: ViewState, record: Record) -> ViewState:
@@ -81,9 +84,7 @@ def counts(state: ViewState) -> Counts:
     """Dispositions of all messages of the transcript at this point."""
     shortened = state.layout.shortened
     omitted = state.layout.omitted
-    return Counts(
-        len(state.layout.refs) - shortened - omitted, shortened, *state.hidden, omitted
-    )
+    return Counts(len(state.layout.refs) - shortened - omitted, shortened, *state.hidden, omitted)
 
 
 def prepared(
@@ -104,7 +105,7 @@ def prepared(
         tokens=tokens,
         digest=digest,
         plan=state.plan_position,
-        breaks=state.breaks,
+        breaks=_breaks_until_now(state),
         budget=budget,
         model=model,
         tools_digest=tools_digest,
@@ -310,7 +311,22 @@ def _shortened(ref: MessageRef, short: Any, record: Record) -> MessageRef:
 
 
 def _prepared(state: ViewState, record: Record) -> ViewState:
-    return state._replace(breaks=()) if state.breaks else state
+    shown = None
+    if state.layout.region:
+        start = len(state.layout.sealed)
+        tail = state.layout.tail()
+        shown = (start, len(tail), layouts.digest_of(tail))
+    return state._replace(breaks=(), shown=shown)
+
+
+def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
+    """The breaks so far, and one if a round that was shown unfinished reads differently now."""
+    if state.shown is None or state.breaks:
+        return state.breaks
+    start, length, digest = state.shown
+    if layouts.digest_of(state.layout.slice(start, start + length)) == digest:
+        return ()
+    return ("late_result",)
 
 
 def _with(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
@@ -352,6 +368,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     compactions: int
     hidden: tuple[int, int, int]
     turns: int
+    shown: tuple[int, int, str] | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -375,6 +392,7 @@ def dump(state: ViewState) -> bytes:
             state.compactions,
             state.hidden,
             state.turns,
+            state.shown,
         )
     )
 
@@ -395,4 +413,5 @@ def load(data: bytes) -> ViewState:
         stored.compactions,
         stored.hidden,
         stored.turns,
+        stored.shown,
     )

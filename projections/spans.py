@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from eventctx.codec import Unknown
 from eventctx.events import Event
 from eventctx.projections import semconv as conv
-from eventctx.projections.trace_attributes import Attributes, Family, Kind, SpanStatus, tick
+from eventctx.projections.trace_attributes import (
+    Attributes,
+    Family,
+    Kind,
+    Opening,
+    SpanStatus,
+    tick,
+)
 from eventctx.record import Record
 
 MAX_TICKS: Final = 128
@@ -75,6 +82,28 @@ class OpenSpan(msgspec.Struct, frozen=True):
     messages_shown: int = 0
     dropped: int = 0
     quiet_since: int | None = None
+
+
+def begin(
+    record: Record,
+    begins: Opening,
+    span_id: str,
+    trace_id: str,
+    start: int,
+    attributes: Attributes,
+) -> OpenSpan:
+    """Return the span that ``record`` begins; ``start`` in UTC nanoseconds."""
+    return OpenSpan(
+        begins.family,
+        begins.name,
+        begins.kind,
+        trace_id,
+        span_id,
+        record.parent_span_id,
+        record.turn_id,
+        start,
+        attributes,
+    )
 
 
 def with_tick(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:

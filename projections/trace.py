@@ -8,7 +8,7 @@ folding the same records twice gives equal spans. One state folds one stream, ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -27,7 +27,7 @@ from eventctx.identity import derive_span_id
 from eventctx.projections import semconv as conv
 from eventctx.projections import trace_attributes as say
 from eventctx.projections.flat import read
-from eventctx.projections.spans import OpenSpan, Span, finish, give_up, with_tick
+from eventctx.projections.spans import OpenSpan, Span, begin, finish, give_up, with_tick
 from eventctx.projections.trace_attributes import Attributes, Closing
 from eventctx.projections.trace_ids import TraceIds, locate
 from eventctx.record import Record
@@ -77,14 +77,12 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     compactions = state.compactions
     if not state.started and (record.position == 0 or record.type == "session:fork"):
         compactions = 0
-    before, state = (
-        state.time,
-        replace(
-            state, finished=(), ids=ids, compactions=compactions, started=True, time=record.time
-        ),
+    before = state.time
+    state = replace(
+        state, finished=(), ids=ids, compactions=compactions, started=True, time=record.time
     )
     if record.type == "session:end":
-        state = _release_all(state)
+        state = _release(state, lambda _: False)
     begins = None if isinstance(event, PostCompact) else say.opening(event)
     if begins is not None and record.span_id is not None and record.span_id not in state.open:
         return _open(state, record, event, trace_id, begins, before)
@@ -142,21 +140,11 @@ def _open(
     elif begins.family == "tool" and turn is not None and conv.AGENT_NAME in turn.attributes:
         attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
     elif isinstance(event, ProviderRequest):
-        state = _release_earlier(state, record)
+        state = _release(state, _in_parallel(record))
         state, known = _take_prepared(state, record, event)
         attributes |= known
     span_id = record.span_id or ""
-    spans[span_id] = OpenSpan(
-        begins.family,
-        begins.name,
-        begins.kind,
-        trace_id,
-        span_id,
-        record.parent_span_id,
-        record.turn_id,
-        record.time,
-        attributes,
-    )
+    spans[span_id] = begin(record, begins, span_id, trace_id, record.time, attributes)
     if len(spans) > MAX_OPEN:
         oldest = spans.pop(next(iter(spans)))
         state = replace(state, finished=(*state.finished, give_up(oldest, before)))
@@ -184,7 +172,8 @@ def _close(
     spans.pop(span.span_id, None)
     state = replace(state, open=spans)
     if span.family == "turn":
-        state = _release_turn(state, span)
+        turn_id = span.turn_id
+        state = _release(state, lambda done: done.attributes.get(conv.TURN_ID) != turn_id)
         state, span = _show_unsent(state, span)
     done = finish(span, record.time, ends.status, ends.message, ends.attributes)
     if span.family == "chat" and _awaits_usage(ends, span):
@@ -269,18 +258,8 @@ def _compaction_alone(
     span_id = record.span_id
     if span_id is None or span_id in state.open:
         span_id = derive_span_id(record.stream, record.id)
-    span = OpenSpan(
-        "compact",
-        begins.name,
-        begins.kind,
-        trace_id,
-        span_id,
-        record.parent_span_id,
-        record.turn_id,
-        record.time - max(event.duration, 0),
-        attributes,
-    )
-    return state, span
+    start = record.time - max(event.duration, 0)
+    return state, begin(record, begins, span_id, trace_id, start, attributes)
 
 
 # -- parts ---------------------------------------------------------------------------------------
@@ -335,31 +314,19 @@ def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpa
     return replace(state, waiting=tuple(left)), turn
 
 
-def _release_all(state: TraceState) -> TraceState:
-    return replace(state, finished=(*state.finished, *state.answered), answered=())
-
-
-def _release_turn(state: TraceState, turn: OpenSpan) -> TraceState:
-    """Let go of the turn's model calls that were waiting for usage: they end before it does."""
+def _release(state: TraceState, keeps: Callable[[Span], bool]) -> TraceState:
+    """Finish the model calls that were waiting for usage, except those that wait on."""
     if not state.answered:
         return state
-    keep = tuple(
-        [done for done in state.answered if done.attributes.get(conv.TURN_ID) != turn.turn_id]
-    )
-    gone = tuple([done for done in state.answered if done not in keep])
+    keep = tuple([done for done in state.answered if keeps(done)])
+    gone = tuple([done for done in state.answered if not keeps(done)])
     return replace(state, answered=keep, finished=(*state.finished, *gone))
 
 
-def _release_earlier(state: TraceState, record: Record) -> TraceState:
-    """Let go of model calls of other iterations; parallel ones of the same wait on."""
+def _in_parallel(record: Record) -> Callable[[Span], bool]:
+    """Whether an earlier model call is of the same iteration as the one that ``record`` begins."""
     same = (record.turn_id, record.iteration)
-    keep = tuple(
-        [
-            done
-            for done in state.answered
-            if record.iteration is not None
-            and (done.attributes.get(conv.TURN_ID), done.attributes.get(conv.ITERATION)) == same
-        ]
+    return lambda done: (
+        record.iteration is not None
+        and (done.attributes.get(conv.TURN_ID), done.attributes.get(conv.ITERATION)) == same
     )
-    gone = tuple([done for done in state.answered if done not in keep])
-    return replace(state, answered=keep, finished=(*state.finished, *gone))

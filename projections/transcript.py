@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
     number: int
     position: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
     @property
     def address(self) -> Address:

@@ -42,16 +42,31 @@ class Fitted(NamedTuple):
 class _Bench:
     """The working state of one fit: decisions, limits and the running total."""
 
-    def __init__(self, visible: Visible, proposal: Proposal, overhead: int) -> None:
+    def __init__(self, visible: Visible, proposal: Proposal) -> None:
         self.messages = visible.messages
         self.rows = {ref.number: row for row, ref in enumerate(visible.messages)}
         self.decided = dict(proposal.dispositions)
         self.limits = dict(proposal.limits)
         self.groups = group_rows([ref.facts for ref in visible.messages])
-        self.tokens_of = [self._tokens(ref) for ref in visible.messages]
-        self.total = overhead + sum(
+        # A result without a call is in no view, so leaving it out frees nothing.
+        self.orphans = {row for group in self.groups if group.orphan for row in group.rows}
+        self.tokens_of = [
+            0 if row in self.orphans else self._tokens(ref)
+            for row, ref in enumerate(visible.messages)
+        ]
+        self.total = self._overhead(visible, proposal) + sum(
             self.tokens_of[row] for row in range(len(self.messages)) if self.stays(row)
         )
+
+    def _overhead(self, visible: Visible, proposal: Proposal) -> int:
+        """Tokens of what is in the view besides messages: insertions and synthetic results."""
+        shown = sum(
+            ref.tokens for row, ref in enumerate(visible.messages) if row not in self.orphans
+        )
+        present = sum(ref.tokens for ref in visible.insertions)
+        kept = sum(ref.tokens for ref in proposal.kept_insertions)
+        new = sum(insertion_tokens(one) for one in proposal.insertions)
+        return visible.tokens - shown - present + kept + new
 
     def stays(self, row: int) -> bool:
         return self.decided[self.messages[row].number][0] in ("kept", "shortened")
@@ -68,7 +83,7 @@ class _Bench:
             _lower(before.outcome, limit.outcome), _lower(before.arguments, limit.arguments)
         )
         tokens = shortened_tokens(ref.facts, merged)
-        if tokens >= self.tokens_of[row]:
+        if row in self.orphans or tokens >= self.tokens_of[row]:
             return
         self.limits[ref.number] = merged
         self.decided[ref.number] = ("shortened", reason)
@@ -86,7 +101,7 @@ class _Bench:
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``; pure, on facts alone."""
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
-    bench = _Bench(visible, proposal, _overhead(proposal, visible))
+    bench = _Bench(visible, proposal)
     protected, open_round = _protected(visible, bench.groups)
     share = budget.tokens // OVERSIZE_SHARE
     for row, ref in enumerate(visible.messages):
@@ -158,15 +173,6 @@ def shortened_tokens(facts: Facts, limit: Limit) -> int:
     )
 
 
-def _overhead(proposal: Proposal, visible: Visible) -> int:
-    """Tokens of what is in the view besides messages: insertions and synthetic results."""
-    visible_tokens = sum(ref.tokens for ref in visible.messages)
-    present = sum(ref.tokens for ref in visible.insertions)
-    synthetic = max(0, visible.tokens - visible_tokens - present)
-    kept = sum(ref.tokens for ref in proposal.kept_insertions)
-    return synthetic + kept + sum(insertion_tokens(new) for new in proposal.insertions)
-
-
 def insertion_tokens(insertion: NewInsertion) -> int:
     """Estimated tokens of an insertion that is not stored yet."""
     return BY_KIND.tokens(read_facts(insertion.message))
@@ -186,9 +192,7 @@ def _lower(first: int | None, second: int | None) -> int | None:
     return min(first, second)
 
 
-def _protected(
-    visible: Visible, groups: Sequence[Group]
-) -> tuple[frozenset[int], frozenset[int]]:
+def _protected(visible: Visible, groups: Sequence[Group]) -> tuple[frozenset[int], frozenset[int]]:
     """Rows that must stay whole, and rows of the round in progress, which may be shortened."""
     messages = visible.messages
     protected = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from eventctx.errors import InvalidPlan
 from eventctx.messages import group_rows
 from eventctx.policies.policy import Proposal, Visible
@@ -59,5 +61,5 @@ def _check_texts(visible: Visible, proposal: Proposal) -> None:
         raise _broken("nothing is inserted into a round", places - starts, "not a round's start")
 
 
-def _broken(rule: str, numbers: set[int], problem: str) -> InvalidPlan:
+def _broken(rule: str, numbers: Set[int], problem: str) -> InvalidPlan:
     return InvalidPlan(rule, tuple(sorted(numbers)), problem)

@@ -1,0 +1,23 @@
+"""What all tests share: where recorded sessions lie, if they are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", print_blob=True, derandomize=True)
+if os.environ.get("CI") == "true":
+    settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session")
+def recorded_sessions() -> Path:
+    """The folder of recorded agent sessions; not part of the project, so tests skip without it."""
+    root = Path(__file__).resolve().parents[1]
+    place = Path(os.environ.get("EVENTCTX_SESSIONS", root.parent / "shared" / "sessions"))
+    if not (place / "MANIFEST.json").is_file():
+        pytest.skip(f"no recorded sessions at {place}; set EVENTCTX_SESSIONS to their folder")
+    return place

@@ -1,0 +1,305 @@
+"""The seven rules of a request view, as properties over generated transcripts in every dialect."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import ContextOverflow
+from eventctx.projections import request_view
+from eventctx.projections.layout import append, build
+from eventctx.reading import fold
+from eventctx.stores.memory import MemoryStore
+from tests.transcripts import (
+    DIALECTS,
+    Story,
+    is_system,
+    refusal,
+    results_of,
+    stories,
+)
+
+examples = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
+
+
+def played(story: Story, budget: int, **options: Any) -> tuple[Engine, list[Any]]:
+    """Add the story message by message and prepare a request after each; returns all requests."""
+
+    async def play() -> tuple[Engine, list[Any]]:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session(
+            "s", keep_recent=4, on_overflow="send_floor", max_tokens=budget, **options
+        )
+        requests = []
+        for message in story.messages:
+            await ctx.add_message(message)
+            requests.append(await ctx.get_messages_for_request())
+        return engine, requests
+
+    return asyncio.run(play())
+
+
+def rows_of(engine: Engine) -> Any:
+    return asyncio.run(engine.audit("s"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@examples
+@given(data=st.data(), budget=budgets)
+def test_a_provider_accepts_every_view(dialect: str, data: st.DataObject, budget: int) -> None:
+    story = data.draw(stories(dialect))
+    _, requests = played(story, budget)
+    for request in requests:
+        assert refusal(request) is None, json.dumps(request, indent=1)
+
+
+@examples
+@given(story=stories(), budget=budgets)
+def test_system_messages_and_the_latest_human_message_are_in_every_view(
+    story: Story, budget: int
+) -> None:
+    _, requests = played(story, budget)
+    for seen, request in enumerate(requests, start=1):
+        so_far = story.messages[:seen]
+        for message in so_far:
+            if is_system(message):
+                assert message in request
+        people = [m for m in so_far if m.get("role") == "user" and not _by_hook(m)]
+        people = [m for m in people if not results_of(m)]
+        if people:
+            assert people[-1] in request
+
+
+@examples
+@given(story=stories(), budget=budgets, data=st.data())
+def test_pinned_messages_are_in_every_view_unchanged(
+    story: Story, budget: int, data: st.DataObject
+) -> None:
+    pinned = data.draw(st.integers(0, len(story.messages) - 1))
+
+    async def play() -> list[list[dict[str, Any]]]:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s", keep_recent=2, on_overflow="send_floor", max_tokens=budget)
+        requests = []
+        for number, message in enumerate(story.messages):
+            await ctx.add_message(message)
+            if number == pinned:
+                await ctx.pin(number)
+            if number >= pinned:
+                requests.append(await ctx.get_messages_for_request())
+        return requests
+
+    wanted = story.messages[pinned]
+    for request in asyncio.run(play()):
+        # A result without its call can be in no request, pinned or not.
+        if not results_of(wanted):
+            assert wanted in request
+
+
+@examples
+@given(story=stories(), budget=budgets)
+def test_messages_keep_conversation_order(story: Story, budget: int) -> None:
+    engine, _ = played(story, budget)
+
+    async def orders() -> list[list[int]]:
+        found = []
+        for row in (await engine.audit("s")).requests:
+            view = await engine.request_view("s", position=row.position)
+            found.append(
+                [
+                    entry.ref.number  # type: ignore[union-attr]
+                    for entry in view.entries
+                    if entry.kind == "message" and entry.ref.facts.kind != "result"  # type: ignore[union-attr]
+                ]
+            )
+        return found
+
+    for numbers in asyncio.run(orders()):
+        assert numbers == sorted(set(numbers))
+
+
+@examples
+@given(story=stories(), budget=budgets)
+def test_thinking_and_everything_kept_is_byte_for_byte_what_was_added(
+    story: Story, budget: int
+) -> None:
+    _, requests = played(story, budget)
+    thinking = [_thinking(message) for message in story.messages]
+    originals = [json.dumps(message) for message in story.messages]
+    for request in requests:
+        for message in request:
+            if json.dumps(message) not in originals and _thinking(message):
+                assert _thinking(message) in thinking
+
+
+@examples
+@given(story=stories(), budget=budgets)
+def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budget: int) -> None:
+    engine, _ = played(story, budget)
+
+    async def check() -> None:
+        for row in (await engine.audit("s")).requests:
+            assert row.floor_sent == (row.tokens > budget)
+            if row.floor_sent:
+                view = await engine.request_view("s", position=row.position)
+                refs = [entry.ref for entry in view.entries if entry.kind == "message"]
+                state = request_view.initial()
+                async for record in engine.records("s", stop=row.position - 1):
+                    state = request_view.evolve(state, record)
+                people = [ref for ref in refs if ref.facts.human]  # type: ignore[union-attr]
+                last_call = max(
+                    (n for n, ref in enumerate(refs) if ref.facts.kind == "assistant"),  # type: ignore[union-attr]
+                    default=-1,
+                )
+                for place, ref in enumerate(refs):
+                    assert (
+                        ref.facts.kind == "system"  # type: ignore[union-attr]
+                        or ref in people[-1:]
+                        or (last_call >= 0 and place >= _start_of_round(refs, last_call))
+                    ), (place, refs)
+
+    asyncio.run(check())
+
+
+@examples
+@given(story=stories(), budget=st.sampled_from([100, 300, 1_200]))
+def test_overflow_is_raised_exactly_where_the_floor_would_be_sent(
+    story: Story, budget: int
+) -> None:
+    async def play(on_overflow: str) -> list[bool]:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s", on_overflow=on_overflow, max_tokens=budget)
+        found = []
+        for message in story.messages:
+            await ctx.add_message(message)
+            try:
+                await ctx.get_messages_for_request()
+                found.append(False)
+            except ContextOverflow as overflow:
+                assert overflow.floor > overflow.budget == budget
+                assert sum(overflow.parts.values()) == overflow.floor
+                found.append(True)
+        if on_overflow == "send_floor":
+            found = [row.floor_sent for row in (await engine.audit("s")).requests]
+        return found
+
+    raised, sent = asyncio.run(play("raise")), asyncio.run(play("send_floor"))
+    # Only the first of a run of overflows must agree: afterwards the two have other histories.
+    assert (True in raised) == (True in sent)
+    if True in sent:
+        assert raised.index(True) == sent.index(True)
+
+
+@examples
+@given(story=stories(), budget=budgets)
+def test_between_recorded_breaks_a_view_only_grows_at_its_end(story: Story, budget: int) -> None:
+    engine, requests = played(story, budget)
+    rows = rows_of(engine).requests
+    for before, after, row in zip(requests, requests[1:], rows[1:], strict=False):
+        if not row.breaks:
+            assert after[: len(before)] == before, row
+
+
+@examples
+@given(story=stories(), budget=budgets)
+def test_the_same_log_gives_the_same_view_from_zero_and_from_a_snapshot(
+    story: Story, budget: int
+) -> None:
+    engine, requests = played(story, budget)
+
+    async def check() -> None:
+        for row, request in zip((await engine.audit("s")).requests, requests, strict=True):
+            view = await engine.request_view("s", position=row.position)
+            assert view.verified
+            assert view.messages == request
+        state = await fold(engine.store, "s", request_view)
+        restored = request_view.load(request_view.dump(state))
+        assert restored.layout.entries() == state.layout.entries()
+        assert restored.layout.measure() == state.layout.measure()
+        assert request_view.prepared(restored) == request_view.prepared(state)
+        again = await Engine(engine.store).session("s", keep_recent=4, max_tokens=budget)
+        assert await again.get_messages() == story.messages
+
+    asyncio.run(check())
+
+
+@examples
+@given(story=stories(), budget=budgets)
+def test_nothing_a_caller_does_with_messages_reaches_the_log_or_a_later_view(
+    story: Story, budget: int
+) -> None:
+    given_ = copy.deepcopy(story.messages)
+
+    async def play() -> None:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s", on_overflow="send_floor", max_tokens=budget)
+        for message in given_:
+            await ctx.add_message(message)
+        first = await ctx.get_messages_for_request()
+        kept = copy.deepcopy(first)
+        for message in [*first, *given_, *await ctx.get_messages()]:
+            message.clear()
+            message["role"] = "vandal"
+        assert await ctx.get_messages_for_request() == kept
+        assert await ctx.get_messages() == story.messages
+
+    asyncio.run(play())
+
+
+@examples
+@given(story=stories())
+def test_growing_a_layout_gives_what_building_it_anew_gives(story: Story) -> None:
+    async def refs() -> list[Any]:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s")
+        for message in story.messages:
+            await ctx.add_message(message)
+        state = await fold(engine.store, "s", request_view)
+        return list(state.layout.refs)
+
+    grown = build(())
+    for count, ref in enumerate(found := asyncio.run(refs()), start=1):
+        grown = append(grown, ref)
+        whole = build(found[:count])
+        assert grown.entries() == whole.entries()
+        assert grown.measure() == whole.measure()
+        assert grown.omitted == whole.omitted
+
+
+def test_the_library_raises_overflow_by_default_and_names_what_cannot_be_reduced() -> None:
+    async def play() -> None:
+        async with eventctx.open() as engine:
+            ctx = await engine.session("s", max_tokens=100)
+            await ctx.add_message({"role": "user", "content": "x" * 4_000})
+            with pytest.raises(ContextOverflow, match="latest human message 1217"):
+                await ctx.get_messages_for_request()
+            assert await ctx.get_messages() == [{"role": "user", "content": "x" * 4_000}]
+
+    asyncio.run(play())
+
+
+def _by_hook(message: dict[str, Any]) -> bool:
+    return "metadata" in message
+
+
+def _thinking(message: dict[str, Any]) -> list[Any]:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if block.get("type") == "thinking"]
+
+
+def _start_of_round(refs: list[Any], last: int) -> int:
+    while last > 0 and refs[last - 1].facts.kind == "assistant":
+        last -= 1
+    return last

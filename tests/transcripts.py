@@ -1,0 +1,225 @@
+"""Hypothesis strategies for agent transcripts in several dialects, with the flaws real ones have.
+
+A transcript is built from steps (a person speaks, the model answers, a tool round, a crash in
+mid-round, a hook's row between call and result, an orphan, a duplicate, a late result), so that
+every dialect sees the same stories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+Message = dict[str, Any]
+DIALECTS = ("anthropic", "openai", "amplifier", "responses")
+
+
+def human(dialect: str, text: str) -> Message:
+    if dialect == "anthropic":
+        return {"role": "user", "content": [{"type": "text", "text": text}]}
+    if dialect == "responses":
+        block = {"type": "input_text", "text": text}
+        return {"type": "message", "role": "user", "content": [block]}
+    return {"role": "user", "content": text}
+
+
+def answer(dialect: str, text: str) -> list[Message]:
+    if dialect == "anthropic":
+        return [{"role": "assistant", "content": [{"type": "text", "text": text}]}]
+    if dialect == "responses":
+        block = {"type": "output_text", "text": text}
+        return [{"type": "message", "role": "assistant", "content": [block]}]
+    return [{"role": "assistant", "content": text}]
+
+
+def calls(dialect: str, ids: list[str], thinking: str, size: int) -> list[Message]:
+    arguments = {"path": "src/" + "a" * size, "n": 1}
+    text = str(arguments).replace("'", '"')
+    if dialect == "anthropic":
+        blocks: list[Message] = [
+            {"type": "thinking", "thinking": thinking, "signature": "sig+/=" + thinking[:5]}
+        ]
+        blocks += [
+            {"type": "tool_use", "id": one, "name": "read", "input": dict(arguments)} for one in ids
+        ]
+        return [{"role": "assistant", "content": blocks}]
+    if dialect == "responses":
+        items: list[Message] = [
+            {"type": "reasoning", "id": "rs_" + ids[0], "summary": [], "encrypted_content": "gA=="}
+        ]
+        items += [
+            {"type": "function_call", "call_id": one, "name": "read", "arguments": text}
+            for one in ids
+        ]
+        return items
+    if dialect == "amplifier":
+        rows = [
+            {"type": "tool_call", "id": one, "name": "read", "input": dict(arguments)}
+            for one in ids
+        ]
+        again = [{"id": one, "tool": "read", "arguments": dict(arguments)} for one in ids]
+        first = {"type": "thinking", "thinking": thinking, "signature": "s", "visibility": None}
+        return [{"role": "assistant", "content": [first, *rows], "tool_calls": again}]
+    functions = [
+        {"id": one, "type": "function", "function": {"name": "read", "arguments": text}}
+        for one in ids
+    ]
+    return [{"role": "assistant", "content": None, "tool_calls": functions}]
+
+
+def result(dialect: str, call_id: str, text: str) -> Message:
+    if dialect == "anthropic":
+        block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+        return {"role": "user", "content": [block]}
+    if dialect == "responses":
+        return {"type": "function_call_output", "call_id": call_id, "output": text}
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def hook_row(text: str) -> Message:
+    return {
+        "role": "user",
+        "content": f"<system-reminder>{text}</system-reminder>",
+        "metadata": {"source": "hook", "ephemeral": False},
+    }
+
+
+# -- reading rows back, without the code under test ----------------------------------------------
+
+
+def calls_of(message: Message) -> list[str]:
+    found: dict[str, None] = {}
+    content = message.get("content")
+    for block in content if isinstance(content, list) else ():
+        if block.get("type") in ("tool_use", "tool_call"):
+            found[block["id"]] = None
+    for call in message.get("tool_calls") or ():
+        found[call["id"]] = None
+    if message.get("type") in ("function_call", "custom_tool_call"):
+        found[message["call_id"]] = None
+    return list(found)
+
+
+def results_of(message: Message) -> list[str]:
+    if message.get("role") in ("tool", "function"):
+        return [message["tool_call_id"]]
+    if message.get("type") in ("function_call_output", "custom_tool_call_output"):
+        return [message["call_id"]]
+    content = message.get("content")
+    return [
+        block["tool_use_id"]
+        for block in (content if isinstance(content, list) else ())
+        if block.get("type") == "tool_result"
+    ]
+
+
+def is_system(message: Message) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def is_answer(message: Message) -> bool:
+    return message.get("role") == "assistant" or message.get("type") in (
+        "reasoning",
+        "function_call",
+    )
+
+
+def refusal(messages: list[Message]) -> str | None:
+    """Why a provider would refuse this request; None if it would not."""
+    pending: set[str] = set()
+    answering = False
+    conversation = [message for message in messages if not is_system(message)]
+    if conversation and (conversation[0].get("role") != "user" or results_of(conversation[0])):
+        return f"the conversation begins with {conversation[0]}"
+    for place, message in enumerate(messages):
+        answers = results_of(message)
+        if answers:
+            for one in answers:
+                if one not in pending:
+                    return f"row {place}: result {one!r} answers no call directly before it"
+                pending.discard(one)
+            answering = True
+            continue
+        same_answer = is_answer(message) and message.get("type") is not None and not answering
+        if pending and not same_answer:
+            return f"row {place}: calls {pending} are not answered before {message}"
+        pending.update(calls_of(message))
+        answering = False
+    return f"calls {pending} are never answered" if pending else None
+
+
+# -- stories -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Story:
+    """A transcript under construction; ``waiting`` are open calls that may still be answered."""
+
+    dialect: str
+    messages: list[Message] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    rounds: int = 0
+
+    def text(self, size: int, mark: int) -> str:
+        return f"{mark}: " + "word " * (size // 5)
+
+
+SIZES = st.sampled_from([0, 20, 200, 2_000, 9_000])
+STEPS = st.sampled_from(
+    ["human", "answer", "round", "round", "round", "crash", "hook", "orphan", "duplicate"]
+    + ["late", "system", "repeat"]
+)
+
+
+@st.composite
+def stories(draw: st.DrawFn, dialect: str | None = None, most: int = 14) -> Story:
+    chosen = dialect or draw(st.sampled_from(DIALECTS))
+    story = Story(chosen)
+    if draw(st.booleans()):
+        story.messages.append({"role": "system", "content": "You are careful."})
+    if draw(st.booleans()):
+        story.messages.append(human(chosen, "begin"))
+    for mark in range(draw(st.integers(1, most))):
+        _step(draw, story, draw(STEPS), mark)
+    if not story.messages:
+        story.messages.append(human(chosen, "alone"))
+    return story
+
+
+def _step(draw: st.DrawFn, story: Story, step: str, mark: int) -> None:
+    dialect, messages = story.dialect, story.messages
+    text = story.text(draw(SIZES), mark)
+    if step == "human":
+        messages.append(human(dialect, text))
+    elif step == "repeat":
+        messages.append(human(dialect, "the same words"))
+    elif step == "answer":
+        messages.extend(answer(dialect, text))
+    elif step == "hook":
+        messages.append(hook_row(text))
+    elif step == "system":
+        messages.append({"role": "system", "content": text[:50]})
+    elif step == "orphan":
+        messages.append(result(dialect, f"nowhere{mark}", text))
+    elif step == "late" and story.waiting:
+        messages.append(result(dialect, story.waiting.pop(0), text))
+    elif step == "duplicate" and messages and results_of(messages[-1]):
+        messages.append(dict(messages[-1]))
+    elif step in ("round", "crash"):
+        _round(draw, story, mark, answered=step == "round")
+
+
+def _round(draw: st.DrawFn, story: Story, mark: int, *, answered: bool) -> None:
+    story.rounds += 1
+    ids = [f"call_{story.rounds}_{n}" for n in range(draw(st.integers(1, 3)))]
+    if draw(st.integers(0, 9)) == 0:
+        ids[0] = "call_again"
+    story.messages.extend(calls(story.dialect, ids, f"think {mark}", draw(SIZES) // 10))
+    given = list(ids) if answered else ids[: draw(st.integers(0, len(ids) - 1))]
+    story.waiting.extend(one for one in ids if one not in given)
+    for one in draw(st.permutations(given)):
+        if draw(st.integers(0, 5)) == 0:
+            story.messages.append(hook_row(f"between {mark}"))
+        story.messages.append(result(story.dialect, one, story.text(draw(SIZES), mark)))

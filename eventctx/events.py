@@ -20,6 +20,7 @@ from eventctx.plan import Insertion, Plan
 Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
 Outcome = Literal["applied", "skipped", "failed", "cancelled"]
 Status = Literal["ok", "error", "cancelled"]
+Encoding = Literal["plain", "zlib"]
 Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result", "pin"]
 """Why a request does not begin with the whole of the one before it (DESIGN §6, rule 5)."""
 
@@ -298,13 +299,15 @@ class UsageReported(Event, frozen=True, tag="usage:reported"):
 class ImportRaw(Event, frozen=True, tag="import:raw"):
     """Parts of an imported file that became no message, verbatim: one body a batch.
 
-    ``lines`` are the first and last line (from 1), ``kinds`` counts the parts by record kind.
+    ``lines`` are the first and last line (from 1), ``kinds`` counts the parts by record kind,
+    ``encoding`` says how the body holds them.
     """
 
     source: str
     lines: tuple[int, int]
     kinds: dict[str, int]
     imported_at: int
+    encoding: Encoding = "plain"
 
 
 # -- the table -----------------------------------------------------------------------------------

@@ -29,10 +29,13 @@ class Header(msgspec.Struct, frozen=True):
     digest: str
 
 
+_NO_JSON: Final = msgspec.Raw()
+
+
 class _Bytes(msgspec.Struct, frozen=True, omit_defaults=True):
     """Stored bytes in the first of three forms that can hold them."""
 
-    json: msgspec.Raw | None = None
+    json: msgspec.Raw = _NO_JSON
     text: str | None = None
     base64: bytes | None = None
 
@@ -235,6 +238,6 @@ def _draft(line: _Line) -> Draft:
 def _plain(stored: Any) -> bytes | None:
     if stored is None:
         return None
-    if stored.json is not None:
+    if stored.json is not _NO_JSON:
         return bytes(stored.json)
     return stored.base64 if stored.text is None else stored.text.encode()  # type: ignore[no-any-return]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from eventctx.codec import decode_bodies, decode_event
-from eventctx.errors import InvalidSetting
+from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.events import RequestPrepared
 from eventctx.projections import layout, request_view, timeline, transcript
 from eventctx.projections.layout import Entry
 from eventctx.projections.render import addresses, render
-from eventctx.record import Record
-from eventctx.store import EventStore
+from eventctx.record import Body, Record, body_digest
+from eventctx.store import Address, EventStore
 
 
 class Message(NamedTuple):
@@ -30,7 +31,8 @@ class Message(NamedTuple):
 class RequestView(msgspec.Struct, frozen=True):
     """What a model was sent, derived again from the log.
 
-    ``verified`` says whether the derived view has the digest that was recorded then.
+    ``verified`` says whether the derived view has the digest that was recorded then, and every
+    body in it the digest that this was computed from.
     """
 
     position: int
@@ -68,8 +70,14 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     if at is not None and at < 0:
         raise InvalidSetting(f"position: expected 0 or more, found {at}")
     state: transcript.TranscriptState = await fold(store, stream, transcript, stop=at)
-    bodies = await store.bodies(stream, [line.address for line in state.lines])
-    messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
+    places = [line.address for line in state.lines]
+    bodies = await store.bodies(stream, places)
+    try:
+        messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
+    except msgspec.DecodeError as error:
+        raise _damaged(stream, places, bodies) from error
+    if len(messages) != len(places):
+        raise _damaged(stream, places, bodies)
     return [
         Message(line.number, line.position, message)
         for line, message in zip(state.lines, messages, strict=True)
@@ -119,16 +127,35 @@ async def request_at(
         place: body.data for place, body in zip(wanted, bodies, strict=True)
     }
     digest = layout.digest_of(entries)
+    try:
+        messages = render(entries, texts)
+    except msgspec.DecodeError as error:
+        raise _damaged(stream, wanted, bodies) from error
     return RequestView(
         position,
         turn,
         prepared.iteration,
         event,
         entries,
-        render(entries, texts),
+        messages,
         digest,
-        digest == event.digest,
+        digest == event.digest and all(map(_is_sound, bodies)),
     )
+
+
+def _is_sound(body: Body) -> bool:
+    """Whether a body has its digest; of an erased one only the digest is left."""
+    if body.data is None or body.salt is None:
+        return body.erased
+    return body_digest(body.salt, body.data) == body.digest
+
+
+def _damaged(stream: str, places: Sequence[Address], bodies: Sequence[Body]) -> LogCorrupted:
+    """The error for bodies that cannot be decoded: names the first that lost its digest."""
+    for address, body in zip(places, bodies, strict=True):
+        if not _is_sound(body):
+            return LogCorrupted(stream, address.position, f"body {address.index} was edited")
+    return LogCorrupted(stream, places[0].position, "a body is no JSON")
 
 
 def _no_turn(state: timeline.TimelineState, stream: str, number: int) -> str:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import RLock, Thread
 from typing import Final
 
 YIELD_EVERY: Final = 64
@@ -61,7 +61,7 @@ class Lanes:
         self._limit = limit
         self._timeout = timeout
         self._lanes: dict[str, _Lane] = {}
-        self._lock = Lock()
+        self._lock = RLock()
         self._pending = 0
         self._idle: list[Future[None]] = []
         self._own_loop: asyncio.AbstractEventLoop | None = None

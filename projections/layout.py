@@ -136,15 +136,18 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
         return _with_late_result(layout, ref)
     refs = layout.refs.append(ref)
     region = layout.region
+    grows = facts.kind == "assistant" and facts.dialect == "responses"
+    if not (region or grows or facts.calls or facts.kind == "result"):
+        return _with_sealed(layout, refs, [Entry("message", ref)])
     if region and facts.kind == "assistant" and not joins(region[-1].facts, facts):
         # The model went on without waiting: whatever is unanswered now was abandoned.
-        layout = _seal(layout, region)
+        layout = _seal(layout, layout.refs, region)
         region = ()
     region = (*region, ref)
     pending = layout.pending.union(facts.calls).difference(facts.results)
-    layout = layout._replace(refs=refs, region=region, pending=pending)
-    grows = facts.kind == "assistant" and facts.dialect == "responses"
-    return layout if pending or grows else _seal(layout, region)
+    if pending or grows:
+        return layout._replace(refs=refs, region=region, pending=pending)
+    return _seal(layout, refs, region)
 
 
 def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
@@ -155,22 +158,37 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
     return rebuilt._replace(late=layout.late)
 
 
-def _seal(layout: Layout, region: tuple[MessageRef, ...]) -> Layout:
+def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
     groups = group_rows([ref.facts for ref in region])
     entries, omitted = _flatten(groups, region)
+    pending = [call for group in groups for call in group.pending]
+    return _with_sealed(layout, refs, entries, pending, omitted)
+
+
+def _with_sealed(
+    layout: Layout,
+    refs: Series[MessageRef],
+    entries: list[Entry],
+    abandoned: Sequence[str] = (),
+    omitted: int = 0,
+) -> Layout:
+    """The layout with ``entries`` behind what is sealed, and no region."""
     entries, opened = _open(entries, layout.opened)
     digest = layout.sealed_digest.copy()
     _feed(digest, entries)
-    pending = [call for group in groups for call in group.pending]
-    return layout._replace(
-        sealed=layout.sealed.extend(entries),
-        sealed_digest=digest,
-        sealed_tokens=layout.sealed_tokens + sum([entry.tokens for entry in entries]),
-        opened=opened,
-        region=(),
-        pending=frozenset(),
-        abandoned=layout.abandoned.union(pending) if pending else layout.abandoned,
-        omitted=layout.omitted + omitted,
+    return Layout(
+        refs,
+        layout.insertions,
+        layout.sealed.extend(entries),
+        digest,
+        layout.sealed_tokens + sum([entry.tokens for entry in entries]),
+        opened,
+        (),
+        frozenset(),
+        layout.abandoned.union(abandoned) if abandoned else layout.abandoned,
+        layout.omitted + omitted,
+        layout.late,
+        layout.shortened,
     )
 
 

@@ -27,9 +27,7 @@ from tests.transcripts import (
     stories,
 )
 
-examples = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
 
 

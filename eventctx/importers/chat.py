@@ -29,7 +29,14 @@ from eventctx.importers.items import (
     Warned,
     never,
 )
-from eventctx.importers.lines import count, encode, nanoseconds, read_rows, read_value, split_records
+from eventctx.importers.lines import (
+    count,
+    encode,
+    nanoseconds,
+    read_rows,
+    read_value,
+    split_records,
+)
 from eventctx.messages import Facts, joins, read_facts
 
 NAME: Final = "messages"
@@ -46,10 +53,12 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
     source = iter(lines)
     first = next((line for line in source if line.data.strip()), None)
     if first is None:
-        raise MalformedTranscript(f"{name}: expected messages, found nothing; is it the right file?")
+        raise MalformedTranscript(
+            f"{name}: expected messages, found nothing; is it the right file?"
+        )
     lines = chain((first,), source)
     talk = _Talk()
-    if _is_message_line(first.data):
+    if _is_jsonl(first.data):
         parts, _ = split_records(first.data)
         yield Session(0, _time(read_value(parts[0])[0]), stem(name))
         yield from read_rows(lines, _decode_any, talk.line)
@@ -80,13 +89,13 @@ def _rows(value: Any, name: str) -> list[Any]:
     return rows
 
 
-def _is_message_line(data: bytes) -> bool:
+def _is_jsonl(data: bytes) -> bool:
     try:
         value, _ = read_value(data)
     except ValueError:
         # The first line of a document that is spread over many; or two messages on one line.
         return data.lstrip().startswith(b'{"') and b"}{" in data
-    return is_message(value)
+    return isinstance(value, dict) and not any(key in value for key in _LISTS)
 
 
 def is_message(value: object) -> bool:
@@ -141,7 +150,7 @@ class _Talk:
                 yield _call(number, row)
         else:
             yield from self._close(number)
-            if facts.role == "user" and harness.by_person(row):
+            if facts.role == "user" and facts.human and harness.by_person(row):
                 yield TurnBegan(number, time)
         self.previous = facts
         yield Message(number, time, row)

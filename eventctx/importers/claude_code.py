@@ -1,11 +1,11 @@
 """Claude Code's JSONL: one line per content block, results between the blocks, 70 % progress.
 
 An assistant message is put together by its ``id``, not by adjacency: results and meta rows that
-stand between its lines are held back until it is complete, so that the transcript has calls before
-results. It is complete when a later line proves it (see ``_Answer``); at the end of the file it
-waits otherwise. What the model never sees is yielded as ``Raw``: whole lines, and of the lines that
-became messages the line with ``"message":null``, so that no byte is lost. The second copy of each
-result (``toolUseResult``) is in there.
+stand between its lines are held back until it is complete, so that the transcript has calls
+before results. It is complete when a later line proves it (see ``claude_answer.py``); at the end
+of the file it waits otherwise. What the model never sees is yielded as ``Raw``: whole lines, and
+of the lines that became messages the line with ``"message":null``, so that no byte is lost. The
+second copy of each result (``toolUseResult``) is in there.
 
 File order is the order of the transcript. The ``parentUuid`` graph has branches that are no
 branches (parallel results) and parents that are progress lines; it is kept, but not followed.
@@ -15,30 +15,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from eventctx.importers import harness
+from eventctx.importers.claude_answer import Answer
 from eventctx.importers.document import stem
 from eventctx.importers.items import (
-    CallEnded,
     Compaction,
     Ended,
     Item,
     Line,
     Linked,
     Message,
-    ModelCall,
     Raw,
     Session,
     TurnBegan,
-    Usage,
     Waiting,
     Warned,
     never,
 )
-from eventctx.importers.lines import count, encode, nanoseconds, read_rows, read_value
+from eventctx.importers.lines import (
+    BROKEN,
+    count,
+    nanoseconds,
+    read_rows,
+    read_value,
+    session_first,
+    text_or_none,
+)
 
 NAME: Final = "claude-code"
 
@@ -60,7 +67,6 @@ _KNOWN: Final = frozenset(
     )
 )
 _ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_boundary"))
-_STILL_OPEN: Final = frozenset((None, "tool_use", "pause_turn"))
 
 # Lines without a session id may stand in front; a file names its session soon or never.
 _LINES_WITHOUT_SESSION: Final = 1000
@@ -71,7 +77,7 @@ class Row(msgspec.Struct):
 
     type: str = ""
     subtype: str | None = None
-    timestamp: msgspec.Raw = msgspec.Raw()  # noqa: RUF009 - immutable
+    timestamp: msgspec.Raw = msgspec.Raw()
     sessionId: str | None = None  # noqa: N815 - the format's own name, as below
     agentId: str | None = None  # noqa: N815
     isSidechain: bool | None = None  # noqa: N815
@@ -79,8 +85,8 @@ class Row(msgspec.Struct):
     isCompactSummary: bool | None = None  # noqa: N815
     isApiErrorMessage: bool | None = None  # noqa: N815
     parentToolUseID: str | None = None  # noqa: N815
-    message: msgspec.Raw = msgspec.Raw()  # noqa: RUF009
-    data: msgspec.Raw = msgspec.Raw()  # noqa: RUF009
+    message: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
 
 
@@ -96,100 +102,13 @@ _decode_time = msgspec.json.Decoder().decode
 def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
-    for item in read_rows(lines, decode_row, conversation.row):
-        yield item
-    yield from conversation.end(ended)
+    rows = read_rows(lines, decode_row, conversation.row)
+    return session_first(chain(rows, conversation.end(ended)))
 
 
 def _time(row: Row) -> int | None:
     raw = bytes(row.timestamp)
     return nanoseconds(_decode_time(raw)) if raw else None
-
-
-def _usage(message: dict[str, Any]) -> Usage | None:
-    usage = message.get("usage")
-    if not isinstance(usage, dict):
-        return None
-    read = count(usage.get("cache_read_input_tokens"))
-    write = count(usage.get("cache_creation_input_tokens"))
-    # Only the line that carries the stop reason is written after the provider's final count.
-    exact = message.get("stop_reason") is not None
-    return Usage(
-        prompt=count(usage.get("input_tokens")) + read + write,
-        output=count(usage.get("output_tokens")),
-        cache_read=read,
-        cache_write=write,
-        output_exact=exact,
-    )
-
-
-class _Answer:
-    """An assistant message that is being put together from its lines.
-
-    It is complete when one of these follows: a line of another message id, a person's message, an
-    interruption, a compaction, the end of a turn; or when its last line has a final stop reason
-    and visible text. A result does not prove it: of parallel calls the first may be answered
-    before the second is written.
-    """
-
-    def __init__(self, line: int, time: int | None, message: dict[str, Any]) -> None:
-        self.line = line
-        self.time = time
-        self.message = message
-        self.id = message.get("id")
-        self.rest = _without_content(message)
-        self.held: list[Item] = []
-
-    def join(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
-        """Add another line's blocks; what its other keys replace is yielded, to lose nothing."""
-        rest = _without_content(message)
-        replaced, self.rest = self.rest, rest
-        merged = self.message
-        merged["content"] = _blocks(merged.get("content")) + _blocks(message.get("content"))
-        for key, value in rest.items():
-            merged[key] = value
-        self.time = time if self.time is None else max(self.time, time or 0)
-        return () if rest == replaced else (Raw(line, "assistant.replaced", encode(replaced)),)
-
-    @property
-    def complete(self) -> bool:
-        if self.message.get("stop_reason") in _STILL_OPEN:
-            return False
-        blocks = _blocks(self.message.get("content"))
-        last = blocks[-1] if blocks else None
-        text = last.get("text") if isinstance(last, dict) else None
-        return isinstance(text, str) and bool(text.strip())
-
-    def items(self) -> Iterator[Item]:
-        """The call, its answer, and what was held back."""
-        message, line, time = self.message, self.line, self.time
-        model = message.get("model")
-        yield ModelCall(
-            line,
-            None,
-            model=model if isinstance(model, str) else None,
-            provider="anthropic",
-            usage=_usage(message),
-            finish_reason=_text(message.get("stop_reason")),
-            response_id=_text(self.id),
-        )
-        yield Message(line, time, message)
-        yield CallEnded(line, time)
-        yield from self.held
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _without_content(message: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in message.items() if key != "content"}
-
-
-def _blocks(content: object) -> list[Any]:
-    if isinstance(content, list):
-        return content
-    return [] if content is None else [{"type": "text", "text": content}]
 
 
 class _Conversation:
@@ -198,11 +117,9 @@ class _Conversation:
     def __init__(self, name: str) -> None:
         self.name = name
         self.session: str | None = None
-        self.before_session: list[Item] = []
         self.waited = 0
-        self.agent: str | None = None
         self.sidechain: bool | None = None
-        self.open: _Answer | None = None
+        self.open: Answer | None = None
         self.last_id: object = None
         self.boundary: tuple[str | None, int | None] = (None, None)
         self.linked: set[str] = set()
@@ -210,32 +127,28 @@ class _Conversation:
     # -- the session's name ----------------------------------------------------------------------
 
     def row(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
-        """The items of one line; until a line names the session they are put aside."""
+        """The items of one line, and the session as soon as a line names it."""
         if self.session is not None:
             return self._items(line, data, row)
         if row.type in ("user", "assistant"):
             self.sidechain = bool(row.isSidechain)
-        self.before_session.extend(self._items(line, data, row))
         self.waited += 1
         spoken = self.sidechain is not None
+        first: list[Session] = []
         if row.sessionId and (spoken or row.isSidechain is not None):
-            return self._begin(row, row.sessionId, row.agentId if row.isSidechain else None)
-        if self.waited >= _LINES_WITHOUT_SESSION or spoken:
-            return self._begin(row, row.sessionId or stem(self.name), None)
-        return ()
+            agent = row.agentId if row.isSidechain else None
+            first = [self._begin(_time(row), row.sessionId, agent)]
+        elif self.waited >= _LINES_WITHOUT_SESSION or spoken:
+            first = [self._begin(_time(row), row.sessionId or stem(self.name), None)]
+        return (*first, *self._items(line, data, row))
 
-    def _begin(self, row: Row, session: str, agent: str | None) -> list[Item]:
-        time = _time(row)
-        self.session, self.agent = session, agent
+    def _begin(self, time: int | None, session: str, agent: str | None) -> Session:
+        self.session = session
         if self.sidechain is None:
             self.sidechain = agent is not None
         if agent is None:
-            first = Session(1, time, session)
-        else:
-            first = Session(1, time, f"{session}.agent-{agent}", agent=agent, parent=session)
-        items = [first, *self.before_session]
-        self.before_session = []
-        return items
+            return Session(1, time, session)
+        return Session(1, time, f"{session}.agent-{agent}", agent=agent, parent=session)
 
     # -- lines -----------------------------------------------------------------------------------
 
@@ -258,7 +171,7 @@ class _Conversation:
             return (raw,)
         try:
             agent = _decode_progress(details).agentId
-        except msgspec.DecodeError:
+        except BROKEN:
             agent = None
         if not agent or agent in self.linked or not row.sessionId:
             return (raw,)
@@ -271,7 +184,10 @@ class _Conversation:
         raw = Raw(line, kind, data, kind in _KNOWN)
         if row.subtype == "compact_boundary":
             facts = row.compactMetadata if isinstance(row.compactMetadata, dict) else {}
-            self.boundary = (_text(facts.get("trigger")), count(facts.get("preTokens")) or None)
+            self.boundary = (
+                text_or_none(facts.get("trigger")),
+                count(facts.get("preTokens")) or None,
+            )
         if row.subtype in _ENDS_TURN:
             return (raw, *self._close())
         return (raw,)
@@ -336,7 +252,7 @@ class _Conversation:
             return items
         else:
             items.extend(self._close())
-            self.open = _Answer(line, time, message)
+            self.open = Answer(line, time, message)
         if self.open.complete:
             items.extend(self._close())
         return items
@@ -353,12 +269,10 @@ class _Conversation:
     def end(self, ended: Ended) -> Iterator[Item]:
         """What is left at the end of the file."""
         if self.session is None:
-            if not self.before_session:
-                return
             if not ended():
                 yield Waiting(1, "no line names the session yet")
-                return
-            yield from self._begin(Row(), stem(self.name), None)
+            elif self.waited:
+                yield self._begin(None, stem(self.name), None)
         if self.open is not None:
             if ended():
                 yield from self._close()

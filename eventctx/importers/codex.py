@@ -8,6 +8,7 @@ outputs), or at the next thing it was sent, whichever comes first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +33,15 @@ from eventctx.importers.items import (
     Warned,
     never,
 )
-from eventctx.importers.lines import count, encode, nanoseconds, read_rows, read_value
+from eventctx.importers.lines import (
+    BROKEN,
+    count,
+    encode,
+    nanoseconds,
+    read_rows,
+    read_value,
+    session_first,
+)
 from eventctx.messages import read_facts
 
 NAME: Final = "codex"
@@ -85,7 +94,7 @@ class Row(msgspec.Struct):
 
     type: str = ""
     timestamp: Any = None
-    payload: msgspec.Raw = msgspec.Raw()  # noqa: RUF009 - immutable
+    payload: msgspec.Raw = msgspec.Raw()
 
 
 class _Kind(msgspec.Struct):
@@ -99,8 +108,8 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one rollout. ``name`` stands in for a session id that no line gives."""
     rollout = _Rollout(name)
-    yield from read_rows(lines, decode_row, rollout.row)
-    yield from rollout.end(ended)
+    rows = read_rows(lines, decode_row, rollout.row)
+    return session_first(chain(rows, rollout.end()))
 
 
 class _Rollout:
@@ -141,7 +150,7 @@ class _Rollout:
             # A resumed rollout repeats its head.
             yield Raw(line, "session_meta", data)
             return
-        rest = {**payload, "base_instructions": {**base, "text": None}}
+        rest = {**payload, "base_instructions": {**(base or {}), "text": None}}
         yield Raw(line, "session_meta", encode(_envelope(data, rest)))
         yield Message(line, time, {"role": "system", "content": text})
 
@@ -158,9 +167,7 @@ class _Rollout:
             self.model = model if isinstance(model, str) else self.model
         return (Raw(line, row.type or "untyped", data, row.type in TYPES),)
 
-    def _response_item(
-        self, line: int, time: int | None, data: bytes, row: Row
-    ) -> Iterator[Item]:
+    def _response_item(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
         payload, repaired = _value(row.payload)
         item = payload.get("type") if isinstance(payload, dict) else None
         kind = f"response_item/{item}"
@@ -182,9 +189,7 @@ class _Rollout:
         if facts.kind == "assistant":
             if not self.calling:
                 self.calling = True
-                yield ModelCall(
-                    line, None, self.model, self.provider, context_window=self.window
-                )
+                yield ModelCall(line, None, self.model, self.provider, context_window=self.window)
         else:
             yield from self._close(line, time)
             if facts.role == "user" and item == "message" and harness.by_person(payload):
@@ -200,7 +205,7 @@ class _Rollout:
         sliced = bytes(row.payload)
         try:
             event = _decode_kind(sliced).type
-        except msgspec.DecodeError:
+        except BROKEN:
             event = ""
         yield Raw(line, f"event_msg/{event}", data, event in _EVENTS)
         if event == "token_count":
@@ -244,8 +249,8 @@ class _Rollout:
         yield Raw(line, "compacted", data if whole else encode(_envelope(data, rest)))
         yield Compaction(line, time, None, tuple(messages))
 
-    def end(self, ended: Ended) -> Iterator[Item]:
-        """Nothing waits: every item is a message of its own."""
+    def end(self) -> Iterator[Item]:
+        """Nothing else waits: every item is a message of its own."""
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
 

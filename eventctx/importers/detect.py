@@ -153,7 +153,7 @@ def _of_document(value: object) -> str | None:
     if isinstance(messages, list):
         marked = str(value.get("trajectory_format", "")).startswith("mini-swe-agent")
         info = value.get("info")
-        if marked or (isinstance(info, dict) and "exit_status" in info):
+        if marked or (isinstance(info, dict) and ("exit_status" in info or "mini_version" in info)):
             return mini_swe_agent.NAME
         return chat.NAME if _rows_with_roles(messages) else None
     rows = value.get("input")

@@ -15,9 +15,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventctx.importers.items import Item, Line, Raw, Waiting, Warned
+from eventctx.importers.items import Item, Line, Raw, Session, Waiting, Warned
 
 Row = TypeVar("Row")
+
+BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, no UTF-8, or nested too deeply."""
 
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 1 << 20
@@ -49,10 +52,27 @@ def read_rows(
             continue
         try:
             row = decode(line.data)
-        except msgspec.DecodeError:
+        except BROKEN:
             yield from _slowly(line, decode, handle)
             continue
         yield from handle(line.number, line.data, row)
+
+
+def session_first(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items with the ``Session`` first; only what waits, if there is none.
+
+    What stands before the line that names the session is held back until then.
+    """
+    held: list[Item] = []
+    source = iter(items)
+    for item in source:
+        if isinstance(item, Session):
+            yield item
+            yield from held
+            yield from source
+            return
+        held.append(item)
+    yield from (item for item in held if isinstance(item, Waiting))
 
 
 def _slowly(
@@ -65,11 +85,11 @@ def _slowly(
     for part in parts:
         try:
             row = decode(part)
-        except msgspec.DecodeError:
+        except BROKEN:
             value, _ = read_value(part)
             try:
                 row = decode(encode(value))
-            except msgspec.DecodeError:
+            except BROKEN:
                 if not isinstance(value, dict) and not line.terminated:
                     # A bare number or word may be the beginning of a longer one.
                     yield Waiting(number, "the last line may be half written")
@@ -77,9 +97,8 @@ def _slowly(
                 yield Raw(number, _kind_of(value), part, understood=False)
                 yield Warned(number, "a record of a shape that its format does not have")
                 continue
-            yield Raw(number, "repaired", part)
             yield Warned(number, "text that JSON or UTF-8 cannot hold was replaced")
-            yield from handle(number, encode(value), row)
+            yield from _with_original(number, part, handle(number, encode(value), row))
         else:
             yield from handle(number, part, row)
     if not rest:
@@ -89,6 +108,19 @@ def _slowly(
         yield Warned(number, "not readable as JSON")
     else:
         yield Waiting(number, "the last line is half written")
+
+
+def _with_original(number: int, part: bytes, items: Iterable[Item]) -> Iterator[Item]:
+    """The items of a repaired record, with the record as it was in place of its rest."""
+    kept = False
+    for item in items:
+        if isinstance(item, Raw) and item.line == number and not item.kind.endswith(".replaced"):
+            kept = True
+            yield Raw(number, item.kind.replace(".envelope", ".repaired"), part, item.understood)
+        else:
+            yield item
+    if not kept:
+        yield Raw(number, "repaired", part)
 
 
 def _kind_of(value: object) -> str:
@@ -123,7 +155,7 @@ def read_value(data: bytes) -> tuple[Any, bool]:
     """
     try:
         value = _decode(data)
-    except msgspec.DecodeError:
+    except BROKEN:
         try:
             return _repaired(json.loads(data.decode("utf-8", errors="replace"))), True
         except RecursionError as error:
@@ -158,7 +190,9 @@ def nanoseconds(text: object) -> int | None:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         past = moment - _EPOCH
-        return _positive(((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds) * 1_000)
+        return _positive(
+            ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds) * 1_000
+        )
     if isinstance(text, int | float) and not isinstance(text, bool) and math.isfinite(text):
         return _positive(round(text * 1_000_000) * 1_000)
     return None
@@ -172,3 +206,8 @@ def _positive(time: int) -> int | None:
 def count(value: object) -> int:
     """A token count as a provider wrote it; 0 for everything that is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def text_or_none(value: object) -> str | None:
+    """A field that should be text; None for everything else."""
+    return value if isinstance(value, str) else None

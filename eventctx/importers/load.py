@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from eventctx.engine import check_session_id
 from eventctx.errors import MalformedTranscript, SourceChanged, UnknownFormat
 from eventctx.events import SessionLinked
 from eventctx.importers import claude_code
@@ -85,7 +86,7 @@ class _Outcome(msgspec.Struct):
 
 async def import_file(
     store: EventStore,
-    path: Path,
+    path: str | Path,
     *,
     format: str | None = None,  # noqa: A002 - the command line's word
     session: str | None = None,
@@ -100,23 +101,29 @@ async def import_file(
     detection, ``session`` the file's own name for itself. ``complete`` says that the file grows no
     more: what would wait is imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
 
-    Raises UnknownFormat and MalformedTranscript for files that cannot be read, SourceChanged when
-    the session holds something else than this file, and what the store raises. What was appended
-    before an error stays and is found by the next import.
+    Raises UnknownFormat and MalformedTranscript for files that cannot be read, InvalidSessionId
+    for an unusable ``session``, SourceChanged when the session holds something else than this
+    file, and what the store raises. What was appended before an error stays and is found by the
+    next import.
     """
+    path = Path(path)
     chosen = _choose(path, format)
+    if session is not None:
+        check_session_id(session)
     now = clock()
     main = await _import_one(store, path, chosen, session, complete, now, salt, progress)
     outcomes = [main]
     if chosen.name == claude_code.NAME and main.summary.session is not None:
-        for agent in _agent_files(path):
-            outcomes.append(
-                await _import_agent(store, agent, chosen, main, session, complete, now, salt)
-            )
+        outcomes += [
+            await _import_agent(store, agent, chosen, main, session, complete, now, salt)
+            for agent in _agent_files(path)
+        ]
         before = main.track.added if main.track else 0
         await _link(main, [outcome.summary for outcome in outcomes[1:]], now)
         added = main.summary.added + (main.track.added - before if main.track else 0)
-        outcomes[0].summary = msgspec.structs.replace(main.summary, added=added)
+        names = [outcome.summary.session for outcome in outcomes[1:]]
+        links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
+        main.summary = msgspec.structs.replace(main.summary, added=added, links=tuple(links))
     return [outcome.summary for outcome in outcomes]
 
 

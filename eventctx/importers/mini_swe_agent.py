@@ -27,7 +27,7 @@ from eventctx.importers.items import (
     Warned,
     never,
 )
-from eventctx.importers.lines import count, encode, nanoseconds
+from eventctx.importers.lines import count, encode, nanoseconds, text_or_none
 
 NAME: Final = "mini-swe-agent"
 
@@ -74,11 +74,11 @@ def _call(number: int, extra: dict[str, Any]) -> ModelCall:
     return ModelCall(
         number,
         None,
-        model=_text(response.get("model")),
-        provider=_text(response.get("provider")),
+        model=text_or_none(response.get("model")),
+        provider=text_or_none(response.get("provider")),
         usage=_usage(response.get("usage")),
-        finish_reason=_text(choice.get("finish_reason")),
-        response_id=_text(response.get("id")),
+        finish_reason=text_or_none(choice.get("finish_reason")),
+        response_id=text_or_none(response.get("id")),
     )
 
 
@@ -99,7 +99,7 @@ def _time(extra: dict[str, Any]) -> int | None:
 
 
 def _outcome(document: dict[str, Any], line: int) -> Iterator[Item]:
-    status = _text(_object(document.get("info")).get("exit_status"))
+    status = text_or_none(_object(document.get("info")).get("exit_status"))
     if status:
         if status.lower() == "submitted":
             yield TurnEnded(line, None)
@@ -109,7 +109,3 @@ def _outcome(document: dict[str, Any], line: int) -> Iterator[Item]:
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

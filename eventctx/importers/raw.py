@@ -11,10 +11,12 @@ from eventctx.errors import SourceChanged
 from eventctx.events import ImportRaw
 from eventctx.importers.items import Raw
 from eventctx.importers.naming import event_id
+from eventctx.importers.packing import pack
 from eventctx.importers.track import NO_IDS, Content, Track
+from eventctx.record import Record
 
 BATCH_BYTES: Final = 128 * 1024
-"""A batch is written when it is at least this large; a larger part is one of its own."""
+"""A batch takes no further line when it is this large."""
 
 
 class RawParts:
@@ -34,24 +36,31 @@ class RawParts:
         self._bytes = 0
         self._written = 0
         self._volatile: list[Raw] = []
+        self._asked = (-1, 0)
 
     async def add(self, item: Raw) -> None:
-        """Take a part; write a batch when one is full."""
+        """Take a part; write a full batch before it, unless that would cut a line in two."""
         self.kinds[item.kind] += 1
         if item.volatile:
             self._volatile.append(item)
             return
+        full = self._bytes >= BATCH_BYTES and self._parts[-1].line != item.line
+        if full and self._track.next is None:
+            await self._write(len(self._parts))
         self._parts.append(item)
         self._bytes += len(item.data) + 1
-        if self._bytes >= BATCH_BYTES and self._track.next is None:
-            await self._write(len(self._parts))
 
-    async def settle(self) -> None:
-        """Match the batches that are stored in the place where the next record would go."""
+    async def match(self, needed: bool = False) -> None:
+        """Match the batches that are stored in the place where the next record would go.
+
+        ``needed``: a record of another type comes next, so a batch that still lacks parts is not
+        the one that was imported before.
+        """
         while (stored := self._track.next) is not None and stored.type == "import:raw":
-            event = decode_event(stored)
-            size = sum(event.kinds.values()) if isinstance(event, ImportRaw) else 0
+            size = self._size_of(stored)
             if not 0 < size <= len(self._parts):
+                if not needed:
+                    return
                 raise SourceChanged(
                     f"line {self._parts[0].line if self._parts else 1}: expected what was "
                     f"imported as position {stored.position} of session {self._track.stream!r}, "
@@ -59,9 +68,17 @@ class RawParts:
                 )
             await self._write(size)
 
+    def _size_of(self, stored: Record) -> int:
+        """How many parts a stored batch holds; decoded once, asked for with every part."""
+        if self._asked[0] != stored.position:
+            event = decode_event(stored)
+            size = sum(event.kinds.values()) if isinstance(event, ImportRaw) else 0
+            self._asked = (stored.position, size)
+        return self._asked[1]
+
     async def end(self) -> None:
         """Write what is left, then what the program rewrites as it goes, if that is new."""
-        await self.settle()
+        await self.match(needed=True)
         if self._parts and self._track.next is None:
             await self._write(len(self._parts))
         if self._track.next is not None:
@@ -70,26 +87,28 @@ class RawParts:
             digest = blake2b(item.data, digest_size=16).hexdigest()
             new_id = event_id(self._key, 0, item.kind, digest)
             if new_id not in self._track.volatile:
-                event = ImportRaw(
-                    source=self._source,
-                    lines=(0, 0),
-                    kinds={item.kind: 1},
-                    imported_at=self._imported_at,
-                )
-                content = Content(item.data, b"")
-                await self._track.put(event, new_id, 0, None, NO_IDS, (content,))
+                await self._put(new_id, (0, 0), {item.kind: 1}, item.data)
 
     async def _write(self, size: int) -> None:
         parts, self._parts = self._parts[:size], self._parts[size:]
         self._bytes = sum([len(part.data) + 1 for part in self._parts])
         first, last = parts[0].line, parts[-1].line
-        event = ImportRaw(
-            source=self._source,
-            lines=(first, last),
-            kinds=dict(Counter([part.kind for part in parts])),
-            imported_at=self._imported_at,
-        )
         new_id = event_id(self._key, first, "import:raw", self._written)
         self._written += size
-        content = Content(b"\n".join([part.data for part in parts]), b"")
-        await self._track.put(event, new_id, first, None, NO_IDS, (content,))
+        kinds = dict(Counter([part.kind for part in parts]))
+        plain = b"\n".join([part.data for part in parts])
+        await self._put(new_id, (first, last), kinds, plain)
+
+    async def _put(
+        self, new_id: bytes, lines: tuple[int, int], kinds: dict[str, int], plain: bytes
+    ) -> None:
+        packed, encoding = pack(plain)
+        event = ImportRaw(
+            source=self._source,
+            lines=lines,
+            kinds=kinds,
+            imported_at=self._imported_at,
+            encoding=encoding,
+        )
+        content = Content(packed, b"", plain)
+        await self._track.put(event, new_id, lines[0], None, NO_IDS, (content,))

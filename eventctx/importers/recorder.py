@@ -94,6 +94,7 @@ class Recorder:
         self._view = request_view.initial()
         self._line = -1
         self._ordinals: dict[str, int] = {}
+        self._agent: str | None = None
         self._turn = NO_IDS
         self._iteration = 0
         self._interrupted = False
@@ -121,6 +122,7 @@ class Recorder:
     async def feed(self, item: Item) -> None:
         """Record one item."""
         await self._steps[type(item)](item)
+        await self.raw.match()
 
     async def end(self, closed: bool) -> None:
         """The file is over; ``closed`` says that it grows no more, so its last turn is over too."""
@@ -150,7 +152,7 @@ class Recorder:
         data: tuple[Content, ...] = (),
         new_id: bytes | None = None,
     ) -> Record:
-        await self.raw.settle()
+        await self.raw.match(needed=True)
         new_id = new_id or self._id(type(event), line)
         return await self._track.put(event, new_id, line, time, ids, data)
 
@@ -160,6 +162,7 @@ class Recorder:
     # -- session and turns -----------------------------------------------------------------------
 
     async def _session(self, item: Session) -> None:
+        self._agent = item.agent
         await self._put(
             events.SessionStart(
                 library=f"eventctx {__version__}",
@@ -186,7 +189,7 @@ class Recorder:
         self._turn = Ids(f"turn-{number:04d}", self._span(new_id))
         self._iteration = 0
         self._interrupted = False
-        event = events.PromptSubmit(number=number)
+        event = events.PromptSubmit(number=number, agent=self._agent)
         await self._put(event, item.line, item.time, self._turn, new_id=new_id)
 
     async def _turn_ended(self, item: TurnEnded) -> None:
@@ -221,7 +224,10 @@ class Recorder:
             iteration = self._iteration
         new_id = self._id(events.RequestPrepared, item.line)
         ids = Ids(turn_id, self._span(new_id), turn_span, iteration)
-        event = request_view.prepared(self._view, model=item.model, reconstructed=True)
+        # The model's window is the only budget that a transcript tells.
+        event = request_view.prepared(
+            self._view, model=item.model, budget=item.context_window, reconstructed=True
+        )
         prepared = await self._put(event, item.line, item.time, ids, new_id=new_id)
         new_id = self._id(events.ProviderRequest, item.line)
         ids = Ids(turn_id, self._span(new_id), turn_span, iteration)
@@ -236,11 +242,12 @@ class Recorder:
         if call is not None:
             call.usage = item.usage or call.usage
             await self._end_call(item.line, item.time)
-        elif item.usage is not None and self._last_call is not None:
-            # Counted after the answer was already over, and only once.
-            if self._last_call.usage is None:
-                self._last_call.usage = item.usage
-                await self._usage(self._last_call, item.line, item.time)
+            return
+        last = self._last_call
+        if item.usage is not None and last is not None and last.usage is None:
+            # Counted after the answer was already over; a repeated count is not taken again.
+            last.usage = item.usage
+            await self._usage(last, item.line, item.time)
 
     async def _end_call(self, line: int, time: int | None) -> None:
         call, self._call = self._call, None
@@ -291,11 +298,11 @@ class Recorder:
             names = call_names(item.message)
             tools = {call_id: names.get(call_id, "unknown") for call_id in facts.calls}
             self._call.tools.update(tools)
-        elif facts.role == "user" and not facts.results and _interrupts(item.message):
+        elif facts.role == "user" and not facts.results and harness.interrupts(item.message):
             self._interrupted = True
 
     async def _results(self, item: Message, facts: Facts) -> None:
-        failed = _failed(item.message)
+        failed = harness.failed_results(item.message)
         for call_id in facts.results:
             if call_id in self.counts.links.values():
                 self.counts.answered.add(call_id)
@@ -320,7 +327,7 @@ class Recorder:
         turn_id, turn_span = self._turn.turn_id, self._turn.span_id
         ids = Ids(turn_id, self._span(new_id), turn_span, self._iteration or None)
         await self._put(step.before(), item.line, item.time, ids, new_id=new_id)
-        await self.raw.settle()
+        await self.raw.match(needed=True)
         event = step.after(self._track.stream, self._track.position)
         await self._put(event, item.line, item.time, ids, tuple(step.contents))
 
@@ -341,19 +348,3 @@ class Recorder:
 
     async def _waiting(self, item: Waiting) -> None:
         self.counts.waiting.append(f"line {item.line}: {item.reason}")
-
-
-def _interrupts(message: dict[str, Any]) -> bool:
-    text = harness.first_text(message.get("content"))
-    return text is not None and text.startswith(harness.INTERRUPTED)
-
-
-def _failed(message: dict[str, Any]) -> set[str]:
-    """Ids of the results in a message that the tool marked as errors."""
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else ()
-    return {
-        str(block.get("tool_use_id"))
-        for block in blocks
-        if isinstance(block, dict) and block.get("is_error") is True
-    }

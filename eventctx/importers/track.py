@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from eventctx.codec import decode_event, encode_event
 from eventctx.errors import SourceChanged
 from eventctx.events import Event, ImportRaw
+from eventctx.importers.packing import raw_of
 from eventctx.record import Draft, Record, make_body, place
 from eventctx.store import NO_STREAM, Appended, EventStore
 
@@ -36,10 +37,14 @@ _ASIDE: Final = frozenset(
 
 
 class Content(NamedTuple):
-    """A body to be: its bytes and its encoded facts."""
+    """A body to be: its bytes and its encoded facts.
+
+    ``plain`` is what packed bytes stand for; another release may pack the same into other bytes.
+    """
 
     data: bytes
     facts: bytes
+    plain: bytes | None = None
 
 
 class Ids(NamedTuple):
@@ -108,7 +113,9 @@ class Track:
                 return True
         return record.type in _ASIDE
 
-    def _match(self, stored: Record, event_id: bytes, kind: str, line: int, data: Sequence[Content]) -> None:
+    def _match(
+        self, stored: Record, event_id: bytes, kind: str, line: int, data: Sequence[Content]
+    ) -> None:
         where = f"session {self.stream!r}, position {stored.position}"
         if stored.id != event_id or stored.type != kind:
             raise SourceChanged(
@@ -116,12 +123,19 @@ class Track:
                 f"{stored.type} ({where}): the file was changed before this line, or the session "
                 "was continued; import it as another session with --session NEW"
             )
+        same = len(stored.bodies) == len(data)
         for body, content in zip(stored.bodies, data, strict=False):
-            if body.data is not None and body.data != content.data:
-                raise SourceChanged(
-                    f"line {line}: expected the text that was imported before, found another "
-                    f"({where}); import the file as another session with --session NEW"
-                )
+            # An erased body has no data left to compare.
+            same = same and (
+                body.data is None
+                or body.data == content.data
+                or (content.plain is not None and raw_of(stored) == content.plain)
+            )
+        if not same:
+            raise SourceChanged(
+                f"line {line}: expected the text that was imported before, found another "
+                f"({where}); import the file as another session with --session NEW"
+            )
 
     # -- writing ---------------------------------------------------------------------------------
 

@@ -180,7 +180,10 @@ class SqliteStore:
         return cast(list[Record], page)
 
     async def erase(self, stream: str, addresses: Sequence[Address]) -> int:
-        """See ``EventStore.erase``. The bytes are overwritten in the file and its log.
+        """See ``EventStore.erase``. The bytes are overwritten in the file, and its log is emptied.
+
+        Emptying the log waits up to ``lock_timeout`` for other processes that are reading; when
+        they do not end, the log keeps the old bytes until a later checkpoint or the last close.
 
         Snapshots of streams that can read the records are dropped, as they may hold something of
         them. Raises StreamNotFound, and LogCorrupted for an address without a body.

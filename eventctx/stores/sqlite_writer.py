@@ -29,9 +29,12 @@ BATCH_JOBS = 512
 BATCH_BYTES = 4 * 2**20
 CHECKPOINT_PAGES = 1000
 
-_YIELD_SECONDS = 0.001
-"""Pause after a commit while another process wants to write; longer than it sleeps between looks
-in the worst case would halve the throughput, much shorter would starve it."""
+_YIELD_SECONDS = 0.0005
+"""Pause after a commit while another process wants to write, so that it finds the lock free.
+
+Measured with two to four processes that write without pause: no append waits over 0.1 s, where
+SQLite's own waiting let one process starve for seconds.
+"""
 
 
 class Writer:

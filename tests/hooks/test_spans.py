@@ -229,14 +229,15 @@ def test_a_prepared_request_is_found_by_span_by_iteration_or_shown_on_the_turn()
     session.add(prepared(), None, span(1), iteration=2)
     session.add(ev.ProviderRequest(), span(3), span(1), iteration=2)
     by_iteration = session.records[-2].position
-    session.add(prepared(), span(3), span(1), iteration=9)
+    session.add(ev.ProviderRequest(), span(4), span(1))
+    session.add(prepared(), span(4), span(1))
     while_open = session.records[-1].position
     session.add(prepared(), None, span(1), iteration=7)
     session.add(ev.PromptComplete(), span(1))
     found = spans(session)
     assert found[span(2)].attributes["eventctx.request.seq"] == by_span
-    assert found[span(3)].attributes["eventctx.request.seq"] == while_open
-    assert by_iteration < while_open
+    assert found[span(3)].attributes["eventctx.request.seq"] == by_iteration
+    assert found[span(4)].attributes["eventctx.request.seq"] == while_open
     assert [tick.name for tick in found[span(1)].events] == ["context:request_prepared"]
 
 

@@ -326,7 +326,7 @@ async def test_forks_of_forks_at_any_point_read_like_copies(store, draft, collec
     for depth in range(1, 40):
         parent, name = f"f{depth - 1}", f"f{depth}"
         # Every third fork is below its parent's own first record.
-        at = len(copies[parent]) - (2 if depth % 3 else 1)
+        at = len(copies[parent]) - (2 if depth % 3 else 4)
         await store.fork(parent, at, name, draft(f"{name} first"))
         await store.append(name, [draft(f"{name} second")], at + 1)
         copies[name] = [*copies[parent][: at + 1], f"{name} first", f"{name} second"]

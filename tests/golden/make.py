@@ -1,0 +1,163 @@
+"""Writes golden files for the present schema versions. Files of earlier versions are never edited.
+
+Run as ``python -m tests.golden.make`` after adding an event type or a version; it refuses to
+overwrite what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+
+from eventctx import events
+from eventctx.codec import encode_event
+from eventctx.engine import Engine
+from eventctx.plan import Insertion, Plan, Run, Shortening
+from eventctx.portable import export_lines
+from eventctx.stores.memory import MemoryStore
+from eventctx.stores.sqlite import SqliteStore
+
+HERE = Path(__file__).parent
+
+PLAN = Plan(
+    through=12,
+    runs=(
+        Run(0, 0, "kept", "system"),
+        Run(1, 9, "dropped", "older"),
+        Run(10, 12, "shortened", "x"),
+    ),
+    shortened=(Shortening(10, 0), Shortening(11, 2, 40)),
+    insertions=(Insertion("summary", 1, None, 10, ((1, 9),)),),
+)
+
+SAMPLES: list[events.Event] = [
+    events.MessageAdded(),
+    events.MessagesSet(order=((3, 3), (0, 1))),
+    events.Cleared(messages=4),
+    events.Pinned(numbers=(1, 5)),
+    events.Unpinned(numbers=(5,)),
+    events.Restored(messages=(events.Located(2, 7, 0, b"\x01" * 32, b"facts"),)),
+    events.Erased(numbers=(2,), bodies=((7, 0), (19, 1)), reason="on request"),
+    events.SetIgnored(messages=9, missing_roles=("system",)),
+    events.SessionStart(library="0.1.0", settings={"max_tokens": 5, "policy": "simple"}),
+    events.SessionStart(library="0.1.0", source="a.jsonl", format="claude-code", imported_at=5),
+    events.SessionFork(parent="s", at=9),
+    events.SessionLinked(session="t", relation="child", call_id="c1"),
+    events.SessionEnd(reason="done"),
+    events.PromptSubmit(number=3, agent="coder", trace_id="0af7651916cd43dd8448eb211c80319c"),
+    events.PromptComplete(status="error", error="ValueError: x"),
+    events.PlanStart(name="outline"),
+    events.PlanEnd(status="cancelled"),
+    events.ProviderRequest(model="m", provider="p", prepared=4),
+    events.ProviderResponse(model="m", response_id="r", finish_reason="end_turn"),
+    events.ProviderError(error_type="Timeout", message="slow", status="cancelled"),
+    events.ToolPre(name="read", call_id="c1"),
+    events.ToolPost(name="read", call_id="c1"),
+    events.ToolError(name="read", error_type="OSError", call_id="c1", message="gone"),
+    events.PreCompact(
+        trigger="threshold",
+        strategy="simple",
+        strategy_version=1,
+        tokens=900,
+        messages=30,
+        budget=1000,
+        threshold=920,
+        requested_by="caller",
+    ),
+    events.PostCompact(
+        outcome="applied",
+        trigger="budget",
+        strategy="simple",
+        strategy_version=1,
+        tokens_before=900,
+        tokens_after=300,
+        messages_before=30,
+        messages_after=12,
+        estimator="by-kind-1",
+        factor=1.1,
+        budget=1000,
+        threshold=920,
+        target=500,
+        plan=PLAN,
+        fallback="ladder",
+        duration=12345,
+    ),
+    events.RequestPrepared(
+        renderer=1,
+        last_message=12,
+        messages=5,
+        tokens=300,
+        digest="ab" * 32,
+        plan=40,
+        insertions=(Insertion("system_prompt", 0),),
+        breaks=("compaction", "late_result"),
+        budget=1000,
+        model="m",
+        tools_digest="cd" * 32,
+        floor_sent=True,
+        reconstructed=True,
+    ),
+    events.UsageReported(
+        prompt=100, output=20, cache_read=50, cache_write=30, model="m", prepared=41
+    ),
+    events.ImportRaw(source="a.jsonl", lines=(3, 9), kinds={"progress": 7}, imported_at=5),
+]
+
+
+def _write(name: str, data: bytes) -> None:
+    path = HERE / name
+    if path.exists():
+        raise SystemExit(f"{path} is there already and must not change")
+    path.write_bytes(data)
+
+
+async def _session(engine: Engine) -> None:
+    ctx = await engine.session("golden", max_tokens=1_500)
+    async with ctx.turn("turn-1") as turn:
+        await ctx.add_message({"role": "system", "content": "Be brief."})
+        await ctx.add_message({"role": "user", "content": "Grüße: read a.txt, ten times"})
+        for number in range(10):
+            async with turn.iteration() as cycle:
+                await ctx.get_messages_for_request()
+                async with cycle.provider_call("m") as call:
+                    await call.usage(100 + number, 7)
+                block = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
+                await ctx.add_message({"role": "assistant", "content": [block]})
+                async with cycle.tool_call("read", f"c{number}"):
+                    pass
+                done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "z" * 500}
+                await ctx.add_message({"role": "user", "content": [done]})
+    await ctx.set_messages([*await ctx.get_messages(), {"role": "assistant", "content": "Done."}])
+    await ctx.close()
+
+
+async def _stores() -> None:
+    ticks = itertools.count(1_700_000_000_000_000_000, 1_000_000)
+    draws = itertools.count(1)
+    options = {
+        "clock": lambda: next(ticks),
+        "random": lambda n: next(draws).to_bytes(n, "big"),
+    }
+    memory = Engine(MemoryStore(), **options)  # type: ignore[arg-type]
+    await _session(memory)
+    info = await memory.store.head("golden")
+    assert info is not None
+    lines = [line async for line in export_lines(memory.store, info)]
+    _write("export-v1.jsonl", b"\n".join(lines) + b"\n")
+    engine = Engine(await SqliteStore.open(HERE / "store-v1.db"), **options)  # type: ignore[arg-type]
+    await _session(engine)
+    await engine.fork("golden", 9, "branch")
+    await engine.close()
+    (HERE / "store-v1.db").rename(HERE / "store-v1.sqlite")
+
+
+if __name__ == "__main__":
+    rows = [encode_event(sample) for sample in SAMPLES]
+    _write(
+        "events-v1.jsonl",
+        b"".join(
+            b'{"type":"%s","version":%d,"payload":%s}\n' % (n.encode(), v, p) for n, v, p in rows
+        ),
+    )
+    asyncio.run(_stores())

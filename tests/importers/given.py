@@ -1,0 +1,198 @@
+"""Small synthetic transcripts, and short ways to import them and to look at what came out."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from eventctx.codec import decode_body, decode_event
+from eventctx.importers.items import Item, Line, Message, ModelCall, Parser, Raw, never
+from eventctx.importers.load import ImportSummary, import_file
+from eventctx.importers.packing import raw_of
+from eventctx.record import Record
+from eventctx.stores.memory import MemoryStore
+
+NOW = 1_900_000_000_000_000_000
+SESSION = "11111111-2222-3333-4444-555555555555"
+
+
+class ClaudeCode:
+    """Lines of a Claude Code session, a second apart."""
+
+    def __init__(self, session: str = SESSION, **common: Any) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._numbers = itertools.count(1)
+        self._common = {"isSidechain": False, "sessionId": session, **common}
+
+    def line(self, kind: str, **fields: Any) -> ClaudeCode:
+        number = next(self._numbers)
+        stamp = f"2026-01-01T10:{number // 60:02d}:{number % 60:02d}.500Z"
+        row = {**self._common, "type": kind, **fields, "uuid": f"u{number}", "timestamp": stamp}
+        self.rows.append({key: value for key, value in row.items() if value is not ...})
+        return self
+
+    def user(self, content: Any, **fields: Any) -> ClaudeCode:
+        return self.line("user", message={"role": "user", "content": content}, **fields)
+
+    def result(self, call: str, text: Any = "done", **fields: Any) -> ClaudeCode:
+        block = {"tool_use_id": call, "type": "tool_result", "content": text, **fields}
+        return self.user([block], toolUseResult={"stdout": text})
+
+    def answer(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> ClaudeCode:
+        usage = {
+            "input_tokens": 3,
+            "cache_creation_input_tokens": 40,
+            "cache_read_input_tokens": 500,
+            "output_tokens": message.pop("output", 1),
+        }
+        body = {
+            "model": "claude-test-1",
+            "id": message_id,
+            "type": "message",
+            "role": "assistant",
+            "content": list(blocks),
+            "stop_reason": None,
+            "usage": usage,
+            **message,
+        }
+        return self.line("assistant", message=body, requestId=f"req-{message_id}")
+
+    def progress(self, **data: Any) -> ClaudeCode:
+        return self.line("progress", data={"type": "hook_progress", **data}, parentToolUseID="t1")
+
+    def system(self, subtype: str, **fields: Any) -> ClaudeCode:
+        return self.line("system", subtype=subtype, **fields)
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+def thinking(value: str, signature: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": value, "signature": signature}
+
+
+def call(call_id: str, name: str = "Bash", **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+
+
+class Codex:
+    """Lines of a rollout."""
+
+    def __init__(self, **meta: Any) -> None:
+        self.rows: list[dict[str, Any]] = []
+        base = {"text": "You are a test."}
+        self.line("session_meta", id="codex-1", base_instructions=base, **meta)
+
+    def line(self, kind: str, **payload: Any) -> Codex:
+        stamp = f"2026-01-01T10:00:{len(self.rows):02d}.000Z"
+        self.rows.append({"timestamp": stamp, "type": kind, "payload": payload})
+        return self
+
+    def item(self, kind: str, **fields: Any) -> Codex:
+        return self.line("response_item", type=kind, **fields)
+
+    def says(self, role: str, value: str) -> Codex:
+        kind = "output_text" if role == "assistant" else "input_text"
+        return self.item("message", role=role, content=[{"type": kind, "text": value}])
+
+    def calls(self, call_id: str) -> Codex:
+        return self.item("function_call", name="shell", arguments='{"a": 1}', call_id=call_id)
+
+    def output(self, call_id: str) -> Codex:
+        return self.item("function_call_output", call_id=call_id, output="ok")
+
+    def event(self, kind: str, **fields: Any) -> Codex:
+        return self.line("event_msg", type=kind, **fields)
+
+    def counted(self, prompt: int, total: int) -> Codex:
+        last = {"input_tokens": prompt, "cached_input_tokens": 5, "output_tokens": 7}
+        usage = {"last_token_usage": last, "total_token_usage": {"input_tokens": total}}
+        return self.event("token_count", info={**usage, "model_context_window": 1000})
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+def jsonl(rows: Iterable[Any]) -> bytes:
+    return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
+
+
+def as_lines(data: bytes) -> list[Line]:
+    return [
+        Line(number, line.rstrip(b"\r\n"), line.endswith(b"\n"))
+        for number, line in enumerate(data.splitlines(keepends=True), 1)
+    ]
+
+
+def items_of(parse: Parser, data: bytes, ended: Callable[[], bool] = never) -> list[Item]:
+    return list(parse(as_lines(data), "file.jsonl", ended))
+
+
+def of_type(items: Iterable[Item], *kinds: type[Any]) -> list[Any]:
+    return [item for item in items if isinstance(item, kinds)]
+
+
+def texts(items: Iterable[Item]) -> list[Any]:
+    return [item.message for item in items if isinstance(item, Message)]
+
+
+def roles(items: Iterable[Item]) -> list[str]:
+    return [str(m.get("role") or m.get("type")) for m in texts(items)]
+
+
+def raw_kinds(items: Iterable[Item]) -> list[str]:
+    return [item.kind for item in items if isinstance(item, Raw)]
+
+
+def prompts(items: Iterable[Item]) -> list[int | None]:
+    calls = [item for item in items if isinstance(item, ModelCall)]
+    return [item.usage.prompt if item.usage else None for item in calls]
+
+
+# -- importing -----------------------------------------------------------------------------------
+
+
+def salt(size: int) -> bytes:
+    return b"s" * size
+
+
+async def load(store: MemoryStore, path: Path, **options: Any) -> ImportSummary:
+    """Import and return the summary of the file itself, without its subagents."""
+    return (await import_file(store, path, clock=lambda: NOW, salt=salt, **options))[0]
+
+
+async def records(store: MemoryStore, stream: str) -> list[Record]:
+    return [record async for record in store.read(stream)]
+
+
+async def events(store: MemoryStore, stream: str, kind: str) -> list[Any]:
+    return [decode_event(r) for r in await records(store, stream) if r.type == kind]
+
+
+async def messages(store: MemoryStore, stream: str) -> list[Any]:
+    found = await records(store, stream)
+    added = [r for r in found if r.type == "context:message_added"]
+    return [decode_body(r.bodies[0].data or b"") for r in added]
+
+
+def story(found: list[Record]) -> tuple[list[Any], bytes]:
+    """What two imports of the same lines must agree on: all but where raw batches were cut."""
+    told = [
+        (r.id, r.type, r.turn_id, r.span_id, r.iteration, [b.data for b in r.bodies])
+        for r in found
+        if r.type != "import:raw"
+    ]
+    raw = b"\n".join(raw_of(r) or b"" for r in found if r.type == "import:raw")
+    return told, raw
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

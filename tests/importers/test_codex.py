@@ -1,0 +1,111 @@
+"""Codex rollouts, trap by trap (reference/formats.md 3.2)."""
+
+from __future__ import annotations
+
+from eventctx.importers.codex import parse
+from eventctx.importers.items import (
+    CallEnded,
+    Compaction,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    TurnEnded,
+    Waiting,
+)
+from tests.importers.given import Codex, items_of, of_type, raw_kinds, roles, texts
+
+
+def test_base_instructions_are_the_first_system_message() -> None:
+    found = items_of(parse, Codex().says("user", "hello").data())
+    assert isinstance(found[0], Session)
+    assert found[0].session_id == "codex-1"
+    assert texts(found)[0] == {"role": "system", "content": "You are a test."}
+    meta = of_type(found, Raw)[0]
+    assert b"You are a test." not in meta.data
+
+
+def test_a_repeated_session_head_is_not_a_second_session() -> None:
+    log = Codex().says("user", "a").line("session_meta", id="other")
+    assert len(of_type(items_of(parse, log.data()), Session)) == 1
+
+
+def test_event_messages_repeat_the_content_and_become_none() -> None:
+    log = Codex().says("user", "hello").event("user_message", message="hello")
+    log.says("assistant", "hi").event("agent_message", message="hi")
+    assert roles(items_of(parse, log.data())) == ["system", "user", "assistant"]
+
+
+def test_a_call_is_counted_by_the_last_usage_and_not_by_the_running_total() -> None:
+    log = Codex().says("user", "x").calls("c1").calls("c2").counted(100, 100)
+    log.output("c1").output("c2").says("assistant", "y").counted(200, 300)
+    found = items_of(parse, log.data())
+    assert len(of_type(found, ModelCall)) == 2
+    usages = [item.usage for item in of_type(found, CallEnded)]
+    assert [u.prompt for u in usages] == [100, 200]
+    assert (usages[0].cache_read, usages[0].output) == (5, 7)
+    assert of_type(found, ModelCall)[1].context_window == 1000
+
+
+def test_a_count_that_comes_late_still_belongs_to_its_call() -> None:
+    log = Codex().says("user", "x").calls("c1").output("c1").counted(100, 100)
+    ends = of_type(items_of(parse, log.data()), CallEnded)
+    assert [end.usage and end.usage.prompt for end in ends] == [None, 100]
+
+
+def test_a_count_without_info_is_no_usage() -> None:
+    log = Codex().says("user", "x").says("assistant", "y").event("token_count", info=None)
+    assert of_type(items_of(parse, log.data()), CallEnded) == []
+
+
+def test_custom_calls_and_searches_are_messages_as_they_are() -> None:
+    log = Codex().item("custom_tool_call", call_id="c", name="apply_patch", input="*** Begin")
+    log.item("custom_tool_call_output", call_id="c", output='{"output":"x"}')
+    log.item("web_search_call", status="completed", action={"query": "q"})
+    found = texts(items_of(parse, log.data()))[1:]
+    assert found == [row["payload"] for row in log.rows[1:]]
+
+
+def test_snapshots_are_not_sent_and_unknown_items_are_not_understood() -> None:
+    log = Codex().item("ghost_snapshot", commit="x").item("telepathy", thought="x")
+    log.line("world_state", x=1).line("moon_phase", x=1).event("new_event")
+    found = items_of(parse, log.data())
+    assert roles(found) == ["system"]
+    unknown = [i.kind for i in of_type(found, Raw) if not i.understood]
+    assert unknown == ["response_item/telepathy", "moon_phase", "event_msg/new_event"]
+
+
+def test_context_that_the_harness_writes_begins_no_turn() -> None:
+    log = Codex().says("user", "# AGENTS.md instructions for /x\n…")
+    log.says("user", "<environment_context>…").says("developer", "rules").says("user", "do it")
+    found = items_of(parse, log.data())
+    assert [item.line for item in of_type(found, TurnBegan)] == [5]
+
+
+def test_a_finished_and_an_aborted_task_end_their_turns() -> None:
+    log = Codex().says("user", "x").says("assistant", "y").event("task_complete")
+    log.says("user", "x").event("turn_aborted", reason="interrupted")
+    ends = of_type(items_of(parse, log.data()), TurnEnded)
+    assert [end.status for end in ends] == ["ok", "cancelled"]
+
+
+def test_a_replacement_history_is_the_compaction() -> None:
+    kept = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
+    sealed = {"type": "compaction", "encrypted_content": "gAAA"}
+    log = Codex().says("user", "x").says("assistant", "y")
+    log.line("compacted", message="", replacement_history=[kept, sealed])
+    found = items_of(parse, log.data())
+    assert [list(c.messages) for c in of_type(found, Compaction)] == [[kept, sealed]]
+    assert "compacted" in raw_kinds(found)
+
+
+def test_an_older_compaction_has_only_its_summary() -> None:
+    log = Codex().says("user", "x").line("compacted", message="in short")
+    compaction = of_type(items_of(parse, log.data()), Compaction)[0]
+    assert compaction.messages[0]["content"][0]["text"] == "in short"
+
+
+def test_items_need_no_waiting_but_an_empty_rollout_does() -> None:
+    log = Codex().says("user", "x").calls("c1")
+    assert of_type(items_of(parse, log.data()), Waiting) == []
+    assert len(of_type(items_of(parse, b'{"timestamp":"2026'), Waiting)) >= 1

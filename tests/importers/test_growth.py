@@ -1,0 +1,343 @@
+"""Importing again: nothing new from an unchanged file, the rest of one that grew, a clear error
+for one that was changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.codec import encode_event
+from eventctx.errors import SourceChanged, TranscriptError
+from eventctx.events import Erased, MessageAdded, Pinned
+from eventctx.importers.load import import_file
+from eventctx.importers.packing import raw_of
+from eventctx.messages import encode_facts, read_facts
+from eventctx.record import Draft, Record, make_body
+from eventctx.store import Address
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import (
+    NOW,
+    SESSION,
+    ClaudeCode,
+    Codex,
+    call,
+    jsonl,
+    load,
+    messages,
+    records,
+    salt,
+    story,
+    text,
+    thinking,
+)
+
+
+def claude_code() -> bytes:
+    """A session with every trap that has to do with growing."""
+    log = ClaudeCode()
+    log.line("queue-operation", operation="enqueue", uuid=..., isSidechain=...)
+    log.progress(hook="é").user("go")
+    log.answer("m1", text("\n")).answer("m1", thinking("hm", "sig=")).answer("m1", call("t1"))
+    log.progress(agentId="a1").result("t1", "one 😀").answer("m1", call("t2"), output=9)
+    log.user("a skill", isMeta=True).result("t2", "two")
+    log.answer("m2", text("end"), stop_reason="end_turn").answer("m2", text("more"))
+    log.system("turn_duration").user("[Request interrupted by user]").line("hologram")
+    log.user("again").answer("m3", call("t3")).result("t3").answer("m3", call("t4"))
+    log.system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 9})
+    log.user("In short", isCompactSummary=True).result("t4", is_error=True)
+    log.answer("m4", text("x")).progress(output="y" * 300_000).user("three").result("lost")
+    data = log.answer("m5", text("bye")).system("turn_duration").data()
+    broken = data.replace(b'{"isSidechain":false', b'{"broken":\n{"isSidechain":false', 3)
+    return broken.replace(b"}\n{", b"}{", 2)
+
+
+def codex() -> bytes:
+    log = Codex().event("task_started", model_context_window=9).says("user", "x")
+    log.calls("c1").calls("c2").counted(10, 10).output("c1").output("c2")
+    log.says("assistant", "y").event("task_complete").says("user", "z").calls("c3")
+    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
+    log.output("c3").counted(20, 30).line("compacted", replacement_history=[user], message="")
+    return log.says("assistant", "end").counted(30, 60).data()
+
+
+def chat() -> bytes:
+    rows: list[dict[str, Any]] = [{"role": "system", "content": "s"}]
+    for turn in range(3):
+        rows += [
+            {"role": "user", "content": f"turn {turn}"},
+            {"type": "reasoning", "summary": []},
+            {"type": "function_call", "name": "f", "arguments": "{}", "call_id": f"c{turn}"},
+            {"type": "function_call_output", "call_id": f"c{turn}", "output": "x"},
+            {"role": "assistant", "content": "done"},
+        ]
+    return jsonl([*rows, {"no": "message"}, {"role": "user", "content": "last"}])
+
+
+FILES = {"claude-code": claude_code(), "codex": codex(), "messages": chat()}
+
+
+async def in_steps(name: str, steps: list[bytes]) -> list[Record]:
+    """Import ever longer versions of a file into one store; its records at the end."""
+    store = MemoryStore()
+    session: str | None = None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file.jsonl"
+        for number, data in enumerate(steps):
+            path.write_bytes(data)
+            try:
+                summary = await load(store, path, format=name)
+            except TranscriptError:
+                # Of a list that has not one whole message yet nothing can be said.
+                assert number < len(steps) - 1
+                continue
+            session = summary.session
+    return await records(store, session) if session is not None else []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_cut_at_any_line_and_imported_again_equals_one_import(name: str) -> None:
+    data = FILES[name]
+    whole = story(asyncio.run(in_steps(name, [data])))
+    lines = data.splitlines(keepends=True)
+    for cut in range(1, len(lines)):
+        prefix = b"".join(lines[:cut])
+        assert story(asyncio.run(in_steps(name, [prefix, data]))) == whole, cut
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_file_cut_at_any_bytes_and_imported_again_equals_one_import(
+    name: str, data: st.DataObject
+) -> None:
+    whole = FILES[name]
+    # The long progress line adds bytes to choose from and nothing to find in them.
+    cuts = st.integers(1, len(whole)) | st.sampled_from(
+        [place for place in range(1, len(whole)) if whole[place - 1 : place] in b'\n{}",']
+    )
+    steps = sorted(data.draw(st.lists(cuts, min_size=1, max_size=4)))
+    grown = asyncio.run(in_steps(name, [*(whole[:step] for step in steps), whole]))
+    assert story(grown) == story(asyncio.run(in_steps(name, [whole])))
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_importing_the_same_file_twice_adds_nothing(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(FILES[name])
+    store = MemoryStore()
+    first = await load(store, path)
+    again = await load(store, path)
+    assert first.format == name
+    assert first.added > 0
+    assert again.added == 0
+    assert (again.messages, again.raw, again.turns) == (first.messages, first.raw, first.turns)
+
+
+async def test_a_copy_under_another_name_is_the_same_source(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for name in ("one.jsonl", "two.log"):
+        (tmp_path / name).write_bytes(claude_code())
+    await load(store, tmp_path / "one.jsonl")
+    assert (await load(store, tmp_path / "two.log")).added == 0
+
+
+async def test_a_file_declared_complete_can_be_imported_again_without_saying_so(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(ClaudeCode().user("go").answer("m1", text("x")).data())
+    store = MemoryStore()
+    assert (await load(store, path)).messages == 1
+    assert (await load(store, path, complete=True)).messages == 2
+    again = await load(store, path)
+    assert (again.added, again.messages, again.waiting) == (0, 2, ())
+
+
+# -- documents -----------------------------------------------------------------------------------
+
+
+def mini(rows: int, status: str | None) -> bytes:
+    extra = {"response": {"usage": {"prompt_tokens": 5}}}
+    answers = [
+        {"role": "assistant", "content": f"step {n}", "extra": extra}
+        if n % 2
+        else {"role": "user", "content": f"<returncode>{n}"}
+        for n in range(1, rows)
+    ]
+    task = [{"role": "system", "content": "s"}, {"role": "user", "content": "task"}]
+    info = {"exit_status": status, "cost": rows}
+    return json.dumps(
+        {"messages": task + answers, "info": info, "trajectory_format": "mini-swe-agent-1"}
+    ).encode()
+
+
+async def test_a_trajectory_that_is_rewritten_as_it_goes_adds_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "run.traj.json"
+    store = MemoryStore()
+    for rows, status in ((3, None), (7, None), (12, "Submitted")):
+        path.write_bytes(mini(rows, status))
+        summary = await load(store, path)
+        assert summary.messages == rows + 1
+    assert (await load(store, path)).added == 0
+    other = MemoryStore()
+    await load(other, path)
+    assert await messages(store, "run") == await messages(other, "run")
+    kept = [r for r in await records(store, "run") if r.type == "import:raw"]
+    documents = [r for r in kept if b'"cost"' in (raw_of(r) or b"")]
+    assert len(documents) == 3
+
+
+# -- changed files and other writers -------------------------------------------------------------
+
+
+async def test_a_changed_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    log = ClaudeCode().user("one").user("two").user("three")
+    path.write_bytes(log.data())
+    store = MemoryStore()
+    await load(store, path)
+    path.write_bytes(log.data().replace(b"two", b"TWO"))
+    with pytest.raises(SourceChanged, match=r"line 2.*--session"):
+        await load(store, path)
+    assert (await load(store, path, session="another")).messages == 3
+
+
+async def test_a_change_outside_the_messages_is_noticed_too(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    data = ClaudeCode().user("one").progress(hook="before").user("two").data()
+    path.write_bytes(data)
+    store = MemoryStore()
+    await load(store, path)
+    path.write_bytes(data.replace(b"before", b"BEFORE"))
+    with pytest.raises(SourceChanged):
+        await load(store, path)
+
+
+async def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    lines = ClaudeCode().user("one").user("two").user("three").data().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines))
+    store = MemoryStore()
+    await load(store, path)
+    path.write_bytes(b"".join(lines[:2]))
+    with pytest.raises(SourceChanged, match="--session"):
+        await load(store, path)
+
+
+def live_message() -> Draft:
+    kind, version, payload = encode_event(MessageAdded())
+    message = {"role": "user", "content": "live"}
+    body = make_body(json.dumps(message).encode(), encode_facts(read_facts(message)), salt)
+    return Draft(b"L" * 16, kind, version, NOW, payload, (body,))
+
+
+async def test_a_session_that_was_continued_live_is_not_imported_over(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    log = ClaudeCode().user("one")
+    path.write_bytes(log.data())
+    store = MemoryStore()
+    await load(store, path)
+    head = await store.head(SESSION)
+    assert head is not None
+    await store.append(SESSION, [live_message()], head.head)
+    for data in (log.data(), log.user("two").data()):
+        path.write_bytes(data)
+        with pytest.raises(SourceChanged, match="continued"):
+            await load(store, path)
+
+
+async def test_a_live_session_of_the_same_name_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(ClaudeCode().user("one").data())
+    store = MemoryStore()
+    await store.append(SESSION, [live_message()], -1)
+    with pytest.raises(SourceChanged, match="--session"):
+        await load(store, path)
+
+
+async def test_pins_and_erasures_after_an_import_do_not_stand_in_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    log = ClaudeCode().user("one").user("secret")
+    path.write_bytes(log.data())
+    store = MemoryStore()
+    await load(store, path)
+    found = await records(store, SESSION)
+    place = next(r.position for r in found if r.bodies and b"secret" in (r.bodies[0].data or b""))
+    drafts = []
+    for mark, event in enumerate(
+        (Pinned(numbers=(0,)), Erased(numbers=(1,), bodies=((place, 0),), reason="asked"))
+    ):
+        kind, version, payload = encode_event(event)
+        drafts.append(Draft(bytes([mark]) * 16, kind, version, NOW, payload))
+    await store.append(SESSION, drafts, found[-1].position)
+    await store.erase(SESSION, [Address(place)])
+    assert (await load(store, path)).added == 0
+    path.write_bytes(log.user("three").data())
+    assert (await load(store, path)).messages == 3
+    prepared = [r for r in await records(store, SESSION) if r.type == "context:message_added"]
+    assert len(prepared) == 3
+
+
+# -- subagents -----------------------------------------------------------------------------------
+
+
+def family(tmp_path: Path, answered: bool) -> Path:
+    main = ClaudeCode().user("go").answer("m1", call("t1", "Task")).progress(agentId="a1")
+    if answered:
+        main.result("t1", "report").answer("m2", text("x")).system("turn_duration")
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(main.data())
+    folder = tmp_path / SESSION / "subagents"
+    folder.mkdir(parents=True, exist_ok=True)
+    agent = ClaudeCode(isSidechain=True, agentId="a1").user("task").answer("m9", text("report"))
+    (folder / "agent-a1.jsonl").write_bytes(agent.data())
+    (folder / "agent-empty.jsonl").write_bytes(b"")
+    return path
+
+
+async def test_subagents_become_linked_streams(tmp_path: Path) -> None:
+    path = family(tmp_path, answered=True)
+    store = MemoryStore()
+    summaries = await import_file(store, path, clock=lambda: NOW, salt=salt)
+    child = f"{SESSION}.agent-a1"
+    assert [s.session for s in summaries] == [SESSION, child, None]
+    assert summaries[0].links == (child,)
+    down = [r for r in await records(store, SESSION) if r.type == "session:linked"]
+    up = [r for r in await records(store, child) if r.type == "session:linked"]
+    assert [json.loads(r.payload) for r in down] == [
+        {"event": "session:linked", "session": child, "relation": "child", "call_id": "t1"}
+    ]
+    assert [json.loads(r.payload) for r in up] == [
+        {"event": "session:linked", "session": SESSION, "relation": "parent", "call_id": "t1"}
+    ]
+    assert len(await messages(store, child)) == 2
+    again = await import_file(store, path, clock=lambda: NOW, salt=salt)
+    assert sum(s.added for s in again) == 0
+
+
+async def test_a_subagent_at_work_waits_until_its_task_is_answered(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = family(tmp_path, answered=False)
+    first = await import_file(store, path, clock=lambda: NOW, salt=salt)
+    assert [s.messages for s in first] == [1, 1, 0]
+    path = family(tmp_path, answered=True)
+    second = await import_file(store, path, clock=lambda: NOW, salt=salt)
+    assert [s.messages for s in second] == [4, 2, 0]
+    third = await import_file(store, path, clock=lambda: NOW, salt=salt)
+    assert sum(s.added for s in third) == 0
+
+
+async def test_another_session_name_goes_through_to_the_subagents(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = family(tmp_path, answered=True)
+    summaries = await import_file(store, path, session="mine", clock=lambda: NOW, salt=salt)
+    assert [s.session for s in summaries] == ["mine", "mine.agent-a1", None]
+    linked = [r for r in await records(store, "mine.agent-a1") if r.type == "session:linked"]
+    assert json.loads(linked[0].payload)["session"] == "mine"

@@ -1,0 +1,216 @@
+"""Recorded sessions of other programs, checked against the counts that came with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.codec import decode_body, decode_event
+from eventctx.importers.load import ImportSummary, import_file
+from eventctx.importers.packing import raw_of
+from eventctx.messages import decode_facts
+from eventctx.projections import request_view
+from eventctx.record import Record
+from eventctx.stores.sqlite import SqliteStore
+from tests.importers.given import NOW
+
+SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl"
+AGENT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-a881341.jsonl"
+COMPACT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-acompact-fffbd0.jsonl"
+ENTIRE = "claude-code/entire-26dcd5518fea.jsonl"
+CODEMIE = "claude-code/codemie-session-9eda1058.jsonl"
+CODEX = "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl"
+SWE = "swe-agent/marshmallow-1867__function_calling__install-1.traj"
+MINI_2 = "mini-swe-agent/deepseek-chat__marshmallow-code__marshmallow-1343.traj.json"
+MINI_1 = "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json"
+
+# How our count of messages differs from the manifest's, and why.
+MESSAGES = {
+    SPOTTER: -1,  # the compaction summary is an insertion of the plan, not a message
+    ENTIRE: 0,
+    CODEMIE: 0,
+    AGENT: 0,
+    COMPACT: 0,
+    CODEX: +1,  # session_meta.base_instructions is the system message
+    SWE: 0,
+    MINI_2: -1,  # the row in role "exit" is no message
+    MINI_1: 0,
+}
+TURNS = {
+    SPOTTER: 2,  # task notifications and the interruption are the harness's
+    ENTIRE: 17,
+    CODEMIE: 3,
+    AGENT: 1,
+    COMPACT: 1,
+    CODEX: 2,
+    SWE: 1,
+    MINI_2: 1,
+    MINI_1: 1,  # observations and the submission are in role user too
+}
+
+
+class Imported:
+    def __init__(self, summary: ImportSummary, found: list[Record], entry: dict[str, Any]) -> None:
+        self.summary = summary
+        self.records = found
+        self.entry = entry
+
+    def events(self, kind: str) -> list[Any]:
+        return [decode_event(r) for r in self.records if r.type == kind]
+
+    def messages(self) -> list[Any]:
+        added = [r for r in self.records if r.type == "context:message_added"]
+        return [decode_body(r.bodies[0].data or b"") for r in added]
+
+
+async def take(root: Path, name: str, folder: Path, *, complete: bool = True) -> Imported:
+    manifest = json.loads((root / "MANIFEST.json").read_bytes())
+    entry = next(entry for entry in manifest["files"] if entry["file"] == name)
+    store = await SqliteStore.open(folder / "store.db", durability="normal")
+    try:
+        summaries = await import_file(store, root / name, complete=complete, clock=lambda: NOW)
+        again = await import_file(store, root / name, complete=complete, clock=lambda: NOW)
+        assert sum(summary.added for summary in again) == 0
+        assert summaries[0].session is not None
+        found = [record async for record in store.read(summaries[0].session)]
+    finally:
+        await store.close()
+    return Imported(summaries[0], found, entry)
+
+
+@pytest.mark.parametrize("name", MESSAGES, ids=[n.split("/")[-1][:24] for n in MESSAGES])
+async def test_counts_are_those_of_the_manifest(
+    name: str, recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, name, tmp_path)
+    entry = got.entry
+    assert got.summary.messages == entry["messages"] + MESSAGES[name]
+    assert got.summary.turns == TURNS[name]
+    assert got.summary.compactions == entry["compactions"]
+    assert got.summary.unknown == {}
+    assert got.summary.warned == 0
+    assert got.summary.waiting == ()
+    usage = got.events("usage:reported")
+    assert len(usage) == entry["calls_with_usage"]
+    assert max((event.prompt for event in usage), default=0) == entry["max_prompt_tokens"]
+    facts = [
+        decode_facts(r.bodies[0].facts) for r in got.records if r.type == "context:message_added"
+    ]
+    # The manifest counts searches that the provider runs as answered calls; they are one item
+    # each, without an id and without an output.
+    searches = entry["record_types"].get("response_item/web_search_call", 0)
+    assert sum(len(f.results) for f in facts) == entry["tool_results"] - searches
+    assert sum(len(f.calls) for f in facts) == entry["tool_calls"] - searches
+    ended = got.events("tool:post") + got.events("tool:error")
+    assert len(ended) == entry["tool_results"] - entry["results_without_call"] - searches
+    assert len(got.events("tool:error")) == entry["tool_errors"]
+
+
+def signatures_in(value: Any) -> list[str]:
+    """Every thinking signature (or sealed reasoning) in a value, in order."""
+    if isinstance(value, list):
+        return [found for item in value for found in signatures_in(item)]
+    if not isinstance(value, dict):
+        return []
+    if value.get("type") in ("thinking", "reasoning"):
+        return [value.get("signature") or value.get("encrypted_content") or ""]
+    return signatures_in(list(value.values()))
+
+
+@pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE, CODEX])
+async def test_thinking_signatures_are_those_of_the_file_byte_for_byte(
+    name: str, recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, name, tmp_path)
+    rows = [json.loads(line) for line in (recorded_sessions / name).read_bytes().splitlines()]
+    spoken = [row.get("message", row.get("payload")) for row in rows]
+    expected = signatures_in(spoken)
+    assert len(expected) == got.entry["thinking_signatures"]
+    assert signatures_in(got.messages()) == expected
+
+
+@pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE, AGENT])
+async def test_every_block_of_every_line_is_in_the_transcript_or_the_summary(
+    name: str, recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, name, tmp_path)
+    rows = [json.loads(line) for line in (recorded_sessions / name).read_bytes().splitlines()]
+    file: list[str] = []
+    for row in rows:
+        if row.get("type") in ("user", "assistant") and not row.get("isCompactSummary"):
+            content = row["message"]["content"]
+            file += map(json.dumps, content if isinstance(content, list) else [content])
+    ours: list[str] = []
+    for message in got.messages():
+        content = message["content"]
+        ours += map(json.dumps, content if isinstance(content, list) else [content])
+    # Results that stood between the lines of an answer stand behind it now.
+    assert sorted(ours) == sorted(file)
+
+
+@pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE])
+async def test_raw_parts_and_messages_together_are_the_whole_file(
+    name: str, recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, name, tmp_path)
+    parts: list[tuple[str, bytes]] = []
+    for record in got.records:
+        if record.type == "import:raw":
+            parts += [("", part) for part in (raw_of(record) or b"").split(b"\n")]
+    rests = [json.loads(part) for _, part in parts]
+    rests = [rest for rest in rests if "type" in rest and rest.get("type") != "message"]
+    lines = (recorded_sessions / name).read_bytes().splitlines()
+    rows = [json.loads(line) for line in lines]
+    blanked = [{**row, "message": None} if _spoken(row) else row for row in rows]
+    assert rests == blanked
+
+
+def _spoken(row: dict[str, Any]) -> bool:
+    return row.get("type") in ("user", "assistant")
+
+
+async def test_the_last_answer_of_an_open_file_waits(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, ENTIRE, tmp_path, complete=False)
+    # The file ends in the middle of a turn: nothing proves that the last answer is over.
+    assert got.summary.messages == got.entry["messages"] - 1
+    assert len(got.summary.waiting) == 1
+
+
+async def test_requests_after_the_boundary_start_with_the_summary(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, SPOTTER, tmp_path)
+    state = request_view.initial()
+    after = 0
+    for record in got.records:
+        if record.type == "context:request_prepared":
+            event: Any = decode_event(record)
+            assert event.digest == state.layout.measure()[0]
+            if event.plan is not None:
+                after += 1
+                first = state.layout.entries()[0].ref
+                assert first is not None
+                body = next(r for r in got.records if r.position == first.position).bodies[0]
+                summary = decode_body(body.data or b"")
+                assert summary["content"].startswith("This session is being continued")
+        state = request_view.evolve(state, record)
+    assert after > 0
+
+
+async def test_the_subagents_of_a_session_are_linked_streams(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", durability="normal")
+    try:
+        main, agent, compact = await import_file(store, recorded_sessions / SPOTTER)
+        assert main.links == (agent.session, compact.session)
+        # Both are over by what the main file says: the task answered, the compaction done.
+        assert (agent.messages, compact.messages) == (6, 4)
+        assert agent.waiting == compact.waiting == ()
+    finally:
+        await store.close()

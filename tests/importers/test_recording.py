@@ -1,0 +1,232 @@
+"""What items become in the log: turns, iterations, spans, requests, compactions, raw parts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from eventctx.codec import decode_body, decode_event
+from eventctx.events import CATALOGUE
+from eventctx.importers.packing import raw_of
+from eventctx.projections import request_view
+from eventctx.record import Record
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import (
+    NOW,
+    SESSION,
+    ClaudeCode,
+    Codex,
+    call,
+    events,
+    jsonl,
+    load,
+    messages,
+    records,
+    text,
+)
+
+
+def tool_loop() -> ClaudeCode:
+    log = ClaudeCode().user("go").answer("m1", call("t1"), call("t2", "Read"))
+    log.result("t1", "a").result("t2", "b", is_error=True).answer("m2", text("done"))
+    return log.user("again").answer("m3", text("sure")).system("turn_duration")
+
+
+async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(data)
+    store = MemoryStore()
+    summary = await load(store, path, **options)
+    assert summary.session is not None
+    return store, summary.session
+
+
+async def test_the_first_record_names_source_format_and_import_time(tmp_path: Path) -> None:
+    store, session = await imported(tmp_path, tool_loop().data())
+    start = (await events(store, session, "session:start"))[0]
+    assert (start.source, start.format) == ("file.jsonl", "claude-code")
+    assert start.imported_at == NOW
+    assert session == SESSION
+
+
+async def test_turns_are_numbered_and_iterations_count_calls(tmp_path: Path) -> None:
+    store, session = await imported(tmp_path, tool_loop().data())
+    found = await records(store, session)
+    submits = [r for r in found if r.type == "prompt:submit"]
+    assert [(r.turn_id, decode_event(r).number) for r in submits] == [  # type: ignore[union-attr]
+        ("turn-0001", 1),
+        ("turn-0002", 2),
+    ]
+    requests = [r for r in found if r.type == "context:request_prepared"]
+    assert [(r.turn_id, r.iteration) for r in requests] == [
+        ("turn-0001", 1),
+        ("turn-0001", 2),
+        ("turn-0002", 1),
+    ]
+    prepared = [decode_event(r) for r in requests]
+    assert all(event.reconstructed for event in prepared)  # type: ignore[union-attr]
+    assert [event.last_message for event in prepared] == [0, 3, 5]  # type: ignore[union-attr]
+
+
+async def test_a_call_is_request_answer_response_usage_and_tools_in_order(tmp_path: Path) -> None:
+    store, session = await imported(tmp_path, tool_loop().data())
+    found = [r for r in await records(store, session) if r.type != "import:raw"]
+    assert [r.type for r in found][1:16] == [
+        "prompt:submit",
+        "context:message_added",
+        "context:request_prepared",
+        "provider:request",
+        "context:message_added",
+        "provider:response",
+        "usage:reported",
+        "tool:pre",
+        "tool:pre",
+        "tool:post",
+        "context:message_added",
+        "tool:error",
+        "context:message_added",
+        "context:request_prepared",
+        "provider:request",
+    ]
+    by_type: dict[str, list[Record]] = {}
+    for record in found:
+        by_type.setdefault(record.type, []).append(record)
+    turn, request = by_type["prompt:submit"][0], by_type["provider:request"][0]
+    pre = by_type["tool:pre"]
+    assert request.parent_span_id == turn.span_id
+    assert [r.parent_span_id for r in pre] == [request.span_id] * 2
+    assert pre[0].span_id != pre[1].span_id
+    assert by_type["tool:post"][0].span_id == pre[0].span_id
+    assert by_type["tool:error"][0].span_id == pre[1].span_id
+    prepared = by_type["context:request_prepared"][0]
+    usage = decode_event(by_type["usage:reported"][0])
+    assert usage.prepared == prepared.position == decode_event(request).prepared  # type: ignore[union-attr]
+    assert all(len(r.span_id or "0" * 16) == 16 for r in found)
+    assert {r.type for r in found} <= set(CATALOGUE)
+
+
+async def test_a_turn_ends_before_the_next_and_the_last_one_stays_open(tmp_path: Path) -> None:
+    store, session = await imported(tmp_path, tool_loop().data())
+    assert len(await events(store, session, "prompt:complete")) == 1
+    store, session = await imported(tmp_path, tool_loop().data(), complete=True)
+    assert len(await events(store, session, "prompt:complete")) == 2
+
+
+async def test_an_interrupted_turn_is_cancelled(tmp_path: Path) -> None:
+    log = ClaudeCode().user("go").answer("m1", text("x")).user("[Request interrupted by user]")
+    store, session = await imported(tmp_path, log.user("other").data())
+    assert [e.status for e in await events(store, session, "prompt:complete")] == ["cancelled"]
+
+
+async def test_time_is_the_files_and_never_runs_backwards(tmp_path: Path) -> None:
+    log = tool_loop()
+    log.rows[3]["timestamp"] = "2020-01-01T00:00:00Z"
+    store, session = await imported(tmp_path, log.data())
+    times = [record.time for record in await records(store, session)]
+    assert times == sorted(times)
+    assert times[0] == 1_767_261_601_500_000_000
+
+
+async def test_a_file_without_times_takes_the_imports(tmp_path: Path) -> None:
+    rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    store, session = await imported(tmp_path, jsonl(rows))
+    assert {record.time for record in await records(store, session)} == {NOW}
+
+
+async def test_the_view_after_a_boundary_starts_with_the_summary(tmp_path: Path) -> None:
+    log = tool_loop().system("compact_boundary", compactMetadata={"trigger": "manual"})
+    log.user("In short: …", isCompactSummary=True).user("go on").answer("m4", text("ok"))
+    store, session = await imported(tmp_path, log.data(), complete=True)
+    state = request_view.initial()
+    views = []
+    for record in await records(store, session):
+        if record.type == "context:request_prepared":
+            views.append((state, decode_event(record)))
+        state = request_view.evolve(state, record)
+    view, prepared = views[-1]
+    entries = view.layout.entries()
+    assert [entry.kind for entry in entries] == ["insertion", "message"]
+    assert prepared.digest == view.layout.measure()[0]  # type: ignore[union-attr]
+    post = (await events(store, session, "context:post_compact"))[0]
+    assert (post.outcome, post.trigger, post.strategy) == ("applied", "imported", "imported")
+    assert post.requested_by == "claude-code:manual"
+    assert [tuple(run)[:3] for run in map(_plain, post.plan.runs)] == [(0, 6, "summarised")]
+    assert post.plan.insertions[0].stands_for == ((0, 6),)
+    assert post.messages_after == 1
+    body = next(r for r in await records(store, session) if r.type == "context:post_compact")
+    assert decode_body(body.bodies[0].data or b"")["content"] == "In short: …"
+
+
+def _plain(run: Any) -> tuple[int, int, str]:
+    return run.first, run.last, run.disposition
+
+
+async def test_a_system_prompt_outlives_a_replacement_history(tmp_path: Path) -> None:
+    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
+    log = Codex().says("developer", "rules").says("user", "x").says("assistant", "y")
+    log.line("compacted", message="", replacement_history=[user, user])
+    store, session = await imported(tmp_path, log.says("assistant", "z").data())
+    post = (await events(store, session, "context:post_compact"))[0]
+    assert [_plain(run) for run in post.plan.runs] == [(0, 1, "kept"), (2, 3, "summarised")]
+    assert [i.body for i in post.plan.insertions] == [0, 1]
+
+
+async def test_raw_parts_are_verbatim_in_one_body_and_counted(tmp_path: Path) -> None:
+    store, session = await imported(tmp_path, tool_loop().progress().data())
+    raw = [r for r in await records(store, session) if r.type == "import:raw"]
+    event: Any = decode_event(raw[0])
+    assert event.lines == (1, 9)
+    assert event.kinds["progress"] == 1
+    lines = (raw_of(raw[0]) or b"").split(b"\n")
+    assert len(lines) == sum(event.kinds.values())
+    assert raw[0].bodies[0].facts == b""
+
+
+async def test_every_byte_of_the_content_is_in_the_log(tmp_path: Path) -> None:
+    log = tool_loop()
+    store, session = await imported(tmp_path, log.data())
+    raw = [r for r in await records(store, session) if r.type == "import:raw"]
+    rests = [json.loads(part) for r in raw for part in (raw_of(r) or b"").split(b"\n")]
+    whole = [row for row in log.rows if "message" in row]
+    assert [{**row, "message": None} for row in whole] == [r for r in rests if "message" in r]
+    assert [row["message"] for row in whole] == await messages(store, session)
+
+
+async def test_large_files_are_cut_into_many_raw_records(tmp_path: Path) -> None:
+    log = ClaudeCode().user("go")
+    for _ in range(40):
+        log.progress(output="x" * 10_000)
+    store, session = await imported(tmp_path, log.data())
+    found = await events(store, session, "import:raw")
+    assert len(found) == 4
+    ranges = [event.lines for event in found]
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
+
+
+async def test_a_message_that_cannot_be_stored_is_kept_raw(tmp_path: Path) -> None:
+    deep: Any = "x"
+    for _ in range(250):
+        deep = [deep]
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(jsonl([{"role": "user", "content": "x", "deep": deep}]))
+    store = MemoryStore()
+    summary = await load(store, path)
+    assert (summary.messages, summary.unknown, summary.warned) == (0, {"unstorable": 1}, 1)
+
+
+async def test_the_summary_counts_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(tool_loop().line("hologram").data())
+    told: list[tuple[int, int]] = []
+    summary = await load(MemoryStore(), path, progress=lambda done, size: told.append((done, size)))
+    assert (summary.messages, summary.turns, summary.calls) == (7, 2, 3)
+    assert summary.raw == {
+        "user.envelope": 4,
+        "assistant.envelope": 3,
+        "system/turn_duration": 1,
+        "hologram": 1,
+    }
+    assert summary.unknown == {"hologram": 1}
+    assert told[-1] == (path.stat().st_size, path.stat().st_size)

@@ -1,0 +1,540 @@
+"""The context manager: the five methods of the contract, durability, turns, and bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx import events
+from eventctx.codec import decode_event
+from eventctx.diff import match_in_order
+from eventctx.engine import Engine
+from eventctx.errors import (
+    InvalidMessage,
+    InvalidSessionId,
+    InvalidSetting,
+    StreamNotFound,
+    WrongExpectedVersion,
+)
+from eventctx.live import SNAPSHOT, load
+from eventctx.stores.memory import MemoryStore
+
+USER = {"role": "user", "content": "hello"}
+
+
+def tool_round(number: int, size: int = 400) -> list[dict[str, Any]]:
+    call = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
+    done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "z" * size}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [done]}]
+
+
+async def filled(engine: Engine, rounds: int = 30, **options: Any) -> eventctx.Context:
+    ctx = await engine.session("s", **options)
+    await ctx.add_message(USER)
+    for number in range(rounds):
+        for message in tool_round(number):
+            await ctx.add_message(message)
+    return ctx
+
+
+async def names(engine: Engine, session: str = "s") -> list[str]:
+    return [record.type async for record in engine.records(session)]
+
+
+async def test_what_goes_in_comes_out_with_unknown_keys_and_key_order() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        odd = {"zeta": 1, "role": "user", "content": [{"type": "hologram", "b": 1, "a": None}]}
+        await ctx.add_message(odd)
+        (back,) = await ctx.get_messages()
+        assert back == odd
+        assert list(back) == ["zeta", "role", "content"]
+        assert await ctx.get_messages_for_request() == [odd]
+
+
+async def test_a_compaction_changes_the_view_and_never_the_transcript() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine, max_tokens=4_000)
+        before = await ctx.get_messages()
+        view = await ctx.get_messages_for_request()
+        assert len(view) < len(before)
+        assert await ctx.get_messages() == before
+        assert await names(engine) == [
+            "session:start",
+            *["context:message_added"] * 61,
+            "context:pre_compact",
+            "context:post_compact",
+            "context:request_prepared",
+        ]
+
+
+async def test_clear_empties_the_transcript_and_keeps_history() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine, rounds=2)
+        await ctx.clear()
+        assert await ctx.get_messages() == []
+        assert await ctx.get_messages_for_request() == []
+        assert await ctx.get_token_count() == 0
+        assert len(await engine.transcript("s", at=5)) == 5
+        await ctx.add_message(USER)
+        assert [m.number for m in await engine.transcript("s")] == [5]
+
+
+async def test_set_messages_keeps_the_numbers_of_what_it_recognises() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine, rounds=2)
+        kept = await ctx.get_messages()
+        await ctx.set_messages([{"role": "system", "content": "new"}, *kept[:2], *kept[3:], USER])
+        assert [m.number for m in await engine.transcript("s")] == [5, 0, 1, 3, 4, 6]
+        last = [record async for record in engine.records("s", bodies=True)][-1]
+        assert len(last.bodies) == 2
+        assert decode_event(last) == events.MessagesSet(order=((5, 5), (0, 1), (3, 4), (6, 6)))
+
+
+async def test_a_set_of_ten_thousand_known_messages_costs_only_the_new_ones() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        messages = [{"role": "user", "content": f"message {n}"} for n in range(10_000)]
+        await ctx.set_messages(messages)
+        changed = [*messages[:5_000], *({"role": "user", "content": f"n{n}"} for n in range(10))]
+        await ctx.set_messages([*changed, *messages[5_000:]])
+        last = [record async for record in engine.records("s", start=2)][-1]
+        assert len(last.bodies) == 10
+        assert len(last.payload) < 200
+        assert len(await ctx.get_messages()) == 10_010
+
+
+async def test_a_set_after_a_compaction_keeps_the_plan_for_what_it_recognises() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine, max_tokens=4_000)
+        view = await ctx.get_messages_for_request()
+        again = await ctx.get_messages()
+        await ctx.set_messages([{"role": "system", "content": "s"}, *again])
+        assert await ctx.get_messages_for_request() == [{"role": "system", "content": "s"}, *view]
+        assert (await engine.audit("s")).requests[-1].breaks == ("set",)
+
+
+@given(
+    old=st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=12),
+    new=st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12),
+)
+def test_an_ordered_diff_is_a_longest_common_subsequence(
+    old: list[bytes | None], new: list[bytes]
+) -> None:
+    matched = match_in_order(old, new)
+    places = [place for place in matched if place is not None]
+    assert places == sorted(set(places))
+    assert all(old[p] == new[n] for n, p in enumerate(matched) if p is not None)
+    assert len(places) == _longest(old, new)
+
+
+def _longest(old: list[bytes | None], new: list[bytes]) -> int:
+    table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i, one in enumerate(old):
+        for j, two in enumerate(new):
+            table[i + 1][j + 1] = (
+                table[i][j] + 1 if one == two else max(table[i][j + 1], table[i + 1][j])
+            )
+    return table[-1][-1]
+
+
+async def test_compact_on_demand_returns_the_tokens_saved() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine)
+        before = await ctx.get_token_count()
+        result = await ctx.compact()
+        assert result == before - await ctx.get_token_count() > 0
+        assert (result.outcome, result.tokens_before) == ("applied", before)
+        again = await ctx.compact()
+        assert (again, again.outcome) == (0, "skipped")
+        rows = (await engine.audit("s")).compactions
+        assert [row.outcome for row in rows] == ["applied", "skipped"]
+
+
+async def test_the_budget_comes_from_the_call_then_the_provider_then_the_settings() -> None:
+    info = {"context_window": 9_000, "max_output_tokens": 3_000}
+    asks = SimpleNamespace(get_info=lambda: SimpleNamespace(defaults=info))
+    model = SimpleNamespace(get_model_info=lambda: SimpleNamespace(**info))
+
+    def broken() -> None:
+        raise RuntimeError("no")
+
+    liar = SimpleNamespace(get_info=lambda: {"defaults": {"context_window": "much"}})
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=7_000)
+        await ctx.add_message(USER)
+        for budget, provider in [
+            (600, asks),
+            (None, asks),
+            (None, model),
+            (None, SimpleNamespace(get_info=broken)),
+            (None, liar),
+            (None, object()),
+            (90_000, None),
+        ]:
+            await ctx.get_messages_for_request(token_budget=budget, provider=provider)
+        rows = (await engine.audit("s")).requests
+        assert [row.budget for row in rows] == [600, 5_000, 5_000, 7_000, 7_000, 7_000, 7_000]
+
+
+@pytest.mark.parametrize("budget", [0, -5, 2.5, "many", True])
+async def test_a_budget_that_is_none_is_refused(budget: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidSetting, match="token_budget: expected a positive int"):
+            await ctx.get_messages_for_request(token_budget=budget)
+
+
+@pytest.mark.parametrize(
+    "message", [{}, {"content": "no role"}, [], None, {"role": "user", "content": {1, 2}}]
+)
+async def test_a_bad_message_is_refused_and_nothing_is_stored(message: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidMessage):
+            await ctx.add_message(message)
+        with pytest.raises(InvalidMessage):
+            await ctx.set_messages([USER, message])
+        assert await names(engine) == ["session:start"]
+        await ctx.add_message(USER)
+        assert await ctx.get_messages() == [USER]
+
+
+@pytest.mark.parametrize("session", ["", "x" * 257, "a/b", "a\\b", "..", "a\0b", "a\nb", None, 7])
+async def test_a_session_id_that_could_do_harm_is_refused(session: Any) -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSessionId, match="session id: expected"):
+            await engine.session(session)
+        assert await engine.sessions() == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_tokens": 0},
+        {"max_tokens": "many"},
+        {"compact_threshold": 1.5},
+        {"compact_threshold": "high"},
+        {"target_usage": 0.95},
+        {"on_overflow": "panic"},
+        {"policy": "psychic"},
+        {"keep_recent": 0},
+        {"max_messages": 3},
+        {"no_such_setting": 1},
+    ],
+)
+async def test_a_wrong_setting_is_refused_by_name(options: dict[str, Any]) -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match=r"expected|unexpected|Unexpected"):
+            await engine.session("s", **options)
+
+
+async def test_a_session_is_one_object_per_engine_and_refuses_other_settings() -> None:
+    async with eventctx.open() as engine:
+        first, second = await asyncio.gather(engine.session("s"), engine.session("s"))
+        assert first is second
+        with pytest.raises(InvalidSetting, match="is open with"):
+            await engine.session("s", max_tokens=5)
+
+
+async def test_records_of_a_turn_carry_its_ids_and_those_outside_null() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        async with ctx.turn("t-1") as turn:
+            await ctx.add_message(USER)
+            async with turn.iteration() as cycle:
+                await ctx.get_messages_for_request()
+                async with cycle.provider_call("m") as call:
+                    await call.usage(10, 2)
+                async with cycle.tool_call("read", "c1") as one:
+                    pass
+        await ctx.add_message(USER)
+        found = {record.type: record async for record in engine.records("s")}
+        outside = [r async for r in engine.records("s") if r.type == "context:message_added"]
+        for record in (outside[0], outside[2]):
+            assert (record.turn_id, record.span_id, record.iteration) == (None, None, None)
+        assert {r.turn_id for r in found.values() if r.position > 1 and r.position < 11} == {"t-1"}
+        assert found["context:request_prepared"].span_id == turn.span_id
+        assert found["context:request_prepared"].iteration == 1
+        assert found["provider:request"].span_id == call.span_id
+        assert found["provider:request"].parent_span_id == turn.span_id
+        assert found["usage:reported"].span_id == call.span_id
+        assert found["tool:pre"].span_id == found["tool:post"].span_id == one.span_id
+        assert found["tool:pre"].parent_span_id == call.span_id
+        assert found["prompt:complete"].iteration is None
+
+
+async def test_a_turn_that_fails_or_is_cancelled_says_so_and_loses_nothing() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(RuntimeError):
+            async with ctx.turn():
+                raise RuntimeError("boom")
+        reached = asyncio.Event()
+
+        async def hang() -> None:
+            async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call("m"):
+                reached.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(hang())
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await ctx.add_message(USER)
+        ended = [decode_event(r) async for r in engine.records("s") if r.type == "prompt:complete"]
+        assert ended == [
+            events.PromptComplete(status="error", error="RuntimeError: boom"),
+            events.PromptComplete(status="cancelled", error="CancelledError: "),
+        ]
+        failed = [decode_event(r) async for r in engine.records("s") if r.type == "provider:error"]
+        assert failed == [events.ProviderError(error_type="CancelledError", status="cancelled")]
+
+
+async def test_parallel_tool_calls_and_sessions_keep_their_own_spans() -> None:
+    async with eventctx.open() as engine:
+
+        async def work(name: str) -> None:
+            ctx = await engine.session(name)
+            async with ctx.turn() as turn, turn.iteration() as cycle:
+
+                async def tool(n: int) -> None:
+                    async with cycle.tool_call(f"tool{n}", f"{name}{n}"):
+                        await asyncio.sleep(0)
+                        await ctx.add_message({"role": "tool", "tool_call_id": f"{name}{n}"})
+
+                await asyncio.gather(*(tool(n) for n in range(5)))
+
+        await asyncio.gather(*(work(f"s{n}") for n in range(4)))
+        for session in range(4):
+            spans: dict[str, str | None] = {}
+            async for record in engine.records(f"s{session}", bodies=True):
+                if record.type == "tool:pre":
+                    spans[record.span_id or ""] = decode_event(record).call_id  # type: ignore[union-attr]
+                if record.type == "context:message_added":
+                    message = msgspec.json.decode(record.bodies[0].data or b"")
+                    assert message["tool_call_id"] == spans[record.span_id or ""]
+                    assert message["tool_call_id"].startswith(f"s{session}")
+            assert len(spans) == 5
+
+
+async def test_adds_from_many_tasks_are_all_there_in_one_order() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await asyncio.gather(
+            *(ctx.add_message({"role": "user", "content": str(n)}) for n in range(300)),
+            *(ctx.get_messages_for_request() for _ in range(10)),
+        )
+        messages = await ctx.get_messages()
+        assert sorted(int(m["content"]) for m in messages) == list(range(300))
+        assert (await engine.verify("s")).ok
+
+
+def test_one_context_can_be_used_from_several_threads_with_their_own_loops() -> None:
+    loop = asyncio.new_event_loop()
+    engine = loop.run_until_complete(_engine())
+    ctx = loop.run_until_complete(engine.session("s"))
+
+    async def add(start: int) -> None:
+        for n in range(start, start + 50):
+            await ctx.add_message({"role": "user", "content": str(n)})
+
+    threads = [threading.Thread(target=lambda s=s: asyncio.run(add(s))) for s in range(0, 200, 50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    messages = loop.run_until_complete(ctx.get_messages())
+    assert sorted(int(m["content"]) for m in messages) == list(range(200))
+    loop.run_until_complete(engine.close())
+    loop.close()
+
+
+async def _engine() -> Engine:
+    return Engine(MemoryStore())
+
+
+async def test_an_add_reloads_when_another_process_wrote_in_between() -> None:
+    store = MemoryStore()
+    ours, theirs = Engine(store), Engine(store)
+    a, b = await ours.session("s"), await theirs.session("s")
+    await a.add_message({"role": "user", "content": "a"})
+    await b.add_message({"role": "user", "content": "b"})
+    await a.add_message({"role": "user", "content": "c"})
+    expected = [{"role": "user", "content": text} for text in "abc"]
+    assert await a.get_messages() == await b.get_messages() == expected
+    assert await a.get_messages_for_request() == expected
+    assert await b.get_messages_for_request() == expected
+    assert (await ours.verify("s")).ok
+
+
+async def test_a_set_raises_the_conflict_when_another_process_wrote_in_between() -> None:
+    class Interrupted(MemoryStore):
+        async def head(self, stream: str) -> Any:
+            found = await super().head(stream)
+            if self.interrupt:
+                self.interrupt = False
+                await other.add_message({"role": "user", "content": "theirs"})
+            return found
+
+        interrupt = False
+
+    store = Interrupted()
+    ctx = await Engine(store).session("s")
+    other = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    await other.get_messages()
+    store.interrupt = True
+    with pytest.raises(WrongExpectedVersion, match="expected version 1, found 2"):
+        await ctx.clear()
+    assert len(await ctx.get_messages()) == 2
+    await ctx.clear()
+    assert await other.get_messages() == []
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    plan=st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(["add", "request", "turn", "compact"])),
+        max_size=25,
+    )
+)
+def test_several_processes_on_one_session_lose_nothing(plan: list[tuple[int, str]]) -> None:
+    async def play() -> None:
+        store = MemoryStore()
+        contexts = [await Engine(store).session("s", max_tokens=2_000) for _ in range(3)]
+        added = []
+
+        async def act(step: int, who: int, what: str) -> None:
+            ctx = contexts[who]
+            if what == "add":
+                await ctx.add_message({"role": "user", "content": f"{step}"})
+                added.append(f"{step}")
+            elif what == "request":
+                await ctx.get_messages_for_request()
+            elif what == "compact":
+                try:
+                    await ctx.compact()
+                except WrongExpectedVersion:
+                    return
+            else:
+                async with ctx.turn():
+                    await ctx.add_message({"role": "user", "content": f"{step}"})
+                added.append(f"{step}")
+
+        await asyncio.gather(*(act(n, who, what) for n, (who, what) in enumerate(plan)))
+        for ctx in contexts:
+            await ctx.close()
+            assert sorted(m["content"] for m in await ctx.get_messages()) == sorted(added)
+        engine = Engine(store)
+        assert (await engine.verify("s")).ok
+        turns = [r async for r in engine.records("s") if r.type == "prompt:submit"]
+        assert len(turns) == sum(what == "turn" for _, what in plan)
+        for row in (await engine.audit("s")).requests:
+            assert (await engine.request_view("s", position=row.position)).verified
+
+    asyncio.run(play())
+
+
+async def test_a_long_session_opens_from_a_snapshot_and_its_tail(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    async with eventctx.open(path) as engine:
+        ctx = await filled(engine, rounds=400, max_tokens=20_000)
+        view = await ctx.get_messages_for_request()
+    async with eventctx.open(path) as engine:
+        snapshot = await engine.store.load_snapshot("s", SNAPSHOT)
+        assert snapshot is not None
+        head = await engine.store.head("s")
+        assert head is not None
+        assert head.head - snapshot.position < 10
+        assert len(snapshot.data) < 10_000
+        ctx = await engine.session("s", max_tokens=20_000)
+        assert await ctx.get_messages_for_request() == view
+
+
+async def test_a_snapshot_that_does_not_fit_the_log_is_not_used() -> None:
+    store = MemoryStore()
+    engine = Engine(store)
+    await filled(engine, rounds=400, max_tokens=20_000)
+    snapshot = await store.load_snapshot("s", SNAPSHOT)
+    assert snapshot is not None
+    whole = await load(store, "s")
+    for change in ({"digest": bytes(32)}, {"version": 99}, {"position": 10**6}):
+        store.save_snapshot("s", SNAPSHOT, msgspec.structs.replace(snapshot, **change))
+        again = await load(store, "s")
+        assert whole is not None
+        assert again is not None
+        assert again.view.layout.measure() == whole.view.layout.measure()
+
+
+async def test_a_compaction_that_a_crash_left_open_is_closed_as_failed() -> None:
+    store = MemoryStore()
+    ctx = await Engine(store).session("s")
+    began = events.PreCompact(
+        trigger="manual", strategy="slow", strategy_version=1, tokens=9, messages=1
+    )
+    await ctx.emit(began)
+    await ctx.close()
+    engine = Engine(store)
+    await engine.session("s")
+    row = (await engine.audit("s")).compactions[-1]
+    assert (row.outcome, row.strategy) == ("failed", "slow")
+    await Engine(store).session("s")
+    assert (await names(engine)).count("context:post_compact") == 1
+
+
+async def test_a_view_on_an_irreducible_floor_is_not_compacted_again_and_again() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=1_000, on_overflow="send_floor")
+        await ctx.add_message({"role": "user", "content": "x" * 9_000})
+        for _ in range(20):
+            await ctx.get_messages_for_request()
+        audit = await engine.audit("s")
+        assert len(audit.compactions) <= 1
+        assert all(row.floor_sent for row in audit.requests)
+
+
+async def test_a_giant_tool_result_is_short_in_the_view_and_whole_in_the_log() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=50_000)
+        await ctx.add_message(USER)
+        call, done = tool_round(1, size=600_000)
+        await ctx.add_message(call)
+        await ctx.add_message(done)
+        view = await ctx.get_messages_for_request()
+        text = view[-1]["content"][0]["content"]
+        assert 10_000 < len(text) < 60_000
+        assert "characters left out of message 2" in text
+        assert (await ctx.get_messages())[-1] == done
+        row = (await engine.audit("s")).requests[-1]
+        assert (row.counts.kept, row.counts.shortened) == (2, 1)
+
+
+async def test_unknown_sessions_and_turns_are_named_in_the_error() -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(StreamNotFound, match="'nobody'"):
+            await engine.transcript("nobody")
+        with pytest.raises(StreamNotFound):
+            await engine.audit("nobody")
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidSetting, match="has no turns"):
+            await engine.request_view("s", 3)
+        async with ctx.turn():
+            await ctx.get_messages_for_request()
+        with pytest.raises(InvalidSetting, match="turns 1 to 1, found 3"):
+            await engine.transcript("s", turn=3)
+        with pytest.raises(InvalidSetting, match="no request in iteration 4"):
+            await engine.request_view("s", 1, 4)
+        with pytest.raises(InvalidSetting, match=r"expected a context:request_prepared"):
+            await engine.request_view("s", position=0)

@@ -1,0 +1,343 @@
+"""The documentation is true: its code runs, its output is what is printed, its tables are complete.
+
+How a page is read:
+
+- Python blocks run in order and share one namespace; ``await`` may stand at the top level. A
+  ``text`` block directly behind one is what it prints.
+- Console blocks run their ``$ eventctx …`` commands in the page's own folder. What stands below a
+  command is its output; ``$ echo $?`` and a number say how it exited, else that is with 0.
+- In shown output ``…`` stands for anything, on a line of its own for any lines. Digests, ids and
+  times differ from run to run and are not compared.
+- ``<!-- file: NAME -->`` before a block saves it for what follows; ``<!-- not run: REASON -->``
+  leaves a block out.
+
+``python tests/test_docs.py`` writes the generated part of ``docs/reference/events.md`` anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import os
+import re
+import shlex
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import structlog
+from click.testing import CliRunner
+
+import eventctx
+from eventctx import errors, plan
+from eventctx.cli.main import cli
+from eventctx.events import CATALOGUE, EventType
+from eventctx.policies.simple import Simple
+from eventctx.settings import Settings
+from eventctx.stores import sqlite_schema
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+SOMEBODY_ELSES = frozenset(("make", "pip", "git", "docker"))
+"""Commands that a console block may show and that are not run here."""
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, text, first line (from 1), and the comment before it."""
+
+    language: str
+    text: str
+    line: int
+    note: str
+    adjacent: bool
+
+
+_FENCE = re.compile(r"^(```+)(\w*)\s*$")
+_NOTE = re.compile(r"^<!-- (.+) -->$")
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Every fenced block of a page. ``adjacent``: nothing but blank lines since the last one."""
+    found: list[Block] = []
+    fence = language = note = ""
+    start = 0
+    adjacent = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        match = _FENCE.match(line)
+        if fence:
+            if line == fence:
+                lines = page.read_text(encoding="utf-8").splitlines()[start : number - 1]
+                text = "".join(f"{one}\n" for one in lines)
+                found.append(Block(language, text, start + 1, note, adjacent))
+                fence, note, adjacent = "", "", True
+        elif match:
+            fence, language, start = match[1], match[2], number
+        elif said := _NOTE.match(line):
+            note = said[1]
+        elif line.strip():
+            note, adjacent = "", False
+    assert not fence, f"{page.name}: the block at line {start} does not end"
+    return found
+
+
+# -- running a page ------------------------------------------------------------------------------
+
+
+class Reader:
+    """Does what a reader of one page would do, in the current folder."""
+
+    def __init__(self, page: Path, runner: asyncio.Runner) -> None:
+        self._page = page
+        self._runner = runner
+        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self._printed: str | None = None
+
+    def follow(self) -> None:
+        for block in blocks_of(self._page):
+            kind, _, rest = block.note.partition(": ")
+            if kind == "not run":
+                continue
+            if kind == "file":
+                Path(rest).write_text(block.text, encoding="utf-8")
+            elif block.language == "python":
+                self._python(block)
+                continue
+            elif block.language in ("console", "bash"):
+                self._console(block)
+            elif block.language == "text" and block.adjacent and self._printed is not None:
+                compare(block.text, self._printed, f"{self._page.name}:{block.line}")
+            self._printed = None
+
+    def _python(self, block: Block) -> None:
+        # The blank lines make tracebacks name the line of the page.
+        source = "\n" * (block.line - 1) + block.text
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(source, str(self._page), "exec", flags=flags, dont_inherit=True)
+        assert isinstance(code, CodeType)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            if code.co_flags & inspect.CO_COROUTINE:
+                self._runner.run(eval(code, self._names))  # noqa: S307 - our own pages
+            else:
+                exec(code, self._names)  # noqa: S102 - our own pages
+        self._printed = output.getvalue()
+
+    def _console(self, block: Block) -> None:
+        code: int | None = None
+        for command, shown in _commands(block.text):
+            where = f"{self._page.name}:{block.line}: $ {command}"
+            words = shlex.split(command, comments=True)
+            if command == "echo $?":
+                assert code == int(shown), f"{where}: exited with {code}"
+                code = None
+                continue
+            assert not code, f"{where}: the command before exited with {code}"
+            if words[0] == "export":
+                name, _, value = words[1].partition("=")
+                os.environ[name] = value
+            elif words[0] == "eventctx":
+                result = CliRunner().invoke(cli, words[1:])
+                compare(shown, result.output, where)
+                code = result.exit_code
+            else:
+                assert words[0] in SOMEBODY_ELSES, f"{where}: nobody knows how to run this"
+        assert not code, f"{self._page.name}:{block.line}: the last command exited with {code}"
+
+
+def _commands(text: str) -> list[tuple[str, str]]:
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
+    assert not parts[0].strip(), f"expected a command first, found {parts[0]!r}"
+    split = [part.replace("\\\n", " ").partition("\n") for part in parts[1:]]
+    return [(command.strip(), shown) for command, _, shown in split]
+
+
+_VARYING = (
+    (re.compile(r"\b[0-9a-f]{8,64}\b"), "<hex>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "<time>"),
+    (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?"), "<time>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "<day>"),
+)
+
+
+def compare(shown: str, printed: str, where: str) -> None:
+    """Fail unless ``printed`` is what a page shows. Nothing shown: nothing is compared."""
+    if not shown.strip():
+        return
+    lines = [_steady(line) for line in shown.strip("\n").splitlines()]
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"[ ]*\n"
+        for line in lines
+    )
+    actual = "".join(_steady(line) + "\n" for line in printed.strip("\n").splitlines())
+    assert re.fullmatch(pattern, actual), f"{where}: printed was\n{printed}"
+
+
+def _steady(line: str) -> str:
+    line = line.rstrip()
+    for varying, name in _VARYING:
+        line = varying.sub(name, line)
+    return line
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_the_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("EVENTCTX_STORE", "")
+    try:
+        with asyncio.Runner() as runner:
+            Reader(page, runner).follow()
+    finally:
+        structlog.reset_defaults()
+
+
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in _LINK.findall(text):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{_name(page)}: {link}"
+        if anchor:
+            assert anchor in _anchors(target), f"{_name(page)}: {link}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+# -- reference pages are complete ----------------------------------------------------------------
+
+_BEGIN, _END = "<!-- begin: generated -->\n", "<!-- end: generated -->\n"
+
+
+def events_reference() -> str:
+    """The generated part of ``docs/reference/events.md``."""
+    rows = ["| event | family | durable | version | promise |", "|---|---|---|---|---|"]
+    rows += [
+        f"| [`{row.name}`](#{row.name.replace(':', '')}) | {row.family} | "
+        f"{'yes' if row.durable else 'no'} | {row.version} | {row.promise} |"
+        for row in CATALOGUE.values()
+    ]
+    return "\n".join([*rows, "", *(_section(row) for row in CATALOGUE.values())])
+
+
+def _section(row: EventType) -> str:
+    lines = [f"## `{row.name}`", "", inspect.cleandoc(row.payload.__doc__ or "").replace("``", "`")]
+    fields = msgspec.structs.fields(row.payload)
+    if fields:
+        lines += ["", "| field | type | default |", "|---|---|---|"]
+        for field in fields:
+            kind = row.payload.__annotations__[field.name].replace(" | ", " or ")
+            default = field.default
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = field.default_factory()
+            shown = "required" if default is msgspec.NODEFAULT else f"`{default!r}`"
+            lines.append(f"| `{field.name}` | `{kind}` | {shown} |")
+    return "\n".join([*lines, ""])
+
+
+def test_the_event_reference_is_that_of_the_catalogue() -> None:
+    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
+    generated = text.partition(_BEGIN)[2].partition(_END)[0]
+    assert generated == events_reference() + "\n", "run `python tests/test_docs.py`"
+
+
+def test_every_reason_and_trigger_is_in_the_event_reference() -> None:
+    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
+    for reason, meaning in plan.REASONS.items():
+        assert f"| `{reason}` | {meaning} |" in text
+
+
+def test_every_error_is_in_the_error_reference() -> None:
+    text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
+    tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
+    assert tree in text, "the tree is the one in the docstring of eventctx/errors.py"
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.EventctxError):
+            assert re.search(rf"^\| `{name}` \|", text, flags=re.MULTILINE), name
+            made = inspect.signature(kind).parameters if "__init__" in vars(kind) else {}
+            row = re.search(rf"^\| `{name}` \|.*$", text, flags=re.MULTILINE)
+            for attribute in set(made) - {"problem"}:
+                assert row is not None and f"`{attribute}`" in row[0], f"{name}.{attribute}"
+
+
+@pytest.mark.parametrize("kind", [Settings, Simple])
+def test_every_setting_is_in_the_settings_reference(kind: type[msgspec.Struct]) -> None:
+    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    for field in msgspec.structs.fields(kind):
+        if field.name not in ("name", "version"):
+            assert f"| `{field.name}` | `{field.default!r}` |" in text, field.name
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    text = (REFERENCE / "python-api.md").read_text(encoding="utf-8")
+    for name in eventctx.__all__:
+        assert f"`{name}`" in text or re.search(rf"\b(class|def) {name}\b", text), name
+
+
+def test_the_signatures_of_the_api_reference_are_those_of_the_code() -> None:
+    stubs: dict[str, ast.ClassDef] = {}
+    for block in blocks_of(REFERENCE / "python-api.md"):
+        if block.language == "python":
+            for node in ast.parse(block.text).body:
+                if isinstance(node, ast.ClassDef):
+                    stubs[node.name] = node
+    assert {"Engine", "Context", "Turn", "Iteration", "ProviderCall"} <= stubs.keys()
+    for name, stub in stubs.items():
+        kind = getattr(eventctx, name, None)
+        if kind is None:
+            continue
+        methods = {node.name: node for node in stub.body if not isinstance(node, ast.AnnAssign)}
+        assert methods.keys() == _public_methods(kind), name
+        for method, node in methods.items():
+            said = ast.unparse(node.args).replace("self, ", "").replace("cls, ", "")
+            real = inspect.signature(getattr(kind, method))
+            assert _plain(said) == _plain(str(real).rpartition(" -> ")[0]), f"{name}.{method}"
+
+
+def _public_methods(kind: type) -> set[str]:
+    return {
+        name
+        for base in kind.__mro__
+        if base.__module__.startswith("eventctx")
+        for name, value in vars(base).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or type(value) is classmethod)
+    }
+
+
+def _plain(arguments: str) -> str:
+    return re.sub(r"[\s()]|self,?|cls,?", "", arguments)
+
+
+def test_the_schema_in_the_storage_reference_is_that_of_the_store() -> None:
+    shown = [one.text for one in blocks_of(REFERENCE / "storage.md") if one.language == "sql"]
+    assert [text.split() for text in shown] == [sqlite_schema._TABLES.split()]
+
+
+if __name__ == "__main__":
+    page = REFERENCE / "events.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    page.write_text(f"{before}{_BEGIN}{events_reference()}\n{_END}{after}", encoding="utf-8")

@@ -1,0 +1,184 @@
+"""Reading rows of every dialect: roles, calls, results, and what counts as a person's words."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+import pytest
+
+from eventctx.errors import InvalidMessage
+from eventctx.images import DEFAULT_TOKENS, image_tokens
+from eventctx.messages import Facts, call_names, decode_facts, encode_facts, group_rows, read_facts
+from eventctx.tokens import BY_KIND
+
+
+def test_anthropic_blocks_are_counted_by_kind() -> None:
+    facts = read_facts(
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hmm" * 10, "signature": "x" * 500},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "t1", "name": "ls", "input": {"p": "."}},
+                {"type": "tool_use", "id": "t2", "name": "ls", "input": {}},
+            ],
+        }
+    )
+    assert (facts.kind, facts.dialect, facts.calls) == ("assistant", "anthropic", ("t1", "t2"))
+    assert (facts.thinking, facts.prose) == (30, 7)
+    assert facts.arguments == len('{"p":"."}') + len("{}") + 2 * len("ls")
+
+
+def test_an_amplifier_row_that_holds_each_call_twice_counts_it_once() -> None:
+    row = {
+        "role": "assistant",
+        "content": [{"type": "tool_call", "id": "c1", "name": "read", "input": {"a": 1}}],
+        "tool_calls": [{"id": "c1", "tool": "read", "arguments": {"a": 1}}],
+    }
+    facts = read_facts(row)
+    assert (facts.dialect, facts.calls) == ("amplifier", ("c1",))
+    assert facts.arguments == len('{"a":1}') + len("read")
+    assert call_names(row) == {"c1": "read"}
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "results"),
+    [
+        ({"role": "tool", "tool_call_id": "c", "content": "out"}, "result", ("c",)),
+        ({"role": "tool", "tool_call_ids": ["c", "d"], "content": "out"}, "result", ("c", "d")),
+        ({"role": "function", "name": "f", "content": "out"}, "result", ("function:f",)),
+        (
+            {
+                "role": "function",
+                "tool_call_id": "c",
+                "content": [{"type": "tool_result", "output": "x"}],
+            },
+            "result",
+            ("c",),
+        ),
+        (
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c", "content": "out"}],
+            },
+            "result",
+            ("c",),
+        ),
+        ({"type": "function_call_output", "call_id": "c", "output": "out"}, "result", ("c",)),
+        ({"role": "user", "content": "hello"}, "human", ()),
+        ({"role": "user", "content": ""}, "user", ()),
+        ({"role": "user", "content": None}, "user", ()),
+        ({"role": "user", "content": []}, "user", ()),
+        ({"role": "user", "content": "<system-reminder>x</system-reminder>"}, "user", ()),
+        ({"role": "user", "content": "hi", "metadata": {"source": "hook"}}, "user", ()),
+        ({"role": "developer", "content": "rules"}, "system", ()),
+        ({"role": "model", "content": "ok"}, "assistant", ()),
+        ({"role": "exit", "content": "done"}, "other", ()),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}, "assistant", ()),
+        ({"type": "web_search_call", "status": "completed"}, "assistant", ()),
+    ],
+)
+def test_each_row_has_its_kind(message: dict[str, Any], kind: str, results: Any) -> None:
+    facts = read_facts(message)
+    assert (facts.kind, facts.results) == (kind, results)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{}, {"content": "x"}, {"role": None}, {"role": ""}, {"role": 3}, {"type": "mystery"}],
+)
+def test_a_row_without_a_role_is_refused_with_what_was_expected(message: dict[str, Any]) -> None:
+    with pytest.raises(InvalidMessage, match="expected a role"):
+        read_facts(message)
+    with pytest.raises(ValueError, match="role"):  # the context contract asks for a ValueError
+        read_facts(message)
+
+
+def test_facts_survive_their_stored_form() -> None:
+    facts = read_facts({"role": "tool", "tool_call_id": "c", "content": "é" * 10})
+    assert decode_facts(encode_facts(facts)) == facts
+    assert facts.outcome == 10
+
+
+def test_a_person_who_speaks_between_results_is_heard() -> None:
+    row = {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "c", "content": "x"},
+            {"type": "text", "text": "stop that"},
+        ],
+    }
+    assert read_facts(row).human
+    assert read_facts(row).kind == "result"
+
+
+def _png(width: int, height: int) -> str:
+    header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height)
+    return base64.b64encode(header + b"\0" * 400_000).decode()
+
+
+def test_an_image_counts_by_its_pixels_not_by_its_encoding() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": _png(300, 500)}
+    assert image_tokens({"type": "image", "source": source}) == 200
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + _png(300, 500)}}
+    assert image_tokens(url) == 200
+    assert read_facts({"role": "user", "content": [url]}).images == 200
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/x.png"}},
+        {"type": "image", "source": {"type": "base64", "data": "not base64 at all"}},
+        {"type": "image_url", "image_url": "data:,"},
+        {"type": "image"},
+    ],
+)
+def test_an_image_that_cannot_be_read_counts_as_the_largest(block: dict[str, Any]) -> None:
+    assert image_tokens(block) == DEFAULT_TOKENS
+
+
+def _row(**known: Any) -> Facts:
+    return read_facts(known)
+
+
+def test_a_result_belongs_to_the_latest_open_call_with_its_id() -> None:
+    def ask(call_id: str) -> Facts:
+        function = {"name": "f", "arguments": "{}"}
+        return _row(role="assistant", tool_calls=[{"id": call_id, "function": function}])
+
+    def tell(call_id: str) -> Facts:
+        return _row(role="tool", tool_call_id=call_id, content="x")
+
+    again = group_rows([ask("c"), tell("c"), ask("c"), tell("c"), tell("c")])
+    assert [group.rows for group in again] == [(0, 1), (2, 3), (4,)]
+    assert again[2].orphan
+    late = group_rows([ask("a"), ask("b"), tell("b"), tell("a")])
+    assert [group.rows for group in late] == [(0, 3), (1, 2)]
+    assert group_rows([ask("a")])[0].pending == ("a",)
+
+
+def test_items_of_one_answer_of_the_responses_api_are_one_round() -> None:
+    rows = [
+        _row(type="reasoning", summary=[]),
+        _row(type="function_call", call_id="a", name="f", arguments="{}"),
+        _row(type="function_call", call_id="b", name="f", arguments="{}"),
+        _row(type="function_call_output", call_id="b", output="1"),
+        _row(type="function_call_output", call_id="a", output="2"),
+        _row(type="reasoning", summary=[]),
+    ]
+    assert [group.rows for group in group_rows(rows)] == [(0, 1, 2, 3, 4), (5,)]
+
+
+def test_estimates_are_near_three_characters_a_token_and_95_for_a_call() -> None:
+    prose = read_facts({"role": "user", "content": "x" * 33_000})
+    assert BY_KIND.tokens(prose) == 10_000 + 4
+    call = read_facts(
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "function": {"name": "", "arguments": ""}}],
+        }
+    )
+    assert BY_KIND.tokens(call) == 95 + 4

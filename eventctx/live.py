@@ -30,6 +30,9 @@ SNAPSHOT = "request_view"
 SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""
 
+MAX_UNFOLDED = 32
+"""Records whose fold may be put off until somebody looks at the view."""
+
 MAX_IN_FLIGHT = 256
 """Activity events that may wait for the disk; the next one waits for the oldest of them."""
 
@@ -121,18 +124,28 @@ class LiveSession:
         self._lock = threading.RLock()
         self._in_flight: deque[Ticket] = deque()
         self._unsent: list[Draft] = []
+        self._unfolded: list[Draft] = []
         self._stale = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.cache: dict[tuple[int, int], bytes | None] = {}
         self._install(loaded)
 
     def _install(self, loaded: Loaded) -> None:
-        self.view = loaded.view
+        self._view = loaded.view
+        self._unfolded.clear()
         self.head = loaded.head
         self._time = loaded.time
         self._snapshot = loaded.snapshot
         self.cache.clear()
         self._stale = False
+
+    @property
+    def view(self) -> ViewState:
+        """The view after everything that was handed to the store."""
+        with self._lock:
+            if self._unfolded:
+                self._fold()
+            return self._view
 
     # -- making drafts ---------------------------------------------------------------------------
 
@@ -210,17 +223,25 @@ class LiveSession:
         drafts = (*self._unsent, *drafts)
         self._unsent.clear()
         ack = self.store.append(self.stream, drafts, self.head if self.head >= 0 else NO_STREAM)
-        view, head = self.view, self.head
-        for draft in drafts:
-            head += 1
-            view = request_view.evolve(view, place(draft, self.stream, head, -1, b""))
-            for index, body in enumerate(draft.bodies):
-                if draft.type != "import:raw":
-                    self.cache[head, index] = body.data
-        self.view, self.head = view, head
+        self.head += len(drafts)
+        # Folding now would keep the store's thread from starting: it waits until it is needed.
+        self._unfolded.extend(drafts)
+        if len(self._unfolded) > MAX_UNFOLDED:
+            self._fold()
         ticket = Ticket(ack, drafts)
         self._in_flight.append(ticket)
         return ticket
+
+    def _fold(self) -> None:
+        view, cache = self._view, self.cache
+        for draft in self._unfolded:
+            position = view.position + 1
+            view = request_view.evolve(view, place(draft, self.stream, position, -1, b""))
+            if draft.type != "import:raw":
+                for index, body in enumerate(draft.bodies):
+                    cache[position, index] = body.data
+        self._view = view
+        self._unfolded.clear()
 
     async def _settle(self, ticket: Ticket) -> tuple[Record, ...]:
         try:
@@ -333,7 +354,7 @@ class LiveSession:
         record = records[-1]
         since = record.position - self._snapshot
         compacted = any(one.type == "context:post_compact" for one in records)
-        if compacted or since >= max(SNAPSHOT_EVERY, len(self.view.layout.refs)):
+        if compacted or (since >= SNAPSHOT_EVERY and since >= len(self.view.layout.refs)):
             self.save_snapshot(record)
 
     def save_snapshot(self, record: Record) -> None:

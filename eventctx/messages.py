@@ -227,10 +227,8 @@ def _read_row(role: str, message: dict[str, Any], counts: _Counts) -> None:
         counts.prose += _size(content)
     if as_result:
         _read_result_ids(message, counts)
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        for call in calls:
-            _read_tool_call(call, counts)
+    for call in as_list(message.get("tool_calls")):
+        _read_tool_call(call, counts)
     legacy = message.get("function_call")
     if isinstance(legacy, dict):
         counts.call(None, legacy.get("name"), legacy.get("arguments"))
@@ -325,7 +323,7 @@ def _read_item(item: str, message: dict[str, Any], counts: _Counts) -> str:
             counts.outcome += _size(output)
         return "tool"
     if item == "reasoning":
-        for part in message.get("summary") or ():
+        for part in as_list(message.get("summary")):
             if isinstance(part, dict) and isinstance(part.get("text"), str):
                 counts.thinking += len(part["text"])
         counts.thinking += _sealed(message.get("encrypted_content"))
@@ -337,6 +335,11 @@ def _read_item(item: str, message: dict[str, Any], counts: _Counts) -> str:
         counts.arguments += _size({k: v for k, v in message.items() if k not in ("type", "id")})
         return "assistant"
     raise InvalidMessage("$.role", f"nothing (type {item!r})", "a role or a known item type")
+
+
+def as_list(value: object) -> list[Any]:
+    """``value`` if it is a list, else an empty one: hosts put anything anywhere."""
+    return value if isinstance(value, list) else []
 
 
 def _sealed(data: object) -> int:
@@ -357,9 +360,8 @@ def _size(value: object) -> int:
 def call_names(message: dict[str, Any]) -> dict[str, str]:
     """Names of the tools that a message calls, by call id; for activity events, not for views."""
     names: dict[str, str] = {}
-    blocks = message.get("content")
-    calls = message.get("tool_calls")
-    for entry in [message, *(blocks if isinstance(blocks, list) else ()), *(calls or ())]:
+    blocks, calls = as_list(message.get("content")), as_list(message.get("tool_calls"))
+    for entry in [message, *blocks, *calls]:
         if not isinstance(entry, dict):
             continue
         function = entry.get("function")

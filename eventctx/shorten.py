@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.messages import as_list
+
 MARKER: Final = "\n[… {left} characters left out of message {number} …]\n"
 MARKER_CHARACTERS: Final = 80
 """No marker is longer: two numbers of up to 19 digits and the words around them."""
@@ -98,13 +100,12 @@ def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> N
 
 
 def _shorten_arguments(message: dict[str, Any], number: int, characters: int) -> None:
-    content = message.get("content")
     holders: list[tuple[Any, str]] = [
         (block, "input")
-        for block in (content if isinstance(content, list) else ())
+        for block in as_list(message.get("content"))
         if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_call")
     ]
-    for call in message.get("tool_calls") or ():
+    for call in as_list(message.get("tool_calls")):
         if isinstance(call, dict):
             function = call.get("function")
             holders.append((function if isinstance(function, dict) else call, "arguments"))

@@ -9,7 +9,7 @@ What is promised, and by whom:
 - ``append`` returns an awaitable at once and keeps the order of the calls: two appends to one
   stream are applied in the order in which ``append`` was called, whether or not the first was
   awaited. The awaitable resolves when the records are durable. It may be awaited from any event
-  loop, once or never.
+  loop, never, once or several times.
 - Retrying an append whose fate is unknown is safe: if the stream already holds records with the
   same ids at the place where they would go, the call succeeds and returns those.
 - A failed append leaves nothing. Errors are of ``eventctx.errors``, a driver's never leaks.
@@ -110,7 +110,8 @@ class EventStore(Protocol):
     ) -> Awaitable[Appended]:
         """Append ``drafts`` (at least one) in one step, creating the stream if need be.
 
-        Raises WrongExpectedVersion, StoreFull, StoreReadOnly, StoreUnavailable on await.
+        Raises WrongExpectedVersion, StoreFull, StoreReadOnly, StoreUnavailable, and
+        InvalidSetting for drafts that no store can take, on await.
         """
         ...
 

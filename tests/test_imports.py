@@ -1,6 +1,7 @@
 """The direction of imports: every arrow points inwards, and there is no cycle.
 
-The rooms are those of docs/decisions/0001. Reads the source, so lazy imports and those under TYPE_CHECKING count too.
+The rooms are those of docs/decisions/0001. It reads the source, so
+lazy imports and those under TYPE_CHECKING count too.
 """
 
 from __future__ import annotations

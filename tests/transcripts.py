@@ -104,7 +104,7 @@ def calls_of(message: Message) -> list[str]:
 
 def results_of(message: Message) -> list[str]:
     if message.get("role") in ("tool", "function"):
-        return [message["tool_call_id"]]
+        return message.get("tool_call_ids") or [message["tool_call_id"]]
     if message.get("type") in ("function_call_output", "custom_tool_call_output"):
         return [message["call_id"]]
     content = message.get("content")
@@ -120,10 +120,8 @@ def is_system(message: Message) -> bool:
 
 
 def is_answer(message: Message) -> bool:
-    return message.get("role") == "assistant" or message.get("type") in (
-        "reasoning",
-        "function_call",
-    )
+    kind = str(message.get("type"))
+    return message.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
 
 
 def refusal(messages: list[Message]) -> str | None:
@@ -168,7 +166,10 @@ class Story:
 
 SIZES = st.sampled_from([0, 20, 200, 2_000, 9_000])
 STEPS = st.sampled_from(
-    "human answer round round round crash hook orphan duplicate late system repeat".split()
+    (
+        *("human", "answer", "round", "round", "round", "crash", "hook"),
+        *("orphan", "duplicate", "late", "system", "repeat"),
+    )
 )
 
 

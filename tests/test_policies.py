@@ -1,0 +1,344 @@
+"""The simple policy as its specification has it, the fit stage, and the rules for any policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import eventctx
+from eventctx.codec import decode_event
+from eventctx.errors import InvalidPlan
+from eventctx.messages import encode_facts, group_rows, read_facts
+from eventctx.plan import REASONS, Plan, expand, find, runs_of
+from eventctx.policies.fit import fit
+from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
+from eventctx.policies.rules import check
+from eventctx.policies.simple import Simple
+from eventctx.policies.trigger import due, make_budget
+from eventctx.refs import MessageRef
+from eventctx.shorten import Limit, cut, shorten
+from eventctx.tokens import BY_KIND
+
+Row = dict[str, Any]
+ROOMY = Budget(1_000_000, 920_000, 500_000)
+
+
+def user(text: str) -> Row:
+    return {"role": "user", "content": text}
+
+
+def model(text: str) -> Row:
+    return {"role": "assistant", "content": text}
+
+
+def system(text: str) -> Row:
+    return {"role": "system", "content": text}
+
+
+def asks(*ids: str, size: int = 2) -> Row:
+    function = {"name": "f", "arguments": '{"x":"' + "a" * size + '"}'}
+    return {"role": "assistant", "tool_calls": [{"id": i, "function": function} for i in ids]}
+
+
+def tells(call_id: str, size: int = 5) -> Row:
+    return {"role": "tool", "tool_call_id": call_id, "content": "r" * size}
+
+
+def view(*rows: Row, pins: tuple[int, ...] = ()) -> Visible:
+    refs = []
+    for number, row in enumerate(rows):
+        facts = read_facts(row)
+        refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
+    return Visible(refs, (), frozenset(pins), sum(ref.tokens for ref in refs))
+
+
+def proposed(visible: Visible, **options: Any) -> Proposal:
+    return Simple(**options).propose(visible, ROOMY, PolicyState("manual"))
+
+
+def staying(proposal: Proposal) -> list[int]:
+    return [n for n, (d, _) in proposal.dispositions.items() if d in ("kept", "shortened")]
+
+
+# -- simple --------------------------------------------------------------------------------------
+
+
+def test_all_system_messages_and_the_last_ten_of_the_conversation_stay() -> None:
+    rows = [system("a"), *(user(f"question {n}") for n in range(30)), system("b"), user("last")]
+    assert sorted(staying(proposed(view(*rows)))) == [0, *range(22, 33)]
+
+
+def test_a_round_of_parallel_calls_stays_whole_if_one_of_its_rows_does() -> None:
+    rows = [user("go"), asks("a", "b", "c"), tells("a"), tells("b"), tells("c"), model("done")]
+    proposal = proposed(view(*rows), keep_recent=2)
+    assert sorted(staying(proposal)) == [0, 1, 2, 3, 4, 5]
+    assert proposal.dispositions[1] == ("kept", "same_round")
+    assert proposal.dispositions[0] == ("kept", "latest_human")
+
+
+def test_messages_without_tools_are_merged_by_role_and_first_hundred_characters() -> None:
+    long = "x" * 100
+    rows = [user(long + "one"), model(long), user(long + "two"), asks("a"), tells("a"), asks("b")]
+    rows += [tells("b"), user("other")]
+    decided = proposed(view(*rows)).dispositions
+    assert decided[0] == ("merged", "duplicate")
+    assert {n for n, (d, _) in decided.items() if d == "kept"} == {1, 2, 3, 4, 5, 6, 7}
+
+
+def test_pins_and_the_latest_human_message_outlive_recency() -> None:
+    rows = [user("first"), user("task"), *(model(f"step {n}") for n in range(30))]
+    proposal = proposed(view(*rows, pins=(0, 5)))
+    assert {0, 1, 5} <= set(staying(proposal))
+    assert proposal.dispositions[5] == ("kept", "pinned")
+
+
+def test_every_reason_that_a_plan_gives_can_be_explained() -> None:
+    rows = [system("s"), *(user("same") for _ in range(5)), *(model(f"{n}") for n in range(20))]
+    visible = view(*rows)
+    fitted = fit(visible, proposed(visible), Budget(60, 50, 30))
+    for _, reason in fitted.proposal.dispositions.values():
+        assert reason in REASONS
+
+
+# -- when ----------------------------------------------------------------------------------------
+
+
+def test_a_compaction_is_due_at_the_threshold_the_budget_or_the_message_count() -> None:
+    budget = make_budget(1_000, 0.92, 0.5)
+    assert (budget.threshold, budget.target) == (920, 500)
+    assert due(919, 5, budget, 0, None) is None
+    assert due(920, 5, budget, 0, None) == "threshold"
+    assert due(1_001, 5, budget, 0, None) == "budget"
+    assert due(10, 101, budget, 0, 100) == "max_messages"
+    assert due(10, 100, budget, 0, 100) is None
+
+
+def test_after_a_compaction_that_stayed_high_the_next_waits_for_half_of_what_is_left() -> None:
+    budget = make_budget(1_000, 0.92, 0.5)
+    assert due(959, 5, budget, 940, None) is None
+    assert due(970, 5, budget, 940, None) == "threshold"
+    assert due(1_001, 5, budget, 1_000, None) == "budget"
+
+
+# -- fit -----------------------------------------------------------------------------------------
+
+
+def everything(visible: Visible) -> Proposal:
+    return Proposal({ref.number: ("kept", "recent") for ref in visible.messages})
+
+
+def test_what_fits_is_left_alone() -> None:
+    visible = view(user("a"), asks("x"), tells("x", 5_000), model("b"))
+    fitted = fit(visible, everything(visible), ROOMY)
+    assert (fitted.proposal.limits, fitted.overflow) == ({}, {})
+    assert fitted.tokens == visible.tokens
+
+
+def test_old_results_go_first_then_arguments_then_the_oldest_rounds() -> None:
+    rows = [user("go")]
+    for n in range(6):
+        rows += [asks(f"c{n}", size=3_000), tells(f"c{n}", 6_000)]
+    visible = view(*rows)
+    results = fit(visible, everything(visible), Budget(40_000, 20_000, 15_000))
+    assert all(limit.arguments is None for limit in results.proposal.limits.values())
+    assert min(results.proposal.limits) == 2  # the oldest result
+    both = fit(visible, everything(visible), Budget(10_000, 9_000, 6_000))
+    assert any(limit.arguments is not None for limit in both.proposal.limits.values())
+    dropped = fit(visible, everything(visible), Budget(4_000, 3_600, 2_000)).proposal.dispositions
+    gone = sorted(n for n, (d, _) in dropped.items() if d == "dropped")
+    assert gone == list(range(1, len(gone) + 1))
+    assert gone
+
+
+def test_the_round_in_progress_is_shortened_only_when_nothing_else_is_left() -> None:
+    rows = [user("go")]
+    for n in range(5):
+        rows += [asks(f"c{n}"), tells(f"c{n}", 1_600)]
+    visible = view(*rows)
+    fitted = fit(visible, everything(visible), Budget(2_600, 2_400, 2_000))
+    assert fitted.proposal.limits
+    assert 10 not in fitted.proposal.limits
+    tight = fit(visible, everything(visible), Budget(400, 300, 200))
+    assert 10 in tight.proposal.limits
+    assert tight.tokens <= 400
+    assert tight.overflow == {}
+
+
+def test_an_overflow_names_its_parts_and_they_add_up() -> None:
+    rows = [system("s" * 3_300), user("pin " * 800), user("h" * 6_600), asks("c"), tells("c")]
+    visible = view(*rows, pins=(1,))
+    fitted = fit(visible, everything(visible), Budget(1_000, 900, 500))
+    assert sum(fitted.overflow.values()) == fitted.tokens > 1_000
+    assert fitted.overflow["system messages"] == 1_004
+    assert fitted.overflow["latest human message"] == 2_004
+    assert fitted.overflow["open round"] > 0
+
+
+def test_a_shortened_result_keeps_both_ends_and_says_what_is_missing() -> None:
+    text = "head" + "m" * 10_000 + "tail"
+    assert cut(text, 7, 100).startswith("head")
+    assert cut(text, 7, 100).endswith("tail")
+    assert "9908 characters left out of message 7" in cut(text, 7, 100)
+    assert cut("short", 7, 3) == "short"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        tells("c", 9_000),
+        {"type": "function_call_output", "call_id": "c", "output": "r" * 9_000},
+        {"type": "function_call_output", "call_id": "c", "output": [{"text": "r" * 9_000}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r" * 9_000}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "c",
+                    "content": [{"type": "text", "text": "r" * 5_000}, {"text": "s" * 5_000}],
+                }
+            ],
+        },
+    ],
+)
+def test_results_of_every_dialect_are_shortened_to_the_limit(row: Row) -> None:
+    facts = read_facts(shorten(msgspec.json.decode(msgspec.json.encode(row)), 3, Limit(1_000)))
+    assert facts.outcome <= 1_000 + 2 * 80
+    assert facts.results == ("c",)
+
+
+def test_shortened_arguments_stay_json_and_short_ones_stay_whole() -> None:
+    row = asks("c", size=9_000)
+    row["tool_calls"][0]["function"]["arguments"] = '{"path":"a.py","text":"' + "x" * 9_000 + '"}'
+    made = shorten(row, 3, Limit(arguments=500))
+    parsed = msgspec.json.decode(made["tool_calls"][0]["function"]["arguments"])
+    assert parsed["path"] == "a.py"
+    assert len(parsed["text"]) < 700
+    blocks = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "input": {}}]}
+    blocks["content"][0]["input"] = {"deep": {"list": ["y" * 9_000, 5, None]}}  # type: ignore[index]
+    made = shorten(blocks, 3, Limit(arguments=500))
+    assert made["content"][0]["input"]["deep"]["list"][1:] == [5, None]
+    assert len(made["content"][0]["input"]["deep"]["list"][0]) < 700
+
+
+# -- rules for any policy ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({0: ("dropped", "x")}, "system messages stay"),
+        ({1: ("dropped", "x")}, "pinned messages stay"),
+        ({2: ("merged", "x")}, "the latest human message stays"),
+        ({3: ("dropped", "x")}, "a tool round stands or falls as one"),
+        ({4: ("summarised", "x")}, "a tool round stands or falls as one"),
+        ({4: ("shortened", "x")}, "a shortened message has a limit"),
+        ({5: None}, "every message has a disposition"),
+    ],
+)
+def test_a_plan_that_breaks_a_rule_is_refused_by_name(changes: dict[int, Any], rule: str) -> None:
+    visible = view(
+        system("s"), user("pin"), user("go"), asks("c"), tells("c"), model("x"), pins=(1,)
+    )
+    decided = {**everything(visible).dispositions, **changes}
+    proposal = Proposal({n: d for n, d in decided.items() if d is not None})
+    with pytest.raises(InvalidPlan, match=rule) as caught:
+        check(visible, proposal)
+    assert set(caught.value.numbers) & set(changes) or rule.startswith("a tool round")
+
+
+def test_nothing_can_be_inserted_into_a_round() -> None:
+    visible = view(user("go"), asks("c"), tells("c"))
+    note = NewInsertion("notice", user("note"), before=2)
+    with pytest.raises(InvalidPlan, match="nothing is inserted into a round"):
+        check(visible, Proposal(everything(visible).dispositions, insertions=(note,)))
+    fine = msgspec.structs.replace(note, before=1)
+    check(visible, Proposal(everything(visible).dispositions, insertions=(fine,)))
+
+
+class Summary:
+    """A policy of a user's own: a summary stands for all but the last round."""
+
+    name = "mine"
+    version = 3
+    max_messages = None
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        decided: dict[int, Any] = {}
+        groups = group_rows([ref.facts for ref in visible.messages])
+        for group in groups:
+            for row in group.rows:
+                ref = visible.messages[row]
+                keep = ref.facts.human or group is groups[-1]
+                decided[ref.number] = ("kept", "recent") if keep else ("summarised", "summary")
+        gone = [n for n, (d, _) in decided.items() if d == "summarised"]
+        text = user(f"[Summary of {len(gone)} messages: all went well.]")
+        spans = ((gone[0], gone[-1]),) if gone else ()
+        return Proposal(decided, insertions=(NewInsertion("summary", text, None, spans),))
+
+
+async def test_a_policy_of_ones_own_goes_through_the_same_seam() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=Summary(), max_tokens=1_500)
+        await ctx.add_message(user("go"))
+        for n in range(9):
+            await ctx.add_message(asks(f"c{n}"))
+            await ctx.add_message(tells(f"c{n}", 600))
+        messages = await ctx.get_messages_for_request()
+        assert messages[0] == user("[Summary of 16 messages: all went well.]")
+        assert [m["role"] for m in messages] == ["user", "user", "assistant", "tool"]
+        found = [r async for r in engine.records("s") if r.type == "context:post_compact"]
+        event: Any = decode_event(found[0])
+        assert (event.strategy, event.strategy_version) == ("mine", 3)
+        assert event.plan.insertions[0].stands_for == ((1, 16),)
+        row = (await engine.audit("s")).requests[-1]
+        assert (row.counts.kept, row.counts.summarised, row.insertions) == (3, 16, 1)
+        view = await engine.request_view("s", position=row.position)
+        assert view.verified
+        assert view.messages == messages
+
+
+async def test_a_policy_that_breaks_a_rule_is_refused_and_the_session_goes_on() -> None:
+    class Careless(Summary):
+        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+            return Proposal({ref.number: ("dropped", "older") for ref in visible.messages})
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=Careless(), max_tokens=100)
+        await ctx.add_message(user("x" * 2_000))
+        with pytest.raises(InvalidPlan, match="latest human"):
+            await ctx.get_messages_for_request()
+        await ctx.add_message(model("fine"))
+        assert len(await ctx.get_messages()) == 2
+
+
+# -- plans ---------------------------------------------------------------------------------------
+
+
+def test_runs_join_what_is_alike_and_are_found_by_number() -> None:
+    decided = [(n, "kept" if n % 10 else "dropped", "older") for n in range(100)]
+    runs = runs_of(decided)  # type: ignore[arg-type]
+    assert len(runs) == 20
+    assert list(expand(runs)) == decided
+    for number, disposition, _ in decided:
+        run = find(runs, number)
+        assert run is not None
+        assert run.disposition == disposition
+    assert find(runs, 100) is None
+    assert find((), 0) is None
+
+
+def test_a_plan_over_ten_thousand_messages_is_small() -> None:
+    decided = [(n, "dropped", "older") for n in range(9_990)]
+    decided += [(n, "kept", "recent") for n in range(9_990, 10_000)]
+    plan = Plan(through=9_999, runs=runs_of(decided))  # type: ignore[arg-type]
+    assert len(msgspec.json.encode(plan)) < 200
+
+
+def test_facts_need_no_text_and_are_small() -> None:
+    assert len(encode_facts(read_facts(user("x" * 100_000)))) < 60

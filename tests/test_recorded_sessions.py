@@ -1,0 +1,110 @@
+"""Recorded sessions: import, verify, audit, export, import again; and live under budgets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.engine import Engine
+from eventctx.importers.load import import_file
+from eventctx.portable import export_lines, import_drafts, read_drafts
+from eventctx.stores.memory import MemoryStore
+from tests.transcripts import is_system, refusal
+
+SESSIONS = (
+    "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl",
+    "claude-code/entire-26dcd5518fea.jsonl",
+    "claude-code/codemie-session-9eda1058.jsonl",
+    "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl",
+    "swe-agent/marshmallow-1867__function_calling__install-1.traj",
+    "mini-swe-agent/deepseek-chat__marshmallow-code__marshmallow-1343.traj.json",
+    "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json",
+)
+
+
+async def imported(path: Path) -> tuple[Engine, list[str]]:
+    engine = Engine(MemoryStore())
+    summaries = await import_file(engine.store, path, complete=True)
+    return engine, [summary.session for summary in summaries if summary.session]
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+async def test_an_imported_session_verifies_and_exports_and_imports_back_equal(
+    name: str, recorded_sessions: Path
+) -> None:
+    engine, sessions = await imported(recorded_sessions / name)
+    for session in sessions:
+        assert (await engine.verify(session)).ok
+        info = await engine.store.head(session)
+        assert info is not None
+        lines = [line async for line in export_lines(engine.store, info)]
+        other = Engine(MemoryStore())
+        await import_drafts(other.store, session, read_drafts(lines[1:]))
+        moved = await other.store.head(session)
+        assert moved is not None
+        assert [line async for line in export_lines(other.store, moved)] == lines
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+async def test_the_audit_of_an_import_reads_true_against_the_file(
+    name: str, recorded_sessions: Path
+) -> None:
+    manifest = json.loads((recorded_sessions / "MANIFEST.json").read_text())
+    (facts,) = [entry for entry in manifest["files"] if entry["file"] == name]
+    engine, (session, *_) = await imported(recorded_sessions / name)
+    audit = await engine.audit(session)
+    reported = [row.reported for row in audit.requests if row.reported is not None]
+    assert len(reported) == facts["calls_with_usage"]
+    assert max(reported, default=0) == facts["max_prompt_tokens"]
+    applied = [row for row in audit.compactions if row.outcome == "applied"]
+    assert len(applied) == facts["compactions"]
+    assert all(row.reconstructed for row in audit.requests)
+    for row in audit.requests[:: max(1, len(audit.requests) // 25)]:
+        view = await engine.request_view(session, position=row.position)
+        assert view.verified
+        assert refusal(view.messages) is None
+        assert sum(row.counts) == len(await engine.transcript(session, at=row.position))
+
+
+async def test_after_a_compaction_boundary_the_view_begins_with_the_summary(
+    recorded_sessions: Path,
+) -> None:
+    engine, (session, *_) = await imported(recorded_sessions / SESSIONS[0])
+    audit = await engine.audit(session)
+    boundary = audit.compactions[0].position
+    after = next(row for row in audit.requests if row.position > boundary)
+    view = await engine.request_view(session, position=after.position)
+    assert after.counts.summarised > 100
+    assert view.messages[0]["role"] == "user"
+    assert "This session is being continued" in json.dumps(view.messages[0])
+    assert view.entries[0].kind == "insertion"
+
+
+@pytest.mark.parametrize("budget", [200_000, 50_000, 16_000, 4_000])
+@pytest.mark.parametrize("name", SESSIONS)
+async def test_a_real_session_played_live_keeps_the_view_rules_at_every_request(
+    name: str, budget: int, recorded_sessions: Path
+) -> None:
+    source, (session, *_) = await imported(recorded_sessions / name)
+    messages: list[Any] = [line.message for line in await source.transcript(session)]
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("live", max_tokens=budget, on_overflow="send_floor")
+    views: list[list[int]] = []
+    for seen, message in enumerate(messages, start=1):
+        await ctx.add_message(message)
+        if message.get("role") == "assistant" or message.get("type") == "function_call":
+            continue
+        view = await ctx.get_messages_for_request()
+        assert refusal(view) is None
+        systems = [m for m in messages[:seen] if is_system(m)]
+        assert [m for m in view if is_system(m)] == systems
+        views.append([hash(json.dumps(m)) for m in view])
+    assert await ctx.get_messages() == messages
+    rows = (await engine.audit("live")).requests
+    for row, before, after in zip(rows[1:], views, views[1:], strict=False):
+        assert row.breaks or after[: len(before)] == before
+        assert row.tokens <= budget or row.floor_sent
+    assert (await engine.verify("live")).ok

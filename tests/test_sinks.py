@@ -1,0 +1,160 @@
+"""Log lines and spans of a live session, end to end: all five ids, and equal to the log's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import eventctx
+from eventctx.errors import UnknownEventName
+from eventctx.hooks.log import LogSink, line, lines
+from eventctx.hooks.trace import TraceSink
+from eventctx.identity import derive_trace_id
+from eventctx.projections.trace import fold as fold_spans
+
+
+async def played(engine: eventctx.Engine) -> None:
+    ctx = await engine.session("s", max_tokens=1_200)
+    for number in range(2):
+        async with ctx.turn(f"turn-{number}", agent="coder") as turn:
+            await ctx.add_message({"role": "user", "content": f"go {number}"})
+            for step in range(6):
+                async with turn.iteration() as cycle:
+                    await ctx.get_messages_for_request()
+                    async with cycle.provider_call("model-1", "acme") as call:
+                        await call.usage(900, 20)
+                    key = f"c{number}.{step}"
+                    block = {"type": "tool_use", "id": key, "name": "read", "input": {}}
+                    await ctx.add_message({"role": "assistant", "content": [block]})
+                    async with cycle.tool_call("read", key):
+                        pass
+                    done = {"type": "tool_result", "tool_use_id": key, "content": "z" * 500}
+                    await ctx.add_message({"role": "user", "content": [done]})
+
+
+async def test_every_log_line_carries_the_five_ids_of_its_record() -> None:
+    with structlog.testing.capture_logs() as captured:
+        async with eventctx.open() as engine:
+            engine.on("*", LogSink())
+            await played(engine)
+            records = [record async for record in engine.records("s", bodies=True)]
+    said = {entry["position"]: entry for entry in captured}
+    assert sorted(said) == [record.position for record in records]
+    for record in records:
+        entry = said[record.position]
+        assert entry["event"] == record.type
+        for name in ("session_id", "turn_id", "span_id", "parent_span_id", "iteration"):
+            assert entry[name] == getattr(record, name), (record.type, name)
+        if record.turn_id is not None:
+            assert entry["trace_id"] == derive_trace_id("s", record.turn_id)
+    for entry, again in zip(captured, lines(records), strict=True):
+        del entry["log_level"]
+        assert entry == again
+    assert line(records[0])["event"] == "session:start"
+
+
+async def test_spans_of_a_live_session_equal_those_folded_from_its_log() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    sink = TraceSink(provider)
+    async with eventctx.open(current_span=sink) as engine:
+        engine.on("*", sink)
+        await played(engine)
+        records = [record async for record in engine.records("s")]
+    live: dict[str, Any] = {f"{s.context.span_id:016x}": s for s in exporter.get_finished_spans()}
+    folded = {span.span_id: span for span in fold_spans(records)}
+    assert live.keys() == folded.keys()
+    for span_id, span in folded.items():
+        sent = live[span_id]
+        assert sent.name == span.name
+        assert f"{sent.context.trace_id:032x}" == span.trace_id
+        parent = None if sent.parent is None else f"{sent.parent.span_id:016x}"
+        assert parent == span.parent_span_id
+        assert (sent.start_time, sent.end_time) == (span.start, span.end)
+        assert sent.attributes["session.id"] == sent.attributes["gen_ai.conversation.id"] == "s"
+    names = {span.name.split()[0] for span in folded.values()}
+    assert names == {"invoke_agent", "chat", "execute_tool", "compact"}
+    ids = {record.span_id for record in records if record.span_id}
+    assert folded.keys() <= ids
+    compactions = [span for span in folded.values() if span.name == "compact simple"]
+    assert len(compactions) >= 2
+    for span in compactions:
+        assert span.events[0].name == "context:pre_compact"
+        assert span.parent_span_id in folded
+
+
+async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider_call() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("host")
+    sink = TraceSink(provider)
+    async with eventctx.open(current_span=sink) as engine:
+        engine.on("*", sink)
+        ctx = await engine.session("s")
+        with tracer.start_as_current_span("request"):
+            async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call("m"):
+                with tracer.start_as_current_span("http"):
+                    pass
+        await ctx.close()
+        await engine.hooks.drain()
+    spans: dict[str, Any] = {span.name: span for span in exporter.get_finished_spans()}
+    assert len({span.context.trace_id for span in spans.values()}) == 1
+    assert spans["http"].parent.span_id == spans["chat m"].context.span_id
+    assert spans["invoke_agent agent"].parent.span_id == spans["request"].context.span_id
+
+
+async def test_hooks_hear_of_compactions_after_they_are_in_the_log_and_cannot_hurt() -> None:
+    heard: list[Any] = []
+    async with eventctx.open() as engine:
+
+        @engine.on("context:*")
+        def hear(record: eventctx.Record) -> None:
+            heard.append(record)
+            raise RuntimeError("an observer's bug")
+
+        @engine.on("context:post_compact")
+        async def later(record: eventctx.Record) -> None:
+            assert record.digest == (await _at(engine, record.position)).digest
+
+        with pytest.raises(UnknownEventName, match="context:pre_compact"):
+            engine.on("context:precompact", hear)
+        await played(engine)
+        assert await engine.hooks.drain()
+        stats = engine.hooks.stats()
+        records = [r async for r in engine.records("s") if r.type.startswith("context:")]
+        assert [r.position for r in heard] == [r.position for r in records]
+        assert any(r.type == "context:pre_compact" for r in heard)
+        assert sum(stats.errors.values()) == len(heard)
+        assert {n: e for n, e in stats.errors.items() if "later" in n} == {}
+
+
+async def _at(engine: eventctx.Engine, position: int) -> eventctx.Record:
+    (record,) = [record async for record in engine.records("s", position, position)]
+    return record
+
+
+def test_without_an_sdk_or_a_sink_everything_works() -> None:
+    program = (
+        "import asyncio, eventctx\n"
+        "from eventctx.hooks.trace import TraceSink\n"
+        "async def main():\n"
+        "    sink = TraceSink()\n"
+        "    async with eventctx.open(current_span=sink) as engine:\n"
+        "        engine.on('*', sink)\n"
+        "        ctx = await engine.session('s')\n"
+        "        async with ctx.turn():\n"
+        "            await ctx.add_message({'role': 'user', 'content': 'x'})\n"
+        "            print(len(await ctx.get_messages_for_request()))\n"
+        "asyncio.run(main())\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("1\n", "")

@@ -21,12 +21,12 @@ from eventctx.context import Context
 from eventctx.errors import InvalidSessionId, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import CurrentSpan
-from eventctx.live import open_session
 from eventctx.policies.policy import Policy
 from eventctx.policies.simple import Simple
 from eventctx.projections import audit, timeline, usage
 from eventctx.reading import Message, RequestView
 from eventctx.record import Draft, Record
+from eventctx.resume import open_session
 from eventctx.settings import Settings
 from eventctx.store import Appended, EventStore, Receipt, StreamInfo
 from eventctx.verify import Verification, verify

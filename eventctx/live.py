@@ -9,24 +9,23 @@ and read again when another process turns out to have written in between.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
-from eventctx import events
-from eventctx.codec import decode_event, encode_event
+from eventctx.codec import encode_event
 from eventctx.errors import StoreError, WrongExpectedVersion
 from eventctx.events import Event
+from eventctx.loading import SNAPSHOT, Loaded, load
 from eventctx.projections import request_view
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Draft, Record, place
 from eventctx.store import NO_STREAM, Address, Appended, EventStore, Snapshot
 from eventctx.turns import Scope
-from eventctx.version import __version__
 
-SNAPSHOT = "request_view"
 SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""
 
@@ -46,62 +45,23 @@ class Clock(Protocol):
 
 
 class Ticket:
-    """An append under way. ``records`` is set when it is on disk."""
+    """An append under way.
 
-    __slots__ = ("ack", "drafts", "records")
+    ``own`` is how many of its last drafts its caller tries again by itself; those before, which
+    nobody waits for, are sent again by the session. ``records`` is set when all are on disk.
+    """
 
-    def __init__(self, ack: Awaitable[Appended], drafts: tuple[Draft, ...]) -> None:
+    __slots__ = ("ack", "drafts", "failed", "number", "own", "records")
+
+    def __init__(
+        self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], own: int
+    ) -> None:
+        self.number = number
         self.ack = ack
         self.drafts = drafts
+        self.own = own
         self.records: tuple[Record, ...] | None = None
-
-
-class Loaded(NamedTuple):
-    """A session's view as read from the store, with the digest and time of its last record."""
-
-    view: ViewState
-    head: int
-    digest: bytes
-    time: int
-    snapshot: int
-    open_compactions: tuple[Record, ...]
-
-
-async def load(store: EventStore, stream: str) -> Loaded | None:
-    """Read a session's view: its newest snapshot and the records behind it. None if it is new."""
-    info = await store.head(stream)
-    if info is None or info.head < 0:
-        return None
-    state, start = request_view.initial(), 0
-    snapshot = await store.load_snapshot(stream, SNAPSHOT)
-    if snapshot is not None and snapshot.position <= info.head:
-        usable = await _restored(store, stream, snapshot)
-        if usable is not None:
-            state, start = usable, snapshot.position + 1
-    digest, time = info.digest, 0
-    compactions: dict[str | None, Record] = {}
-    # The last record is read even when the snapshot covers it: its time must not be undercut.
-    async for record in store.read(stream, start=min(start, info.head), bodies=False):
-        if record.position >= start:
-            state = request_view.evolve(state, record)
-        digest, time = record.digest, record.time
-        if record.type == "context:pre_compact":
-            compactions[record.span_id] = record
-        elif record.type == "context:post_compact":
-            compactions.pop(record.span_id, None)
-    kept = start - 1
-    return Loaded(state, state.position, digest, time, kept, tuple(compactions.values()))
-
-
-async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
-    if snapshot.version != request_view.VERSION:
-        return None
-    async for record in store.read(
-        stream, start=snapshot.position, stop=snapshot.position, bodies=False
-    ):
-        if record.digest == snapshot.digest:
-            return request_view.load(snapshot.data)
-    return None
+        self.failed = False
 
 
 class LiveSession:
@@ -123,7 +83,8 @@ class LiveSession:
         self._clock = clock
         self._lock = threading.RLock()
         self._in_flight: deque[Ticket] = deque()
-        self._unsent: list[Draft] = []
+        self._unsent: list[tuple[int, Draft]] = []
+        self._tickets = 0
         self._unfolded: list[Draft] = []
         self._stale = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -173,16 +134,13 @@ class LiveSession:
         while True:
             await self.ready()
             with self._lock:
-                ticket = None if self._stale else self._submit(drafts)
+                ticket = None if self._stale else self._submit(drafts, len(drafts))
             if ticket is None:
                 continue
             try:
                 return (await self._settle(ticket))[-len(drafts) :]
             except WrongExpectedVersion:
-                self._send_again(ticket.drafts[: -len(drafts)])
-            except StoreError:
-                self._send_again(ticket.drafts[: -len(drafts)])
-                raise
+                continue
 
     async def append_exactly(self, version: int, *drafts: Draft) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
@@ -192,7 +150,7 @@ class LiveSession:
         with self._lock:
             if self._stale or self.head != version or self._unsent:
                 return None
-            ticket = self._submit(drafts)
+            ticket = self._submit(drafts, len(drafts))
         return await self._settle(ticket)
 
     async def emit(self, draft: Draft) -> None:
@@ -205,9 +163,10 @@ class LiveSession:
             await self._oldest()
         with self._lock:
             if self._stale:
-                self._unsent.append(draft)
+                self._tickets += 1
+                self._unsent.append((self._tickets, draft))
                 return
-            ticket = self._submit((draft,))
+            ticket = self._submit((draft,), 0)
         self._watch(ticket)
 
     def _watch(self, ticket: Ticket) -> None:
@@ -215,12 +174,9 @@ class LiveSession:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _send_again(self, drafts: Sequence[Draft]) -> None:
-        with self._lock:
-            self._unsent.extend(drafts)
-
-    def _submit(self, drafts: Sequence[Draft]) -> Ticket:
-        drafts = (*self._unsent, *drafts)
+    def _submit(self, drafts: Sequence[Draft], own: int) -> Ticket:
+        self._unsent.sort(key=lambda entry: entry[0])
+        drafts = (*[draft for _, draft in self._unsent], *drafts)
         self._unsent.clear()
         ack = self.store.append(self.stream, drafts, self.head if self.head >= 0 else NO_STREAM)
         self.head += len(drafts)
@@ -228,7 +184,8 @@ class LiveSession:
         self._unfolded.extend(drafts)
         if len(self._unfolded) > MAX_UNFOLDED:
             self._fold()
-        ticket = Ticket(ack, drafts)
+        self._tickets += 1
+        ticket = Ticket(self._tickets, ack, drafts, own)
         self._in_flight.append(ticket)
         return ticket
 
@@ -252,19 +209,15 @@ class LiveSession:
             raise
 
     async def _settle_unasked(self, ticket: Ticket) -> None:
-        try:
+        with contextlib.suppress(StoreError):
             await self._ended(ticket)
-        except StoreError:
-            self._send_again(ticket.drafts)
 
     async def _ended(self, ticket: Ticket) -> tuple[Record, ...]:
         try:
             appended = await ticket.ack
         except StoreError:
             with self._lock:
-                self._stale = True
-                if ticket in self._in_flight:
-                    self._in_flight.remove(ticket)
+                self._failed(ticket)
             raise
         with self._lock:
             ticket.records = appended.records
@@ -276,6 +229,16 @@ class LiveSession:
             if ready and not self._in_flight and not self._stale:
                 self._maybe_snapshot(ready)
         return appended.records
+
+    def _failed(self, ticket: Ticket) -> None:
+        """Take a failed append out, once, whoever sees it first; keep what nobody waits for."""
+        if ticket.failed:
+            return
+        ticket.failed = True
+        self._stale = True
+        self._in_flight.remove(ticket)
+        unasked = ticket.drafts[: len(ticket.drafts) - ticket.own]
+        self._unsent.extend((ticket.number, draft) for draft in unasked)
 
     # -- staying in step with the store ----------------------------------------------------------
 
@@ -317,14 +280,11 @@ class LiveSession:
                     continue
                 if not self._unsent:
                     return self.view, self.head
-                ticket = self._submit(())
+                ticket = self._submit((), 0)
             try:
                 await self._settle(ticket)
             except WrongExpectedVersion:
-                self._send_again(ticket.drafts)
-            except StoreError:
-                self._send_again(ticket.drafts)
-                raise
+                continue
 
     async def synchronised(self) -> tuple[ViewState, int]:
         """As ``settled``, and after what other processes wrote until now."""
@@ -363,54 +323,3 @@ class LiveSession:
         data = request_view.dump(self.view)
         snapshot = Snapshot(record.position, record.digest, request_view.VERSION, data)
         self.store.save_snapshot(self.stream, SNAPSHOT, snapshot)
-
-
-async def open_session(
-    store: EventStore,
-    stream: str,
-    publish: Callable[[Record], None],
-    clock: Clock,
-    random: Callable[[int], bytes] = os.urandom,
-    settings: dict[str, Any] | None = None,
-) -> LiveSession:
-    """Open a session, creating it with ``session:start`` if it is new.
-
-    A compaction that a crash left open is closed as failed.
-    """
-    loaded = await load(store, stream)
-    if loaded is None:
-        loaded = Loaded(request_view.initial(), -1, b"", 0, -1, ())
-    live = LiveSession(store, stream, loaded, publish, clock, random)
-    if loaded.head < 0:
-        start = events.SessionStart(library=__version__, settings=settings or {})
-        try:
-            await live.append_exactly(-1, live.draft(start, Scope(stream)))
-        except WrongExpectedVersion:
-            await live.ready()
-    for record in loaded.open_compactions:
-        await live.append(live.draft(_closed(record), _scope(record)))
-    return live
-
-
-def _scope(record: Record) -> Scope:
-    return Scope(
-        record.stream, record.turn_id, record.span_id, record.parent_span_id, record.iteration
-    )
-
-
-def _closed(record: Record) -> Event:
-    event: Any = decode_event(record)
-    return events.PostCompact(
-        outcome="failed",
-        trigger=event.trigger,
-        strategy=event.strategy,
-        strategy_version=event.strategy_version,
-        tokens_before=event.tokens,
-        tokens_after=event.tokens,
-        messages_before=event.messages,
-        messages_after=event.messages,
-        estimator="",
-        budget=event.budget,
-        threshold=event.threshold,
-        error="the process that began this compaction ended before it was done",
-    )

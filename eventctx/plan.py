@@ -27,7 +27,7 @@ REASONS: dict[str, str] = {
     "older": "older than the most recent messages that the policy keeps",
     "duplicate": "same role and first 100 characters as a later message",
     "oversize": "larger than its share of the budget",
-    "budget": "left out or shortened to fit the budget",
+    "budget": "to fit the budget",
     "summary": "a summary stands for it",
     "restored": "brought back on request",
     "imported": "so recorded in the imported transcript",

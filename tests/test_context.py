@@ -25,7 +25,7 @@ from eventctx.errors import (
     StreamNotFound,
     WrongExpectedVersion,
 )
-from eventctx.live import SNAPSHOT, load
+from eventctx.loading import SNAPSHOT, load
 from eventctx.stores.memory import MemoryStore
 
 USER = {"role": "user", "content": "hello"}

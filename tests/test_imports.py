@@ -26,7 +26,17 @@ ROOMS: list[tuple[set[str], ...]] = [
     ({"stores"}, {"projections"}),
     (
         {"hooks"},
-        {"turns", "settings", "budget", "compaction", "live", "deciding", "context"}
+        {
+            "turns",
+            "settings",
+            "budget",
+            "compaction",
+            "live",
+            "loading",
+            "resume",
+            "deciding",
+            "context",
+        }
         | {"reading", "verify", "portable"},
     ),
     ({"engine"},),

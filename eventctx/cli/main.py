@@ -1,0 +1,59 @@
+"""The ``eventctx`` program: its options and its commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from eventctx.cli.audit import audit_command
+from eventctx.cli.demo import demo_command
+from eventctx.cli.exports import export_command
+from eventctx.cli.fork import fork_command
+from eventctx.cli.imports import import_command
+from eventctx.cli.log import log_command
+from eventctx.cli.program import Program
+from eventctx.cli.replay import replay_command
+from eventctx.cli.sessions import sessions_command, stats_command
+from eventctx.cli.transcript import transcript_command, view_command
+from eventctx.cli.verify import verify_command
+from eventctx.version import __version__
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--store",
+    metavar="URL",
+    help="The store: a path or sqlite:///PATH. Default: $EVENTCTX_STORE, else the user's data "
+    "folder.",
+)
+@click.version_option(__version__, prog_name="eventctx")
+@click.pass_context
+def cli(context: click.Context, store: str | None) -> None:
+    """Replay, trace and audit what an LLM agent's model was sent.
+
+    Begin with `eventctx demo`, or `eventctx import FILE` with a session of your own.
+    """
+    context.obj = {"store": store}
+
+
+for _command in (
+    demo_command,
+    import_command,
+    sessions_command,
+    log_command,
+    transcript_command,
+    view_command,
+    audit_command,
+    replay_command,
+    fork_command,
+    verify_command,
+    export_command,
+    stats_command,
+):
+    cli.add_command(_command)
+
+
+def main(arguments: list[str] | None = None, **options: Any) -> None:
+    """Run the program with ``arguments`` (those of the process when None), and exit."""
+    cli.main(args=arguments, **options)

@@ -1,0 +1,84 @@
+"""Text that is safe to print: what a tool wrote must not steer the terminal of who reads it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+# C0 without tab and line feed, DEL and C1; line separators; marks that reorder what is shown;
+# and lone surrogates, which no encoding can write.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_SPACES: Final = re.compile(r"\s+")
+_NANOSECONDS: Final = 1_000_000_000
+
+
+def escape(text: str) -> str:
+    r"""``text`` with control characters as ``\x1b`` or ``\u202e``; tabs and line feeds stay."""
+    return _UNSAFE.sub(_code, text)
+
+
+def _code(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    if match[0] == "\r":
+        return "\\r"
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """``text`` on one line, escaped, cut to ``width`` characters with an ellipsis."""
+    if width is not None:
+        text = text[: 4 * width + 200]
+    joined = escape(_SPACES.sub(" ", text.replace("\r\n", "\n")).strip())
+    if width is not None and len(joined) > width:
+        return joined[: max(0, width - 1)] + "…"
+    return joined
+
+
+def number(value: int | None) -> str:
+    """12345 as 12,345; a dash for None."""
+    return "–" if value is None else f"{value:,}"
+
+
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes in a unit that a person reads."""
+    amount = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return str(count)
+
+
+def moment(time: int) -> datetime:
+    """UTC nanoseconds as a time; the nanoseconds are cut to microseconds."""
+    seconds, rest = divmod(time, _NANOSECONDS)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000)
+
+
+def day(time: int) -> str:
+    """The UTC day."""
+    return moment(time).strftime("%Y-%m-%d")
+
+
+def clock(time: int) -> str:
+    """The UTC time of day, in milliseconds."""
+    return moment(time).strftime("%H:%M:%S.%f")[:-3]
+
+
+def minute(time: int) -> str:
+    """Day and time in UTC, to the second."""
+    return moment(time).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def iso(time: int) -> str:
+    """RFC 3339 with all nine decimals, as machines want it."""
+    seconds, rest = divmod(time, _NANOSECONDS)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest:09d}Z"

@@ -1,0 +1,247 @@
+"""``transcript`` and ``view``: what was said, and what the model was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from eventctx.cli import opening
+from eventctx.cli.messages import role_of, role_style, show
+from eventctx.cli.plain import number, plural
+from eventctx.cli.program import FOUND, Problem, run
+from eventctx.cli.records import reason_in_words
+from eventctx.cli.screen import Screen, put_document
+from eventctx.codec import decode_event
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.plan import Plan
+from eventctx.projections.layout import Entry
+from eventctx.reading import Message, RequestView
+from eventctx.refs import InsertionRef, MessageRef
+
+_full = click.option(
+    "--full", is_flag=True, help="Every line of every message, also on a terminal."
+)
+
+
+@click.command("transcript", short_help="All that was said, now or at an earlier point.")
+@click.argument("session")
+@click.option("--at", type=int, metavar="POSITION", help="As it was after this position.")
+@click.option("--turn", type=int, metavar="N", help="As it was at the end of turn N.")
+@_full
+@opening.reading
+def transcript_command(
+    session: str,
+    at: int | None,
+    turn: int | None,
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Show the whole transcript of SESSION, now or at an earlier point; never compacted."""
+    run(_transcript(session, at, turn, full, store, as_json))
+
+
+async def _transcript(
+    session: str, at: int | None, turn: int | None, full: bool, store: str | None, as_json: bool
+) -> None:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        if at is not None and not 0 <= at <= info.head:
+            raise InvalidSetting(
+                f"session {info.stream!r} has positions 0 to {info.head}, found --at {at}"
+            )
+        messages = await engine.transcript(info.stream, at=at, turn=turn)
+    if as_json:
+        put_document(
+            [
+                {"number": one.number, "position": one.position, "message": one.message}
+                for one in messages
+            ]
+        )
+        return
+    screen = Screen()
+    for one in messages:
+        _show_message(screen, one, full)
+    if not messages:
+        screen.line("The transcript is empty.")
+    elif screen.live:
+        when = f" after position {at}" if at is not None else ""
+        when = f" at the end of turn {turn}" if turn is not None else when
+        screen.line((f"{plural(len(messages), 'message')}{when}.", "dim"))
+
+
+def _show_message(screen: Screen, one: Message, full: bool) -> None:
+    role = "erased" if one.message is None else role_of(one.message)
+    screen.line(
+        (f"#{one.number} ", "bold"),
+        (role, role_style(role)),
+        (f"  position {one.position}", "dim"),
+    )
+    show(screen, one.message, full=full)
+    screen.blank()
+
+
+@click.command("view", short_help="What the model was sent in a turn.")
+@click.argument("session")
+@click.option("--turn", type=int, metavar="N", help="The turn; its last request, or:")
+@click.option("--iteration", type=int, metavar="I", help="The request of this iteration.")
+@click.option(
+    "--position", type=int, metavar="P", help="Instead: the request prepared at this position."
+)
+@_full
+@opening.reading
+def view_command(
+    session: str,
+    turn: int | None,
+    iteration: int | None,
+    position: int | None,
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Show what the model was sent in a turn of SESSION, derived again from the log and verified.
+
+    Exits with 1 when the view does not have the digest that was recorded when it was sent.
+    """
+    if (turn is None) == (position is None):
+        raise click.UsageError("Expected one of --turn and --position; `audit` lists both.")
+    if iteration is not None and turn is None:
+        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
+    run(_view(session, turn, iteration, position, full, store, as_json))
+
+
+async def _view(
+    session: str,
+    turn: int | None,
+    iteration: int | None,
+    position: int | None,
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        view = await engine.request_view(info.stream, turn, iteration, position=position)
+        plan = await _plan(engine, info.stream, view)
+    if as_json:
+        put_document(_as_json(info.stream, view, plan))
+    else:
+        _show_view(Screen(), view, plan, full)
+    if not view.verified:
+        raise Problem(FOUND)
+
+
+async def _plan(engine: Engine, session: str, view: RequestView) -> Plan | None:
+    """The plan that was in force."""
+    at = view.prepared.plan
+    if at is None:
+        return None
+    async for record in engine.records(session, at, at):
+        event: Any = decode_event(record)
+        plan = getattr(event, "plan", None)
+        return plan if isinstance(plan, Plan) else None
+    return None
+
+
+def _show_view(screen: Screen, view: RequestView, plan: Plan | None, full: bool) -> None:
+    prepared = view.prepared
+    where = [f"turn {view.turn}"] if view.turn is not None else []
+    where += [f"iteration {view.iteration}"] if view.iteration is not None else []
+    where.append(f"position {view.position}")
+    budget = f" of {number(prepared.budget)}" if prepared.budget is not None else ""
+    screen.line(
+        ("What the model was sent", "bold"),
+        f" · {', '.join(where)} · {plural(len(view.messages), 'message')} · "
+        f"{number(prepared.tokens)}{budget} tokens (estimated)"
+        f"{', reconstructed by an importer' if prepared.reconstructed else ''}",
+    )
+    if view.verified:
+        screen.whole("digest ", view.digest, " ", ("verified", "bold green"))
+    else:
+        screen.whole("digest ", view.digest, " ", ("DOES NOT VERIFY", "bold red"))
+        screen.whole(f"recorded {prepared.digest}; `eventctx verify` says what was changed")
+    for line in _left_out(plan):
+        screen.line((line, "dim"))
+    screen.blank()
+    for place, (entry, message) in enumerate(zip(view.entries, view.messages, strict=True)):
+        role = role_of(message)
+        screen.line(
+            (f"[{place}] ", "dim"), (role, role_style(role)), (f"  {_origin(entry)}", "dim")
+        )
+        show(screen, message, full=full)
+        screen.blank()
+
+
+def _origin(entry: Entry) -> str:
+    ref = entry.ref
+    match entry.kind:
+        case "message" if isinstance(ref, MessageRef):
+            shortened = ", shortened" if ref.shortened else ""
+            omitted = ", without results that answer no call" if entry.omit else ""
+            return f"message #{ref.number}{shortened}{omitted}"
+        case "insertion" if isinstance(ref, InsertionRef):
+            stands = ref.stands_for
+            runs = ", ".join(f"#{a}–#{b}" if a != b else f"#{a}" for a, b in stands)
+            return f"{ref.kind}{f' of {runs}' if runs else ''}, in no transcript"
+        case "synthetic":
+            return "made up: the call never got a result"
+        case _:
+            return "made up: opens a view that would begin without a user"
+
+
+def _left_out(plan: Plan | None) -> list[str]:
+    """What the plan in force did not keep as it was, with its reasons."""
+    if plan is None:
+        return ["nothing was left out: no compaction is in force"]
+    return [
+        f"{_runs(numbers)}: {disposition}, {reason_in_words(reason)}"
+        for (disposition, reason), numbers in _grouped(plan).items()
+    ]
+
+
+def _grouped(plan: Plan) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    grouped: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for run_ in plan.runs:
+        if run_.disposition != "kept":
+            key = (run_.disposition, run_.reason)
+            grouped.setdefault(key, []).append((run_.first, run_.last))
+    return grouped
+
+
+def _runs(runs: list[tuple[int, int]]) -> str:
+    return ", ".join(f"#{a}" if a == b else f"#{a}–#{b}" for a, b in runs)
+
+
+def _as_json(session: str, view: RequestView, plan: Plan | None) -> dict[str, Any]:
+    prepared = msgspec.to_builtins(view.prepared)
+    prepared.pop("event", None)
+    left_out = [
+        {"disposition": disposition, "reason": reason, "numbers": numbers}
+        for (disposition, reason), numbers in (_grouped(plan) if plan else {}).items()
+    ]
+    return {
+        "session": session,
+        "position": view.position,
+        "turn": view.turn,
+        "iteration": view.iteration,
+        "digest": view.digest,
+        "verified": view.verified,
+        "tokens": view.prepared.tokens,
+        "budget": view.prepared.budget,
+        "prepared": prepared,
+        "left_out": left_out,
+        "entries": [
+            {
+                "kind": entry.ref.kind if isinstance(entry.ref, InsertionRef) else entry.kind,
+                "number": entry.ref.number
+                if isinstance(entry.ref, MessageRef) and entry.kind == "message"
+                else None,
+                "shortened": isinstance(entry.ref, MessageRef) and entry.ref.shortened,
+                "message": message,
+            }
+            for entry, message in zip(view.entries, view.messages, strict=True)
+        ],
+    }

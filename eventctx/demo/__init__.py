@@ -1,0 +1,1 @@
+"""The demonstration: a recorded session, and playing one live through the engine."""

@@ -1,0 +1,61 @@
+"""Reading a session's view from its store: the newest snapshot, and the records behind it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventctx.projections import request_view
+from eventctx.projections.request_view import ViewState
+from eventctx.record import Record
+from eventctx.store import EventStore, Snapshot
+
+SNAPSHOT = "request_view"
+"""The name under which the request view's snapshots are kept."""
+
+
+class Loaded(NamedTuple):
+    """A session's view as read from the store, with the digest and time of its last record."""
+
+    view: ViewState
+    head: int
+    digest: bytes
+    time: int
+    snapshot: int
+    open_compactions: tuple[Record, ...]
+
+
+async def load(store: EventStore, stream: str) -> Loaded | None:
+    """Read a session's view: its newest snapshot and the records behind it. None if it is new."""
+    info = await store.head(stream)
+    if info is None or info.head < 0:
+        return None
+    state, start = request_view.initial(), 0
+    snapshot = await store.load_snapshot(stream, SNAPSHOT)
+    if snapshot is not None and snapshot.position <= info.head:
+        usable = await _restored(store, stream, snapshot)
+        if usable is not None:
+            state, start = usable, snapshot.position + 1
+    digest, time = info.digest, 0
+    compactions: dict[str | None, Record] = {}
+    # The last record is read even when the snapshot covers it: its time must not be undercut.
+    async for record in store.read(stream, start=min(start, info.head), bodies=False):
+        if record.position >= start:
+            state = request_view.evolve(state, record)
+        digest, time = record.digest, record.time
+        if record.type == "context:pre_compact":
+            compactions[record.span_id] = record
+        elif record.type == "context:post_compact":
+            compactions.pop(record.span_id, None)
+    kept = start - 1
+    return Loaded(state, state.position, digest, time, kept, tuple(compactions.values()))
+
+
+async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
+    if snapshot.version != request_view.VERSION:
+        return None
+    async for record in store.read(
+        stream, start=snapshot.position, stop=snapshot.position, bodies=False
+    ):
+        if record.digest == snapshot.digest:
+            return request_view.load(snapshot.data)
+    return None

@@ -1,0 +1,107 @@
+"""A small session made by the engine, and a way to run the program on its store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import eventctx
+from eventctx.cli.main import cli
+
+Run = Callable[..., Result]
+
+ANSI = "\x1b[31mred\x1b[0m and \x1b]0;title\x07 and \u0003 and [bold]not bold[/bold] and \u202eback"
+"""What a tool may write: colours, a window title, Ctrl-C's letter, rich's markup, a reversal."""
+
+
+class Outcome:
+    """What a run left: its exit code, output, and errors."""
+
+    def __init__(self, result: Result) -> None:
+        self.code = result.exit_code
+        self.out = result.stdout
+        self.err = result.stderr
+        self.exception = result.exception
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """JSON lines on stdout."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Run the program in this process, away from the user's own store."""
+    monkeypatch.setenv("EVENTCTX_STORE", str(tmp_path / "default.db"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    def call(*arguments: object) -> Outcome:
+        return Outcome(CliRunner().invoke(cli, [str(one) for one in arguments]))
+
+    return call
+
+
+def _use(number: int) -> list[dict[str, Any]]:
+    return [
+        {"type": "thinking", "thinking": f"step {number}", "signature": "c2ln"},
+        {"type": "text", "text": f"Reading file {number}."},
+        {"type": "tool_use", "id": f"a{number}", "name": "read", "input": {"path": f"{number}.py"}},
+        {"type": "tool_use", "id": f"b{number}", "name": "grep", "input": {"pattern": "x"}},
+    ]
+
+
+def _results(number: int) -> list[dict[str, Any]]:
+    text = ANSI if number == 0 else f"contents of {number} " * 60
+    return [
+        {"type": "tool_result", "tool_use_id": f"a{number}", "content": text},
+        {"type": "tool_result", "tool_use_id": f"b{number}", "content": "no", "is_error": True},
+    ]
+
+
+async def write(path: Path, session: str, turns: int = 3, rounds: int = 3) -> None:
+    """A tool loop of three turns under a budget that forces compactions."""
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session(session, max_tokens=3_000)
+        await ctx.add_message({"role": "system", "content": "Be brief."})
+        for turn in range(turns):
+            async with ctx.turn() as block:
+                await ctx.add_message({"role": "user", "content": f"Task {turn}: look around."})
+                for number in range(turn * rounds, turn * rounds + rounds):
+                    async with block.iteration() as iteration:
+                        await ctx.get_messages_for_request()
+                        async with iteration.provider_call("model-1") as call:
+                            await call.usage(900, 20, cache_read=100)
+                        await ctx.add_message({"role": "assistant", "content": _use(number)})
+                        async with iteration.tool_call("read", f"a{number}"):
+                            pass
+                        await ctx.add_message({"role": "user", "content": _results(number)})
+                async with block.iteration():
+                    await ctx.get_messages_for_request()
+                    await ctx.add_message({"role": "assistant", "content": f"Done {turn}."})
+
+
+@pytest.fixture(scope="session")
+def _written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("written") / "s.db"
+    asyncio.run(write(path, "work"))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def store(tmp_path: Path, _written: bytes) -> Path:
+    """A store with the session ``work``: 3 turns of 4 iterations, and compactions."""
+    path = tmp_path / "s.db"
+    path.write_bytes(_written)
+    return path

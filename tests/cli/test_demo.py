@@ -1,0 +1,140 @@
+"""``demo``: it compacts, verifies, and what it proposes to try works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from eventctx.cli.demo import BUDGET, SAMPLE
+from eventctx.messages import read_facts
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[dict[str, object]]:
+    return [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+
+
+def test_the_sample_is_a_real_tool_loop(sample):
+    facts = [read_facts(message) for message in sample]
+    assert len(sample) >= 150
+    assert SAMPLE.stat().st_size < 700_000
+    assert sum(one.kind == "human" for one in facts) >= 5
+    assert sum(len(one.calls) > 1 for one in facts) >= 5
+    assert sum(one.thinking > 0 for one in facts) >= 10
+    assert max(one.outcome for one in facts) > 100_000
+    assert '"is_error":true' in SAMPLE.read_text()
+    calls = [call for one in facts for call in one.calls]
+    answers = [call for one in facts for call in one.results]
+    assert calls == answers
+    assert len(set(calls)) == len(calls)
+
+
+def test_the_demo_compacts_verifies_and_audits(run, tmp_path):
+    store = tmp_path / "demo.db"
+    done = run("demo", "--store", store)
+    assert (done.code, done.err) == (0, "")
+    live, audit = done.out.split("The audit")
+    assert live.count("↓ compaction") >= 3
+    assert audit.count("↓ compaction") == live.count("↓ compaction")
+    assert "ok demo:" in audit
+    requests = run("audit", "demo", "--json", "--store", store).document["requests"]
+    assert len(requests) > 50
+    assert all(row["tokens"] <= row["budget"] == BUDGET for row in requests)
+    for turn in (1, 7):
+        view = run("view", "demo", "--turn", turn, "--json", "--store", store).document
+        assert view["verified"]
+
+
+def test_the_transcript_equals_the_sample(run, tmp_path, sample):
+    store = tmp_path / "demo.db"
+    run("demo", "--store", store)
+    rows = run("transcript", "demo", "--json", "--store", store).document
+    assert [row["message"] for row in rows] == sample
+
+
+def test_what_it_proposes_to_try_works(run, tmp_path):
+    done = run("demo", "--store", tmp_path / "demo with space.db")
+    tail = done.out.split("Try next")[1].splitlines()
+    commands = [line for line in tail if line and not line.startswith("#")]
+    assert len(commands) >= 6
+    for command in commands:
+        words = shlex.split(command)
+        start = next(i for i, word in enumerate(words) if word in run_names())
+        if words[start:] == ["demo", "FILE"]:
+            continue
+        again = run(*words[start:])
+        assert again.code == 0, f"{command}\n{again.err}"
+
+
+def run_names() -> set[str]:
+    return {"view", "fork", "transcript", "audit", "replay", "verify", "demo"}
+
+
+def test_without_a_store_it_leaves_yours_alone(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    done = run("demo")
+    assert done.code == 0
+    assert not (tmp_path / "default.db").exists()
+    assert list(tmp_path.glob("ectx-*/demo.db"))
+
+
+def test_a_second_demo_takes_another_name(run, tmp_path):
+    store = tmp_path / "demo.db"
+    run("demo", "--store", store)
+    run("demo", "--store", store)
+    rows = run("sessions", "--json", "--store", store).document
+    assert [row["session"] for row in rows] == ["demo", "demo-2"]
+
+
+def test_a_session_of_your_own(run, tmp_path):
+    file = tmp_path / "mine.jsonl"
+    rows = []
+    for number in range(40):
+        rows.append({"role": "user", "content": f"question {number} " * 40})
+        rows.append({"role": "assistant", "content": f"answer {number} " * 40})
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store = tmp_path / "demo.db"
+    done = run("demo", file, "--store", store)
+    assert (done.code, done.err) == (0, "")
+    assert "↓ compaction" in done.out
+    [session] = run("sessions", "--json", "--store", store).document
+    assert (session["session"], session["messages"], session["turns"]) == ("demo-mine", 80, 40)
+
+
+def test_a_file_that_is_no_session_is_refused(run, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text('{"theme": "dark"}')
+    done = run("demo", file, "--store", tmp_path / "demo.db")
+    assert done.code == 2
+    assert "theme" in done.err
+    assert not (tmp_path / "demo.db").exists()
+
+
+def test_an_export_is_not_played_but_imported(run, store, tmp_path):
+    run("export", "work", "-o", tmp_path / "work.jsonl", "--store", store)
+    done = run("demo", tmp_path / "work.jsonl", "--store", tmp_path / "demo.db")
+    assert done.code == 2
+    assert "eventctx import" in done.err
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_it_fits(run, tmp_path, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = run("demo", "--store", tmp_path / "demo.db")
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in done.out.splitlines()]
+    copied = ("demo@", "eventctx ", "/")
+    wide = [line for line in lines if len(line) > width and not line.startswith(copied)]
+    assert [line for line in wide if "--store" not in line] == []
+
+
+def test_real_sessions_play(run, tmp_path, recorded_sessions: Path):
+    file = next(recorded_sessions.glob("codex/*.jsonl"))
+    done = run("demo", file, "--store", tmp_path / "demo.db")
+    assert done.code == 0
+    assert "↓ compaction" in done.out

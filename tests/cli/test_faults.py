@@ -1,0 +1,257 @@
+"""Bad input and broken stores: one clear line on stderr, and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+
+from eventctx.cli import program
+from eventctx.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _fails(done, code: int, *words: str) -> None:
+    assert done.code == code, done.err
+    assert done.out == ""
+    assert done.err.startswith(("eventctx: ", "Usage: "))
+    assert "Traceback" not in done.err
+    for word in words:
+        assert word in done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("log",),
+        ("transcript",),
+        ("audit",),
+        ("replay",),
+        ("verify",),
+        ("export",),
+        ("view", "--turn", 1),
+        ("fork", "x", "--at", 1),
+    ],
+    ids=lambda command: command[0],
+)
+def test_an_unknown_session_is_named_with_those_that_there_are(run, store, command):
+    name, *rest = command
+    _fails(run(name, "wrok", *rest, "--store", store), 2, "'wrok'", "'work'")
+
+
+@pytest.mark.parametrize("command", ["sessions", "stats", "verify"])
+def test_reading_makes_no_store(run, tmp_path, command):
+    missing = tmp_path / "none.db"
+    _fails(run(command, "--store", missing), 3, str(missing), "eventctx import", "eventctx demo")
+    assert not missing.exists()
+
+
+def test_a_folder_is_no_store(run, tmp_path):
+    _fails(run("sessions", "--store", tmp_path), 3, "folder")
+
+
+def test_another_file_is_no_store(run, tmp_path):
+    other = tmp_path / "notes.txt"
+    other.write_text("hello" * 100)
+    _fails(run("sessions", "--store", other), 3, "another format")
+    assert other.read_text() == "hello" * 100
+
+
+def test_an_unknown_kind_of_store_is_refused(run):
+    _fails(run("sessions", "--store", "redis://here"), 2, "redis://here")
+
+
+def test_a_store_in_memory_is_of_no_use_here(run):
+    _fails(run("sessions", "--store", "memory://"), 2, "outlives")
+
+
+def test_turns_and_positions_outside_the_session(run, store):
+    _fails(run("view", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3", "9")
+    view = run("view", "work", "--turn", 1, "--iteration", 9, "--store", store)
+    _fails(view, 2, "[1, 2, 3, 4]")
+    _fails(run("transcript", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3")
+    _fails(run("transcript", "work", "--at", 9999, "--store", store), 2, "positions 0 to")
+    _fails(run("transcript", "work", "--at", -1, "--store", store), 2, "positions 0 to")
+    _fails(run("replay", "work", "--to", 9999, "--store", store), 2, "positions 0 to")
+    _fails(run("log", "work", "--from", 9999, "--store", store), 2, "positions 0 to")
+    _fails(run("view", "work", "--position", 3, "--store", store), 2, "request_prepared")
+    assert run("audit", "work", "--turn", 9, "--store", store).code == 2
+
+
+def test_a_view_needs_to_know_which(run, store):
+    assert run("view", "work", "--store", store).code == 2
+    assert run("view", "work", "--iteration", 1, "--store", store).code == 2
+    assert run("transcript", "work", "--at", 1, "--turn", 1, "--store", store).code == 2
+
+
+def test_a_misspelt_type_is_corrected(run, store):
+    done = run("log", "work", "--type", "context:message_aded", "--store", store)
+    _fails(done, 2, "did you mean 'context:message_added'")
+
+
+def test_a_receipt_must_be_one(run, store):
+    _fails(run("verify", "--receipt", "nonsense", "--store", store), 2, "SESSION@POSITION")
+    zero = "other@3:" + "0" * 64
+    _fails(run("verify", "work", "--receipt", zero, "--store", store), 2, "'other'")
+
+
+def test_a_receipt_for_another_history_is_damage(run, store):
+    done = run("verify", "--receipt", "work@3:" + "0" * 64, "--store", store)
+    assert done.code == 1
+    assert "DAMAGED work" in done.out
+    assert "rewritten" in done.out
+    beyond = run("verify", "--receipt", "work@9999:" + "0" * 64, "--store", store)
+    assert (beyond.code, "cut" in beyond.out) == (1, True)
+
+
+def _edit(store: Path, old: bytes, new: bytes) -> None:
+    database = apsw.Connection(str(store))
+    found = database.execute("SELECT pos, data FROM records WHERE data NOT NULL").fetchall()
+    for place, data in found:
+        if old in data:
+            database.execute(
+                "UPDATE records SET data = ? WHERE pos = ?", (data.replace(old, new), place)
+            )
+    database.close()
+
+
+def test_an_edited_message_is_found_by_verify_and_by_view(run, store):
+    _edit(store, b"Task 0", b"Task 7")
+    done = run("verify", "--store", store)
+    assert done.code == 1
+    assert "DAMAGED work" in done.out and "was edited" in done.out
+    found = run("verify", "--json", "--store", store)
+    assert found.code == 1
+    [checked] = found.document
+    assert checked["ok"] is False
+    assert checked["receipt"] is None
+    assert [problem["kind"] for problem in checked["problems"]] == ["body"]
+    view = run("view", "work", "--turn", 1, "--store", store)
+    assert view.code == 1
+    assert "DOES NOT VERIFY" in view.out
+    assert run("view", "work", "--turn", 1, "--json", "--store", store).code == 1
+
+
+def test_contents_that_are_no_json_any_more_are_damage_and_no_traceback(run, store):
+    _edit(store, b'{"role":"user","content":"Task 0', b'{"role":"user","content:"Task 0')
+    for command in (("transcript", "work"), ("view", "work", "--turn", 1)):
+        _fails(run(*command, "--store", store), 1, "was edited", "eventctx verify work")
+    for command in (("log", "work"), ("replay", "work")):
+        done = run(*command, "--store", store)
+        assert done.code in (0, 1)
+        assert "Traceback" not in done.err
+    assert run("verify", "--store", store).code == 1
+
+
+def test_a_missing_record_is_damage(run, store):
+    database = apsw.Connection(str(store))
+    database.execute("DELETE FROM records WHERE position = 7")
+    database.close()
+    done = run("verify", "--store", store)
+    assert done.code == 1
+    assert "DAMAGED" in done.out
+
+
+def test_one_damaged_session_does_not_hide_the_others(run, store):
+    run("fork", "work", "early", "--at", 2, "--store", store)
+    _edit(store, b"Task 2", b"Task 7")
+    done = run("verify", "--json", "--store", store)
+    assert done.code == 1
+    assert {one["session"]: one["ok"] for one in done.document} == {"work": False, "early": True}
+
+
+# -- in a process of its own ---------------------------------------------------------------------
+
+
+def _process(*arguments: object, code: str = "", **options) -> subprocess.Popen[bytes]:
+    program_text = code or "from eventctx.cli.main import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-c", program_text, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        **options,
+    )
+
+
+def test_a_reader_that_goes_away_is_no_error(store):
+    child = _process("replay", "work", "--json", "--store", store)
+    assert child.stdout is not None
+    child.stdout.read(10)
+    child.stdout.close()
+    assert child.stderr is not None
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait(20) == program.PIPE_CLOSED
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_behind_the_output_is_told():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "eventctx.cli", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment,
+            check=False,
+        )
+    assert (done.returncode, b"No space left" in done.stderr) == (program.STORE, True)
+
+
+def test_ctrl_c_stops_following_quietly(store):
+    child = _process("log", "work", "--follow", "--store", store)
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert child.returncode == 0
+    assert b"Traceback" not in err + out
+
+
+def test_a_read_only_store_can_be_read(store, tmp_path):
+    code = """
+import os, sys
+import eventctx.cli.main, eventctx.stores.sqlite, concurrent.futures.thread, encodings.idna
+if os.geteuid() == 0:
+    os.setuid(65534)  # for root every file is writable
+eventctx.cli.main.main()
+"""
+    for folder in (store.parent, *store.parent.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+        if folder.name.startswith("pytest-of-"):
+            break
+    store.chmod(0o444)
+    store.parent.chmod(0o555)
+    try:
+        for command in (("sessions",), ("audit", "work"), ("verify",), ("transcript", "work")):
+            child = _process(*command, "--json", "--store", store, code=code)
+            out, err = child.communicate(timeout=30)
+            assert (child.returncode, err) == (0, b""), command
+            assert out
+        child = _process("fork", "work", "new", "--at", 3, "--store", store, code=code)
+        out, err = child.communicate(timeout=30)
+        assert child.returncode == 3
+        assert b"read-only" in err
+    finally:
+        store.parent.chmod(0o755)
+
+
+def test_an_unknown_exception_keeps_its_traceback(run, store, monkeypatch):
+    def broken(**_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(cli.commands["sessions"], "callback", broken)
+    done = run("sessions", "--store", store)
+    assert done.code == program.BUG
+    assert "Traceback" in done.err and "RuntimeError: a bug" in done.err

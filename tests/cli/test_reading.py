@@ -1,0 +1,193 @@
+"""Every reading command, as text and as JSON."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+READING = [
+    ("sessions",),
+    ("stats",),
+    ("log", "work"),
+    ("transcript", "work"),
+    ("transcript", "work", "--turn", 1),
+    ("transcript", "work", "--at", 10),
+    ("view", "work", "--turn", 2),
+    ("view", "work", "--turn", 2, "--iteration", 1),
+    ("audit", "work"),
+    ("replay", "work"),
+    ("verify",),
+    ("verify", "work"),
+]
+
+
+@pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(map(str, c)))
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_it_works_and_writes_nothing_that_steers_a_terminal(run, store, command, as_json):
+    done = run(*command, "--store", store, *(["--json"] if as_json else []))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.strip()
+    steering = {chr(code) for code in (*range(9), *range(11, 32), 127, 0x9B)}
+    assert steering.isdisjoint(done.out)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(map(str, c)))
+def test_on_a_terminal_no_line_is_wider_than_it(run, store, command, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = run("--store", store, *command)
+    assert done.code == 0
+    receipts = ("work@", "digest ")  # for copying, so never broken
+    plain = [_without_colours(line) for line in done.out.splitlines()]
+    assert "\x1b[" in done.out, "colours, so it was taken for a terminal"
+    assert [line for line in plain if len(line) > width and not line.startswith(receipts)] == []
+
+
+def _without_colours(line: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
+
+
+def test_the_store_may_be_named_before_or_behind_the_command_or_by_the_environment(
+    run, store, monkeypatch
+):
+    before = run("--store", store, "sessions", "--json")
+    behind = run("sessions", "--json", "--store", store)
+    monkeypatch.setenv("EVENTCTX_STORE", f"sqlite:///{store}")
+    environment = run("sessions", "--json")
+    assert before.document == behind.document == environment.document
+
+
+def test_sessions_counts_what_is_there(run, store):
+    [row] = run("sessions", "--json", "--store", store).document
+    assert (row["session"], row["messages"], row["turns"], row["requests"]) == ("work", 25, 3, 12)
+    assert row["compactions"] >= 1
+
+
+def test_stats_sum_the_store(run, store):
+    stats = run("stats", "--json", "--store", store).document
+    assert (stats["sessions"], stats["messages"], stats["requests"]) == (1, 25, 12)
+    assert stats["tokens_saved"] > 0
+    assert stats["file_bytes"] > stats["message_bytes"] > 1_000
+    assert stats["usage"]["model-1"]["calls"] == 9
+    assert sum(stats["types"].values()) == stats["records"]
+
+
+def test_the_log_can_be_cut_and_filtered(run, store):
+    found = run("log", "work", "--from", 5, "--to", 9, "--json", "--store", store).lines
+    assert [row["position"] for row in found] == [5, 6, 7, 8, 9]
+    context = run("log", "work", "--type", "context:*", "--json", "--store", store).lines
+    assert {row["type"].partition(":")[0] for row in context} == {"context"}
+    added = run("log", "work", "--type", "context:message_added", "--json", "--store", store)
+    assert len(added.lines) == 25
+    assert "content" not in added.lines[0]["bodies"][0]
+    with_bodies = run("log", "work", "--json", "--bodies", "--store", store).lines
+    assert {"role": "system", "content": "Be brief."} in [
+        body["content"] for row in with_bodies for body in row["bodies"]
+    ]
+
+
+def test_the_transcript_is_whole_in_a_pipe_and_escaped(run, store):
+    out = run("transcript", "work", "--store", store).out
+    assert "contents of 8 " * 60 in out
+    assert r"\x1b[31mred\x1b[0m" in out
+    assert r"\x03" in out
+    assert r"\u202e" in out
+    assert "[bold]not bold[/bold]" in out
+
+
+def test_the_transcript_of_a_turn_ends_with_it(run, store):
+    whole = run("transcript", "work", "--json", "--store", store).document
+    first = run("transcript", "work", "--turn", 1, "--json", "--store", store).document
+    assert first == whole[: len(first)]
+    assert first[-1]["message"]["content"] == "Done 0."
+
+
+def test_a_view_says_what_was_sent_and_that_it_verifies(run, store):
+    view = run("view", "work", "--turn", 3, "--json", "--store", store).document
+    assert view["verified"] is True
+    assert view["tokens"] <= view["budget"] == 3_000
+    assert view["left_out"]
+    assert view["entries"][0]["message"] == {"role": "system", "content": "Be brief."}
+    text = run("view", "work", "--turn", 3, "--store", store).out
+    assert f"digest {view['digest']} verified" in text
+    assert "dropped" in text
+
+
+def test_a_view_is_found_by_position_too(run, store):
+    view = run("view", "work", "--turn", 3, "--json", "--store", store).document
+    again = run("view", "work", "--position", view["position"], "--json", "--store", store)
+    assert again.document["entries"] == view["entries"]
+
+
+def test_the_audit_has_a_row_for_every_request_and_compactions_between(run, store):
+    audit = run("audit", "work", "--json", "--store", store).document
+    assert [(row["turn"], row["iteration"]) for row in audit["requests"]] == [
+        (turn, iteration) for turn in (1, 2, 3) for iteration in (1, 2, 3, 4)
+    ]
+    assert audit["compactions"]
+    for row in audit["requests"]:
+        counts: dict[str, Any] = row["counts"]
+        assert row["tokens"] <= row["budget"]
+        assert sum(counts.values()) <= 25
+    text = run("audit", "work", "--store", store).out.splitlines()
+    rows = [line for line in text if audit["requests"][0]["digest"][:6] in line]
+    assert rows and rows[0].split()[-1] == audit["requests"][0]["digest"], "whole in a pipe"
+    place = next(number for number, line in enumerate(text) if "compaction" in line)
+    assert 1 < place < len(text) - 3
+
+
+def test_the_audit_of_one_turn(run, store):
+    audit = run("audit", "work", "--turn", 2, "--json", "--store", store).document
+    assert {row["turn"] for row in audit["requests"]} == {2}
+
+
+def test_replay_tells_the_size_of_the_view_after_each_step(run, store):
+    steps = run("replay", "work", "--json", "--store", store).lines
+    assert steps[-1]["transcript_messages"] == 25
+    pairs = pairwise(steps)
+    # A result takes the place of the made-up one, which may be a little larger.
+    shrunk = [b for a, b in pairs if b["view_tokens"] < a["view_tokens"] - 100]
+    assert {step["type"] for step in shrunk} == {"context:post_compact"}
+    short = run("replay", "work", "--to", 8, "--json", "--store", store).lines
+    assert short == steps[: len(short)]
+
+
+def test_verify_prints_a_receipt_that_verifies(run, store):
+    [checked] = run("verify", "--json", "--store", store).document
+    assert checked["ok"] and checked["receipt"].startswith("work@")
+    assert run("verify", "work", "--receipt", checked["receipt"], "--store", store).code == 0
+    assert run("verify", "--receipt", checked["receipt"], "--store", store).code == 0
+
+
+def test_a_session_is_found_by_the_beginning_of_its_name(run, store):
+    assert run("audit", "wo", "--store", store).code == 0
+
+
+def test_reading_leaves_the_records_alone(run, store):
+    [before] = run("verify", "--json", "--store", store).document
+    for command in READING:
+        run(*command, "--store", store)
+    [after] = run("verify", "--json", "--store", store).document
+    assert before == after
+
+
+def test_the_version_is_told(run):
+    assert "0." in run("--version").out
+
+
+def test_help_names_every_command(run):
+    done = run("--help")
+    assert done.code == 0
+    for name in ("demo", "import", "sessions", "log", "transcript", "view", "audit", "replay"):
+        assert name in done.out
+
+
+def test_a_path_in_the_store_option_may_be_relative(run, store: Path, monkeypatch):
+    monkeypatch.chdir(store.parent)
+    assert run("sessions", "--store", "s.db").code == 0
+    assert run("sessions", "--store", "sqlite:///s.db").code == 0

@@ -1,0 +1,142 @@
+"""The interactive stepper and the progress bar, on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Terminal:
+    """A child of this process on a terminal of 80 columns."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+        environment.pop("COLUMNS", None)
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "eventctx.cli", *map(str, arguments)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def until(self, wanted: str, seconds: float = 15) -> str:
+        """Read until ``wanted`` was shown; returns what was shown, without colours."""
+        seen = b""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if select.select([self.master], [], [], 0.05)[0]:
+                try:
+                    seen += os.read(self.master, 65_536)
+                except OSError:
+                    break
+            text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
+            if wanted in text:
+                return text
+        self.child.kill()
+        self.child.wait()
+        raise AssertionError(f"{wanted!r} was not shown, but {seen!r}")
+
+    def type(self, keys: str) -> None:
+        # What comes before the program waits for a key is thrown away by the terminal.
+        time.sleep(0.2)
+        os.write(self.master, keys.encode())
+
+    def ends(self) -> int:
+        """The exit code; a program that does not end is killed."""
+        try:
+            return self.child.wait(15)
+        finally:
+            self.child.kill()
+            self.child.wait()
+            os.close(self.master)
+
+
+@pytest.fixture
+def stepper(store):
+    return Terminal("replay", "work", "--store", store)
+
+
+def test_the_stepper_steps_forth_and_back(stepper):
+    assert "session:start" in stepper.until("q quit")
+    stepper.type("n")
+    assert "Be brief." in stepper.until("Be brief.")
+    stepper.type("t")
+    stepper.until("turn 1")
+    stepper.type("\x1b[C")
+    assert "Task 0: look around." in stepper.until("Task 0: look around.")
+    stepper.type("t")
+    stepper.until("turn 2")
+    stepper.type("p")
+    stepper.until("prompt:complete")
+    stepper.type("G")
+    stepper.until("turn 3")
+    stepper.type("q")
+    assert stepper.ends() == 0
+
+
+def test_the_stepper_finds_compactions_and_shows_how_full_the_budget_is(stepper):
+    stepper.until("q quit")
+    stepper.type("c")
+    shown = stepper.until("context:post_compact")
+    assert "of 3,000" in shown
+    assert "1 compaction" in shown
+    assert "█" in shown
+    stepper.type("q")
+    assert stepper.ends() == 0
+
+
+def test_the_stepper_goes_to_a_position(stepper):
+    stepper.until("q quit")
+    stepper.type("g")
+    stepper.until("position:")
+    stepper.type("3\r")
+    stepper.until("position 3")
+    stepper.type("q")
+    assert stepper.ends() == 0
+
+
+def test_ctrl_c_leaves_the_stepper(stepper):
+    stepper.until("q quit")
+    stepper.type("\x03")
+    assert stepper.ends() == 130
+
+
+def test_control_characters_of_a_tool_are_shown_not_obeyed(store):
+    terminal = Terminal("transcript", "work", "--store", store)
+    shown = terminal.until(r"\x1b[31mred")
+    assert "\x1b]0;" not in shown
+    assert terminal.ends() == 0
+
+
+def test_long_results_are_shown_in_part_unless_all_is_asked_for(run, store, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run("import", _tall(store.parent), "--complete", "--store", store)
+    part = run("transcript", "tall", "--store", store).out
+    assert "line 11" in part and "line 12" not in part
+    assert "88 more lines" in part
+    assert "line 99" in run("transcript", "tall", "--full", "--store", store).out
+
+
+def _tall(folder: Path) -> Path:
+    path = folder / "tall.json"
+    text = "\\n".join(f"line {number}" for number in range(100))
+    path.write_text(f'[{{"role": "user", "content": "{text}"}}]')
+    return path

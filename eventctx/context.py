@@ -16,9 +16,10 @@ from eventctx import events
 from eventctx.codec import decode_bodies, encode_message
 from eventctx.deciding import CompactionResult, Decided, Request, decide, skipped
 from eventctx.diff import match_in_order, runs_of_numbers
+from eventctx.emitting import SessionEmitter
 from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
 from eventctx.events import Event, Trigger
-from eventctx.identity import CurrentSpan, new_span_id
+from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
 from eventctx.messages import encode_facts, read_facts
 from eventctx.policies.policy import Budget, Policy
@@ -29,7 +30,7 @@ from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Draft, make_body
 from eventctx.settings import Settings
 from eventctx.store import Receipt
-from eventctx.turns import Scope, Turn, scope_of
+from eventctx.turns import Turn, scope_of
 
 MAX_ATTEMPTS = 8
 """How often a request is decided again because something was added meanwhile."""
@@ -52,19 +53,13 @@ class Context:
         self._live = live
         self._policy = policy
         self.settings = settings
-        self._current_span = current_span
+        self._emitter = SessionEmitter(live, current_span)
         self._transcript: transcript.TranscriptState | None = None
-        self._turns = 0
 
     @property
     def session_id(self) -> str:
         """The session's id, which is the stream's name."""
         return self._live.stream
-
-    @property
-    def current_span(self) -> CurrentSpan | None:
-        """How the host's tracing is told which span is current."""
-        return self._current_span
 
     # -- the protocol ----------------------------------------------------------------------------
 
@@ -100,7 +95,9 @@ class Context:
             prepared = request_view.prepared(view, budget=limit, floor_sent=floor_sent)
             drafts = (*(decided.drafts if decided else ()), self._draft(prepared))
             try:
-                if await self._live.append_exactly(version, *drafts) is not None:
+                records = await self._live.append_exactly(version, *drafts)
+                if records is not None:
+                    self._emitter.remember(scope_of(self.session_id), records[-1].position)
                     return await self._rendered(view)
             except WrongExpectedVersion as conflict:
                 # Nothing was decided for good: decide again on what the other process added.
@@ -192,20 +189,11 @@ class Context:
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""
-        return Turn(self, turn_id or uuid.uuid4().hex, agent)
+        return Turn(self._emitter, turn_id or uuid.uuid4().hex, agent)
 
-    async def emit(self, event: Event, scope: Scope | None = None) -> None:
+    async def emit(self, event: Event) -> None:
         """Append an activity event of the catalogue in its place, without waiting for the disk."""
-        await self._live.emit(self._live.draft(event, scope or scope_of(self.session_id)))
-
-    def new_span_id(self) -> str:
-        """A fresh span id."""
-        return new_span_id(self._live.random)
-
-    def next_turn_number(self) -> int:
-        """The number of the turn that begins now; overlapping turns get different ones."""
-        self._turns = max(self._turns, self._live.view.turns) + 1
-        return self._turns
+        await self._emitter.emit(event, scope_of(self.session_id))
 
     async def close(self) -> None:
         """Wait for what is under way. The engine does this when it closes."""

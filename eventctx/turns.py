@@ -64,6 +64,10 @@ class Emitter(Protocol):
         """The number of the turn that begins now."""
         ...
 
+    def prepared_in(self, scope: Scope) -> int | None:
+        """Position of the request last prepared in a turn's iteration; None if there is none."""
+        ...
+
     async def emit(self, event: Event, scope: Scope) -> None:
         """Append an activity event without waiting for the disk."""
         ...
@@ -89,8 +93,18 @@ class _Block:
         if began is not None:
             await self._emitter.emit(began, scope)
 
-    async def _exit(self, ended: Event | None) -> None:
+    def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
+        """The event that says how the block ended; None for a block that is no span."""
+        return None
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
+            ended = self._ended(kind, error)
             if ended is not None:
                 await self._emitter.emit(ended, self.scope)
         finally:
@@ -148,14 +162,9 @@ class Turn(_Block):
         await self._enter(scope, began)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
         described = None if error is None else f"{type(error).__name__}: {error}"
-        await self._exit(events.PromptComplete(status=_status(kind), error=described))
+        return events.PromptComplete(status=_status(kind), error=described)
 
     def iteration(self, number: int | None = None) -> Iteration:
         """The next provider/tool cycle of this turn (numbered from 1)."""
@@ -180,14 +189,6 @@ class Iteration(_Block):
         await self._enter(scope, None)
         self.scope = msgspec.structs.replace(scope, trace_id=self._turn.trace_id)
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._exit(None)
 
     def provider_call(self, model: str | None = None, provider: str | None = None) -> ProviderCall:
         """A model call: a span under the turn's. Report its usage on the block."""
@@ -229,9 +230,15 @@ class ProviderCall(_Call):
         self.provider = provider
         self._finish_reason: str | None = None
         self._response_id: str | None = None
+        self._prepared: int | None = None
 
     async def __aenter__(self) -> ProviderCall:
-        await self._begin(events.ProviderRequest(model=self.model, provider=self.provider))
+        self._prepared = self._emitter.prepared_in(self._around)
+        await self._begin(
+            events.ProviderRequest(
+                model=self.model, provider=self.provider, prepared=self._prepared
+            )
+        )
         return self
 
     async def usage(
@@ -251,6 +258,7 @@ class ProviderCall(_Call):
             cache_write=cache_write,
             reasoning=reasoning,
             model=self.model,
+            prepared=self._prepared,
         )
         await self._emitter.emit(reported, self.scope)
 
@@ -258,23 +266,16 @@ class ProviderCall(_Call):
         """Say why the model stopped and how the provider calls its answer."""
         self._finish_reason, self._response_id = reason, response_id
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
         if kind is None:
-            ended: Event = events.ProviderResponse(
+            return events.ProviderResponse(
                 model=self.model,
                 response_id=self._response_id,
                 finish_reason=self._finish_reason,
             )
-        else:
-            ended = events.ProviderError(
-                error_type=kind.__name__, message=str(error), status=_failed(kind)
-            )
-        await self._exit(ended)
+        return events.ProviderError(
+            error_type=kind.__name__, message=str(error), status=_failed(kind)
+        )
 
 
 class ToolCall(_Call):
@@ -291,20 +292,13 @@ class ToolCall(_Call):
         await self._begin(events.ToolPre(name=self.name, call_id=self.call_id))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
         if kind is None:
-            ended: Event = events.ToolPost(name=self.name, call_id=self.call_id)
-        else:
-            ended = events.ToolError(
-                name=self.name,
-                call_id=self.call_id,
-                error_type=kind.__name__,
-                message=str(error),
-                status=_failed(kind),
-            )
-        await self._exit(ended)
+            return events.ToolPost(name=self.name, call_id=self.call_id)
+        return events.ToolError(
+            name=self.name,
+            call_id=self.call_id,
+            error_type=kind.__name__,
+            message=str(error),
+            status=_failed(kind),
+        )

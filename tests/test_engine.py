@@ -67,6 +67,7 @@ async def test_the_audit_joins_requests_turns_and_reported_usage() -> None:
         assert found.usage["m"].calls == 3
         assert found.usage["m"].prompt == 3_000
         for row in found.requests:
+            assert row.reported == 1_000
             assert sum(row.counts) == 2 * (row.turn or 0) - 1
 
 

@@ -1,0 +1,50 @@
+"""How turns and calls reach the log of their session."""
+
+from __future__ import annotations
+
+from eventctx.events import Event
+from eventctx.identity import CurrentSpan, new_span_id
+from eventctx.live import LiveSession
+from eventctx.turns import Scope
+
+MAX_REMEMBERED = 256
+"""Turns and iterations whose last request is known for the model call that sends it."""
+
+
+class SessionEmitter:
+    """The ``Emitter`` of one live session."""
+
+    def __init__(self, live: LiveSession, current_span: CurrentSpan | None) -> None:
+        self._live = live
+        self._turns = 0
+        self._prepared: dict[tuple[str | None, int | None], int] = {}
+        self.current_span = current_span
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._live.stream
+
+    def new_span_id(self) -> str:
+        """A fresh span id."""
+        return new_span_id(self._live.random)
+
+    def next_turn_number(self) -> int:
+        """The number of the turn that begins now; overlapping turns get different ones."""
+        self._turns = max(self._turns, self._live.view.turns) + 1
+        return self._turns
+
+    def remember(self, scope: Scope, position: int) -> None:
+        """Note where the request of a turn's iteration was prepared."""
+        self._prepared.pop((scope.turn_id, scope.iteration), None)
+        self._prepared[scope.turn_id, scope.iteration] = position
+        if len(self._prepared) > MAX_REMEMBERED:
+            del self._prepared[next(iter(self._prepared))]
+
+    def prepared_in(self, scope: Scope) -> int | None:
+        """Position of the request last prepared in a turn's iteration; None if there is none."""
+        return self._prepared.get((scope.turn_id, scope.iteration))
+
+    async def emit(self, event: Event, scope: Scope) -> None:
+        """Append an activity event in its place without waiting for the disk."""
+        await self._live.emit(self._live.draft(event, scope))

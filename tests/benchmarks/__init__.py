@@ -1,0 +1,1 @@
+"""The benchmark: ``python -m tests.benchmarks``. What it measures: docs/reference/benchmarks.md."""

@@ -1,0 +1,131 @@
+"""Importing a long Claude Code transcript: how fast, and in how much memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.benchmarks.place import Place
+from tests.benchmarks.rows import Row
+from tests.benchmarks.workload import text
+
+FIGURE = "import"
+MEGABYTE = 10**6
+FLAT = 1.3
+
+
+async def measure(place: Place) -> list[Row]:
+    # Far enough apart that memory which grows by a little with every line shows.
+    small, middle, large = place.count(10, 1), place.count(50, 4), place.count(200, 16)
+    rates: dict[int, float] = {}
+    peaks: dict[int, float] = {}
+    for size in (small, middle, large):
+        path = place.path("session.jsonl")
+        write_transcript(path, size * MEGABYTE)
+        took, peaks[size] = _in_a_process_of_its_own(path, place.path("import.db"))
+        rates[size] = path.stat().st_size / took / MEGABYTE
+        path.unlink()
+    slope = (peaks[large] - peaks[small]) / (large - small)
+    return [
+        Row(
+            figure=FIGURE,
+            name=f"Claude Code JSONL, {middle} MB, durable",
+            value=rates[middle],
+            unit="MB/s",
+            limit=20.0,
+            better="more",
+            note=", ".join(f"{size} MB: {rate:.1f}" for size, rate in rates.items()),
+        ),
+        Row(
+            figure=FIGURE,
+            name=f"most memory resident, {large} MB",
+            value=peaks[large],
+            unit="MiB",
+            against=f"{small} MB",
+            floor=peaks[small],
+            limit=FLAT,
+            note=f"{slope:.2f} MiB more for each MB of the file",
+        ),
+    ]
+
+
+def _in_a_process_of_its_own(source: Path, store: Path) -> tuple[float, float]:
+    """Seconds and MiB."""
+    program = [sys.executable, "-m", "tests.benchmarks.import_once", str(source), str(store)]
+    ran = subprocess.run(program, capture_output=True, text=True, check=True)
+    took, peak = ran.stdout.split()
+    return float(took), float(peak)
+
+
+def write_transcript(path: Path, size: int) -> None:
+    """A Claude Code session of at least ``size`` bytes: questions, tool calls, long results."""
+    number = 0
+    parent: str | None = None
+    written = 0
+    with path.open("wb") as file:
+        while written < size:
+            for row in _rows(number):
+                uuid = f"00000000-0000-4000-8000-{number:012d}"
+                stamp = f"2026-01-{1 + number // 86_400:02d}T{number // 3600 % 24:02d}:"
+                stamp += f"{number // 60 % 60:02d}:{number % 60:02d}.000Z"
+                record = {
+                    "parentUuid": parent,
+                    "isSidechain": False,
+                    "userType": "external",
+                    "cwd": "/work/project",
+                    "sessionId": "00000000-0000-4000-8000-000000000000",
+                    "version": "2.1.29",
+                    "gitBranch": "main",
+                    **row,
+                    "uuid": uuid,
+                    "timestamp": stamp,
+                }
+                line = msgspec.json.encode(record) + b"\n"
+                file.write(line)
+                written += len(line)
+                parent = uuid
+                number += 1
+
+
+def _rows(number: int) -> list[dict[str, Any]]:
+    """A question, and six rounds of thinking, a call and a result; then an answer."""
+    rows = [_user(text(number, 300))]
+    for step in range(1, 13, 2):
+        call = f"toolu_{number + step:024d}"
+        thinking = {"type": "thinking", "thinking": text(number, 400), "signature": "A" * 200}
+        use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": text(step, 80)}}
+        rows.append(_assistant(number + step, [thinking, use], "tool_use"))
+        result = text(number + step, 2500)
+        block = {"type": "tool_result", "tool_use_id": call, "content": result, "is_error": False}
+        rows.append({**_user([block]), "toolUseResult": {"stdout": result, "stderr": ""}})
+    rows.append(_assistant(number + 13, [{"type": "text", "text": text(number, 700)}], "end_turn"))
+    return rows
+
+
+def _user(content: Any) -> dict[str, Any]:
+    return {"type": "user", "message": {"role": "user", "content": content}}
+
+
+def _assistant(number: int, content: list[dict[str, Any]], stop: str) -> dict[str, Any]:
+    return {
+        "type": "assistant",
+        "requestId": f"req_{number:024d}",
+        "message": {
+            "id": f"msg_{number:024d}",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-sonnet-4-5",
+            "content": content,
+            "stop_reason": stop,
+            "usage": {
+                "input_tokens": 4,
+                "cache_creation_input_tokens": 900,
+                "cache_read_input_tokens": 40_000,
+                "output_tokens": 180,
+            },
+        },
+    }

@@ -1,0 +1,47 @@
+"""Where the files of a run go, and how much of the work is done."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+
+class Place:
+    """A folder of its own below ``parent``, removed at the end. ``quick`` does a tenth of the work.
+
+    All files of a run lie in it, so that a floor and its subject use the same disk.
+    """
+
+    def __init__(self, parent: Path, quick: bool) -> None:
+        self.quick = quick
+        self.folder = Path(tempfile.mkdtemp(prefix="eventctx-bench-", dir=parent))
+        self._made = 0
+
+    def path(self, name: str) -> Path:
+        """A path that no other call got."""
+        self._made += 1
+        return self.folder / f"{self._made}-{name}"
+
+    def count(self, full: int, quick: int | None = None) -> int:
+        """How often to do something: ``full``, or a tenth of it (or ``quick``) in a quick run."""
+        if not self.quick:
+            return full
+        return quick if quick is not None else max(1, full // 10)
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def bytes_on_disk(path: Path) -> int:
+    """Size of a database with what lies beside it."""
+    return sum(file.stat().st_size for file in path.parent.glob(path.name + "*"))

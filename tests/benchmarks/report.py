@@ -1,0 +1,96 @@
+"""The rows as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.rows import Row, amount
+
+_PACKAGES = ("msgspec", "apsw", "aiosqlite", "openai-agents", "langgraph-checkpoint-sqlite")
+
+
+def table(rows: Iterable[Row]) -> Table:
+    made = Table(title="eventctx benchmark", title_justify="left")
+    for heading in ("figure", "name", "measured", "against", "ratio", "target", "met", "note"):
+        right = heading in ("measured", "ratio", "target")
+        made.add_column(heading, justify="right" if right else "left", overflow="fold")
+    last = ""
+    for row in rows:
+        if last and row.figure != last:
+            made.add_section()
+        against = row.against
+        if row.floor is not None:
+            against = f"{row.against}: {amount(row.floor, row.unit)}"
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        met = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[row.met]
+        made.add_row(
+            row.figure if row.figure != last else "",
+            row.name,
+            "" if row.value is None else amount(row.value, row.unit),
+            against,
+            ratio,
+            row.target,
+            met,
+            row.note,
+        )
+        last = row.figure
+    return made
+
+
+def document(rows: Sequence[Row], quick: bool) -> dict[str, Any]:
+    """Everything of a run, for a file."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "quick": quick,
+        "machine": machine(),
+        "rows": [
+            {
+                **msgspec.to_builtins(row),
+                "ratio": row.ratio,
+                "target": row.target,
+                "met": row.met,
+            }
+            for row in rows
+        ],
+    }
+
+
+def machine() -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "cpus": os.cpu_count(),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "sqlite": apsw.sqlite_lib_version(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    }
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def write(path: Path, made: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+
+
+def show(rows: Sequence[Row]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    console.print(table(rows))
+    held = [row for row in rows if row.met is not None]
+    met = sum(row.met is True for row in held)
+    console.print(f"{met} of {len(held)} targets met; ratios are within this run.")

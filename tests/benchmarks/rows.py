@@ -1,0 +1,62 @@
+"""A row of the result: one figure, what it is held against, and whether it meets its target."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Better = Literal["less", "more"]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """``value`` and ``floor`` are in ``unit``; ``floor`` is what ``against`` names, of this run.
+
+    ``limit`` bounds ``value`` itself (in ``unit``) or, with a floor, the ratio of the two. A row
+    without a limit is there for comparison and has no target.
+    """
+
+    figure: str
+    name: str
+    value: float | None = None
+    unit: str = ""
+    against: str = ""
+    floor: float | None = None
+    limit: float | None = None
+    better: Better = "less"
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """``value`` over ``floor``."""
+        return self.value / self.floor if self.value is not None and self.floor else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none, or nothing was measured."""
+        measured = self.value if self.floor is None else self.ratio
+        if self.limit is None or measured is None:
+            return None
+        return measured <= self.limit if self.better == "less" else measured >= self.limit
+
+    @property
+    def target(self) -> str:
+        """The target in words."""
+        if self.limit is None:
+            return ""
+        sign = "≤" if self.better == "less" else "≥"
+        if self.floor is None:
+            return f"{sign} {amount(self.limit, self.unit)}"
+        return f"{sign} {self.limit:g} ×"
+
+
+def missing(figure: str, name: str, why: str) -> Row:
+    """A row for what could not be measured here."""
+    return Row(figure=figure, name=name, note=why)
+
+
+def amount(value: float, unit: str) -> str:
+    """A number with its unit, in three digits."""
+    if value >= 100:
+        return f"{value:,.0f} {unit}".rstrip()
+    return f"{value:.3g} {unit}".rstrip()

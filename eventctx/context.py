@@ -14,7 +14,7 @@ from typing import Any
 from eventctx import budget as budgets
 from eventctx import events
 from eventctx.codec import decode_bodies, encode_message
-from eventctx.deciding import CompactionResult, Decided, Request, decide, skipped
+from eventctx.deciding import CompactionResult, Decided, Request, decide, ended_without_plan
 from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.emitting import SessionEmitter
 from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
@@ -51,10 +51,11 @@ class Context:
         current_span: CurrentSpan | None = None,
     ) -> None:
         self._live = live
-        self._policy = policy
+        self.policy = policy
         self.settings = settings
         self._emitter = SessionEmitter(live, current_span)
         self._transcript: transcript.TranscriptState | None = None
+        self._overflowed_at = -1
 
     @property
     def session_id(self) -> str:
@@ -82,16 +83,20 @@ class Context:
         """
         limit = budgets.resolve(token_budget, provider, self.settings.max_tokens)
         budget = make_budget(limit, self.settings.compact_threshold, self.settings.target_usage)
-        error = WrongExpectedVersion(self.session_id, "a pause between writers", -1)
+        error: WrongExpectedVersion | None = None
         for _ in range(MAX_ATTEMPTS):
             view, version = await self._live.settled()
             trigger = self._due(view, budget)
             decided = None
             if trigger is not None:
                 request = Request(view, version, budget, trigger)
-                decided = await decide(self._live, self._policy, request)
+                decided = await decide(self._live, self.policy, request)
                 view = decided.view
-            floor_sent = self._check_floor(view, budget, decided)
+            overflow = self._overflow(view, budget, decided)
+            floor_sent = overflow is not None
+            if overflow is not None and self.settings.on_overflow == "raise":
+                await self._record_overflow(version, budget, overflow)
+                raise overflow
             prepared = request_view.prepared(view, budget=limit, floor_sent=floor_sent)
             drafts = (*(decided.drafts if decided else ()), self._draft(prepared))
             try:
@@ -102,11 +107,12 @@ class Context:
             except WrongExpectedVersion as conflict:
                 # Nothing was decided for good: decide again on what the other process added.
                 error = conflict
-        raise error
+        raise error or WrongExpectedVersion(self.session_id, version, self._live.head)
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
-        state, _ = await self._lines()
+        _, version = await self._live.synchronised()
+        state = await self._lines(version)
         bodies = await self._live.store.bodies(
             self.session_id, [line.address for line in state.lines]
         )
@@ -117,12 +123,13 @@ class Context:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 
         Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
-        wrote in between.
+        wrote what this one has not seen.
         """
         made = [self._body(message) for message in messages]
         appended = None
         while appended is None:
-            state, version = await self._lines()
+            _, version = await self._live.settled()
+            state = await self._lines(version)
             stored = await self._live.store.bodies(
                 self.session_id, [line.address for line in state.lines]
             )
@@ -138,10 +145,13 @@ class Context:
             appended = await self._live.append_exactly(version, self._draft(event, fresh))
 
     async def clear(self) -> None:
-        """Empty the transcript; history stays in the log."""
+        """Empty the transcript; history stays in the log.
+
+        Raises WrongExpectedVersion when another process wrote what this one has not seen.
+        """
         appended = None
         while appended is None:
-            view, version = await self._live.synchronised()
+            view, version = await self._live.settled()
             draft = self._draft(events.Cleared(messages=view.messages))
             appended = await self._live.append_exactly(version, draft)
 
@@ -161,18 +171,21 @@ class Context:
             self.settings.max_tokens, self.settings.compact_threshold, self.settings.target_usage
         )
         while True:
-            view, version = await self._live.synchronised()
+            view, version = await self._live.settled()
             request = Request(view, version, budget, "manual", "caller")
-            decided = await decide(self._live, self._policy, request)
+            decided = await decide(self._live, self.policy, request)
             if decided.ended is None:
-                decided = skipped(self._live, self._policy, request)
+                decided = ended_without_plan(self._live, self.policy, request, "skipped")
             appended = await self._live.append_exactly(version, *decided.drafts)
             if appended is not None and decided.ended is not None:
                 return CompactionResult.of(decided.ended)
 
     async def pin(self, *numbers: int) -> None:
         """Keep these messages in every view. InvalidSetting for one not in the transcript."""
-        state, _ = await self._lines()
+        if not numbers:
+            return
+        _, version = await self._live.settled()
+        state = await self._lines(version)
         unknown = sorted(set(numbers) - {line.number for line in state.lines})
         if unknown:
             raise InvalidSetting(
@@ -182,7 +195,15 @@ class Context:
         await self._live.append(self._draft(events.Pinned(numbers=numbers)))
 
     async def unpin(self, *numbers: int) -> None:
-        """Let these messages be compacted again."""
+        """Let these messages be compacted again. InvalidSetting for one that is not pinned."""
+        if not numbers:
+            return
+        view, _ = await self._live.settled()
+        unknown = sorted(set(numbers) - view.pins)
+        if unknown:
+            raise InvalidSetting(
+                f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
+            )
         await self._live.append(self._draft(events.Unpinned(numbers=numbers)))
 
     # -- turns -----------------------------------------------------------------------------------
@@ -213,23 +234,33 @@ class Context:
         tokens = layout.tokens
         if not self.settings.auto_compact and tokens <= budget.tokens:
             return None
-        most = self._policy.max_messages
+        most = self.policy.max_messages
         conversation = 0
         if most is not None:
             conversation = sum(1 for ref in layout.refs if ref.facts.kind != "system")
         return due(tokens, conversation, budget, view.low_water, most)
 
-    def _check_floor(self, view: ViewState, budget: Budget, decided: Decided | None) -> bool:
-        """Whether the view exceeds the budget and is sent nevertheless; raises if it must not."""
+    def _overflow(
+        self, view: ViewState, budget: Budget, decided: Decided | None
+    ) -> ContextOverflow | None:
+        """The error that says by what a view exceeds the budget; None if it does not."""
         tokens = view.layout.tokens
         if tokens <= budget.tokens:
-            return False
-        if self.settings.on_overflow == "send_floor":
-            return True
+            return None
         parts = dict(decided.overflow) if decided is not None else {}
         made = "notices and synthetic results"
         parts[made] = tokens - sum(size for part, size in parts.items() if part != made)
-        raise ContextOverflow(budget.tokens, tokens, parts)
+        return ContextOverflow(budget.tokens, tokens, parts)
+
+    async def _record_overflow(self, version: int, budget: Budget, error: ContextOverflow) -> None:
+        """Leave a trace of a request that could not be prepared, once for every state."""
+        if version == self._overflowed_at:
+            return
+        view, head = await self._live.settled()
+        request = Request(view, head, budget, "budget")
+        failed = ended_without_plan(self._live, self.policy, request, "failed", str(error))
+        records = await self._live.append(*failed.drafts)
+        self._overflowed_at = records[-1].position
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -240,14 +271,15 @@ class Context:
         self._live.trim(wanted)
         return messages
 
-    async def _lines(self) -> tuple[transcript.TranscriptState, int]:
-        """The transcript's addresses and version, folded on from where the last call left off."""
-        _, head = await self._live.synchronised()
-        state = self._transcript or transcript.initial()
+    async def _lines(self, head: int) -> transcript.TranscriptState:
+        """The transcript's addresses at ``head``, folded on from where the last call left off."""
+        state = self._transcript
+        if state is None or state.position > head:
+            state = transcript.initial()
         if state.position < head:
             async for record in self._live.store.read(
                 self.session_id, start=state.position + 1, stop=head, bodies=False
             ):
                 state = transcript.evolve(state, record)
             self._transcript = state
-        return state, head
+        return state

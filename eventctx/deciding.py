@@ -97,11 +97,19 @@ async def decide(live: LiveSession, policy: Policy, request: Request) -> Decided
     return Decided((first, draft), ended, _after(live, request, draft), fitted.overflow)
 
 
-def skipped(live: LiveSession, policy: Policy, request: Request) -> Decided:
-    """A compaction on demand that found nothing to do, recorded as such."""
+def ended_without_plan(
+    live: LiveSession,
+    policy: Policy,
+    request: Request,
+    outcome: events.Outcome,
+    error: str | None = None,
+) -> Decided:
+    """A compaction that found nothing to do, or that failed, recorded as such."""
     scope = _new_span(live)
     began = _began(policy, request)
-    ended = _ended(began, request.budget, None, time.perf_counter_ns())
+    ended = msgspec.structs.replace(
+        _ended(began, request.budget, None, time.perf_counter_ns()), outcome=outcome, error=error
+    )
     drafts = (live.draft(began, scope), live.draft(ended, scope))
     return Decided(drafts, ended, request.view, {})
 

@@ -122,15 +122,17 @@ class Engine:
         context = self._contexts.get(session)
         if context is None:
             context = await self._open(session, chosen, made)
-        elif settings and (made != context.settings):
+        elif settings and (made, chosen) != (context.settings, context.policy):
             raise InvalidSetting(
-                f"session {session!r} is open with {context.settings}, found {made}; "
-                "close the engine first, or leave out the settings"
+                f"session {session!r} is open with {context.policy} and {context.settings}, found "
+                f"{chosen} and {made}; close the engine first, or leave out the settings"
             )
         return context
 
     async def _open(self, session: str, policy: Policy, settings: Settings) -> Context:
-        recorded = {"policy": policy.name, **msgspec.to_builtins(settings)}
+        recorded = {**msgspec.to_builtins(settings), "policy": policy.name}
+        if isinstance(policy, msgspec.Struct):
+            recorded = {**msgspec.to_builtins(policy), **recorded}
         live = await open_session(
             self.store, session, self.hooks.publish, self._clock, self._random, recorded
         )

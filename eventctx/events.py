@@ -21,7 +21,7 @@ Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
 Outcome = Literal["applied", "skipped", "failed", "cancelled"]
 Status = Literal["ok", "error", "cancelled"]
 Encoding = Literal["plain", "zlib"]
-Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result", "pin"]
+Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result"]
 """Why a request does not begin with the whole of the one before it (DESIGN §6, rule 5)."""
 
 

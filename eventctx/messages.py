@@ -102,6 +102,20 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 NO_FACTS: Final = Facts(READER, "erased", "other", "chat")
 """Stands for a body whose facts were destroyed with it."""
 
+
+def outline_facts(facts: Facts) -> Facts:
+    """What may stay known of an erased body: who spoke, and the ids that tie calls to results."""
+    return Facts(
+        facts.reader,
+        facts.role,
+        facts.kind,
+        facts.dialect,
+        facts.calls,
+        facts.results,
+        human=facts.human,
+    )
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Facts).decode
 

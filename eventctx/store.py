@@ -18,7 +18,7 @@ What is promised, and by whom:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -174,11 +174,13 @@ class EventStore(Protocol):
         """
         ...
 
-    async def erase(self, stream: str, addresses: Sequence[Address]) -> int:
-        """Destroy data and salt of these bodies, and replace their facts by none.
+    async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
+        """Destroy data and salt of the bodies at these addresses, and keep the given facts instead.
 
+        What ``messages.outline_facts`` leaves (role, call ids) lets older views keep their order.
         Digests stay, so chains still verify. Returns how many were not erased before. Bodies are
-        shared with forks by reference, so a fork loses them too.
+        shared with forks by reference, so a fork loses them too. Raises StreamNotFound, and
+        LogCorrupted for an address that holds no body.
         """
         ...
 

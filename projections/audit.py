@@ -68,18 +68,22 @@ class AuditState(NamedTuple):
     requests: Series[AuditRow]
     compactions: Series[CompactionRow]
     reported: Series[tuple[int, int]]
+    models: Series[tuple[int, str]]
 
 
 def initial() -> AuditState:
     """The audit of an empty stream."""
-    return AuditState(request_view.initial(), timeline.initial(), Series(), Series(), Series())
+    return AuditState(
+        request_view.initial(), timeline.initial(), Series(), Series(), Series(), Series()
+    )
 
 
 def evolve(state: AuditState, record: Record) -> AuditState:
     """The audit after ``record``."""
     view = request_view.evolve(state.view, record)
     time = timeline.evolve(state.time, record)
-    requests, compactions, reported = state.requests, state.compactions, state.reported
+    requests, compactions = state.requests, state.compactions
+    reported, models = state.reported, state.models
     match record.type:
         case "context:request_prepared":
             requests = requests.append(_request(state.view, time, record))
@@ -89,18 +93,24 @@ def evolve(state: AuditState, record: Record) -> AuditState:
             event: Any = decode_event(record)
             if event.prepared is not None:
                 reported = reported.append((event.prepared, event.prompt))
+        case "provider:request":
+            called: Any = decode_event(record)
+            if called.prepared is not None and called.model is not None:
+                models = models.append((called.prepared, called.model))
         case "session:fork":
             requests, compactions = Series(), Series()
-    return AuditState(view, time, requests, compactions, reported)
+    return AuditState(view, time, requests, compactions, reported, models)
 
 
 def rows(state: AuditState) -> list[AuditRow]:
-    """The rows, each with the prompt that the provider reported for it."""
-    reported = dict(state.reported)
+    """The rows, each with the model that was asked and the prompt that it reported."""
+    reported, models = dict(state.reported), dict(state.models)
     return [
-        msgspec.structs.replace(row, reported=reported[row.position])
-        if row.position in reported
-        else row
+        msgspec.structs.replace(
+            row,
+            reported=reported.get(row.position),
+            model=models.get(row.position, row.model),
+        )
         for row in state.requests
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from eventctx.codec import decode_event
 from eventctx.diff import match_in_order
 from eventctx.engine import Engine
 from eventctx.errors import (
+    ContextOverflow,
     InvalidMessage,
     InvalidSessionId,
     InvalidSetting,
@@ -242,8 +244,10 @@ async def test_a_session_is_one_object_per_engine_and_refuses_other_settings() -
     async with eventctx.open() as engine:
         first, second = await asyncio.gather(engine.session("s"), engine.session("s"))
         assert first is second
-        with pytest.raises(InvalidSetting, match="is open with"):
-            await engine.session("s", max_tokens=5)
+        for other in ({"max_tokens": 5}, {"keep_recent": 3}):
+            with pytest.raises(InvalidSetting, match="is open with"):
+                await engine.session("s", **other)
+        assert await engine.session("s", keep_recent=10) is first
 
 
 async def test_records_of_a_turn_carry_its_ids_and_those_outside_null() -> None:
@@ -379,28 +383,47 @@ async def test_an_add_reloads_when_another_process_wrote_in_between() -> None:
     assert (await ours.verify("s")).ok
 
 
-async def test_a_set_raises_the_conflict_when_another_process_wrote_in_between() -> None:
-    class Interrupted(MemoryStore):
-        async def head(self, stream: str) -> Any:
-            found = await super().head(stream)
-            if self.interrupt:
-                self.interrupt = False
-                await other.add_message({"role": "user", "content": "theirs"})
-            return found
-
-        interrupt = False
-
-    store = Interrupted()
+async def test_a_set_a_clear_and_a_compaction_raise_when_another_process_wrote_unseen() -> None:
+    store = MemoryStore()
     ctx = await Engine(store).session("s")
     other = await Engine(store).session("s")
     await ctx.add_message(USER)
     await other.get_messages()
-    store.interrupt = True
-    with pytest.raises(WrongExpectedVersion, match="expected version 1, found 2"):
-        await ctx.clear()
-    assert len(await ctx.get_messages()) == 2
+    for act in (ctx.clear, ctx.compact, lambda: ctx.set_messages([USER])):
+        await other.add_message({"role": "user", "content": "theirs"})
+        before = await other.get_messages()
+        with pytest.raises(WrongExpectedVersion, match=r"expected version \d+, found \d+"):
+            await act()
+        assert await ctx.get_messages() == before
+    await ctx.set_messages([USER])
+    assert await other.get_messages() == [USER]
     await ctx.clear()
     assert await other.get_messages() == []
+
+
+async def test_an_overflow_leaves_a_trace_in_the_audit_once_for_every_state() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=100)
+        await ctx.add_message({"role": "user", "content": "x" * 4_000})
+        for _ in range(3):
+            with pytest.raises(ContextOverflow):
+                await ctx.get_messages_for_request()
+        (row,) = (await engine.audit("s")).compactions
+        assert row.outcome == "failed"
+        assert "latest human message 1217" in (row.error or "")
+
+
+async def test_pins_name_messages_that_exist_and_unpinning_those_that_are_pinned() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine, rounds=1)
+        with pytest.raises(InvalidSetting, match=r"found \[7\]"):
+            await ctx.pin(0, 7)
+        await ctx.pin(0)
+        with pytest.raises(InvalidSetting, match=r"expected some of \[0\]"):
+            await ctx.unpin(1)
+        await ctx.unpin(0)
+        await ctx.pin()
+        assert (await names(engine))[-2:] == ["context:pinned", "context:unpinned"]
 
 
 @settings(deadline=None, max_examples=40)
@@ -424,10 +447,8 @@ def test_several_processes_on_one_session_lose_nothing(plan: list[tuple[int, str
             elif what == "request":
                 await ctx.get_messages_for_request()
             elif what == "compact":
-                try:
+                with contextlib.suppress(WrongExpectedVersion):
                     await ctx.compact()
-                except WrongExpectedVersion:
-                    return
             else:
                 async with ctx.turn():
                     await ctx.add_message({"role": "user", "content": f"{step}"})

@@ -19,10 +19,11 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
+from eventctx.messages import decode_facts, encode_facts, outline_facts
 from eventctx.portable import export_lines, import_drafts, looks_like_export, read_drafts
 from eventctx.projections import audit, request_view, timeline, transcript, usage
 from eventctx.record import Body, Record
-from eventctx.store import Receipt
+from eventctx.store import Address, Receipt
 from eventctx.stores.memory import MemoryStore
 from eventctx.verify import verify
 from tests.transcripts import Story, stories
@@ -67,7 +68,7 @@ async def test_the_audit_joins_requests_turns_and_reported_usage() -> None:
         assert found.usage["m"].calls == 3
         assert found.usage["m"].prompt == 3_000
         for row in found.requests:
-            assert row.reported == 1_000
+            assert (row.reported, row.model) == (1_000, "m")
             assert sum(row.counts) == 2 * (row.turn or 0) - 1
 
 
@@ -201,6 +202,24 @@ def test_a_receipt_reads_back_from_its_text() -> None:
     for bad in ("", "s@7", "s@x:" + "0" * 64, "@7:" + "0" * 64, "s@7:zz"):
         with pytest.raises(ValueError, match=r"receipt|invalid|hex"):
             Receipt.parse(bad)
+
+
+async def test_a_view_that_shows_an_erased_message_still_verifies() -> None:
+    async with eventctx.open() as engine:
+        await told(engine)
+        places = {}
+        async for record in engine.records("s", bodies=True):
+            if record.type == "context:message_added" and record.position < 10:
+                facts = outline_facts(decode_facts(record.bodies[0].facts))
+                places[Address(record.position)] = encode_facts(facts)
+        assert await engine.store.erase("s", places) == len(places) > 1
+        proof = await engine.verify("s")
+        assert (proof.ok, proof.erased) == (True, len(places))
+        for row in (await engine.audit("s")).requests:
+            view = await engine.request_view("s", position=row.position)
+            assert view.verified
+        assert {"role": "user", "content": "[erased]"} in view.messages
+        assert (await engine.transcript("s"))[0].message is None
 
 
 # -- moving --------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "live",
             "loading",
             "resume",
+            "emitting",
             "deciding",
             "context",
         }

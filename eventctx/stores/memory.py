@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -172,7 +172,7 @@ class MemoryStore:
             if not news:
                 await bell
 
-    async def erase(self, stream: str, addresses: Sequence[Address]) -> int:
+    async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
         """See ``EventStore.erase``. Snapshots of streams that can read the records are dropped.
 
         Raises StreamNotFound, and LogCorrupted for an address without a body.
@@ -180,15 +180,15 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             found = self._existing(stream)
-            places = dict.fromkeys(addresses)
-            fresh = [address for address in places if not _body(found, address).erased]
+            fresh = [address for address in bodies if not _body(found, address).erased]
             for position, index in fresh:
                 owner = found.owner(position)
                 record = owner.records[position - owner.base]
-                bodies = list(record.bodies)
-                bodies[index] = Body(bodies[index].digest, b"", erased=True)
-                owner.records[position - owner.base] = replace(record, bodies=tuple(bodies))
-            owners = {found.owner(position) for position, _ in places}
+                changed = list(record.bodies)
+                facts = bodies[Address(position, index)]
+                changed[index] = Body(changed[index].digest, facts, erased=True)
+                owner.records[position - owner.base] = replace(record, bodies=tuple(changed))
+            owners = {found.owner(position) for position, _ in bodies}
             for key in list(self._snapshots):
                 if owners & set(_ancestors(self._streams[key[0]])):
                     del self._snapshots[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -179,7 +179,7 @@ class SqliteStore:
                 page = []
         return cast(list[Record], page)
 
-    async def erase(self, stream: str, addresses: Sequence[Address]) -> int:
+    async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
         """See ``EventStore.erase``. The bytes are overwritten in the file, and its log is emptied.
 
         Emptying the log waits up to ``lock_timeout`` for other processes that are reading; when
@@ -188,7 +188,7 @@ class SqliteStore:
         Snapshots of streams that can read the records are dropped, as they may hold something of
         them. Raises StreamNotFound, and LogCorrupted for an address without a body.
         """
-        return cast(int, await self._write(Log.erase, stream, addresses))
+        return cast(int, await self._write(Log.erase, stream, bodies))
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
         """See ``EventStore.load_snapshot``."""

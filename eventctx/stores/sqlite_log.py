@@ -6,7 +6,7 @@ together by ``flush``; whatever reads the tables flushes first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -127,14 +127,14 @@ class Log:
         owner = self._new_stream(new, first, parent.stream, at)
         return self._insert(new, owner, at + 1, (first,), digests)
 
-    def erase(self, stream: str, addresses: Sequence[Address]) -> int:
+    def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
         """See ``EventStore.erase``. Snapshots that may hold something of it are dropped too."""
         self.flush()
         segments = self._queries.lineage(stream)
-        inline: list[int] = []
-        further: list[int] = []
+        inline: list[tuple[bytes, int]] = []
+        further: list[tuple[bytes, int]] = []
         owners: set[int] = set()
-        for position, index in dict.fromkeys(addresses):
+        for (position, index), facts in bodies.items():
             owner = next((s.owner for s in segments if s.first <= position <= s.last), -1)
             row = self._rows(
                 "SELECT pos FROM records WHERE stream=? AND position=? AND bodies > ?",
@@ -144,9 +144,9 @@ class Log:
                 raise LogCorrupted(stream, position, f"expected a body {index}, found none")
             owners.add(owner)
             if index == 0:
-                inline.append(row[0][0])
+                inline.append((facts, row[0][0]))
             else:
-                further.append(body_id(row[0][0], index))
+                further.append((facts, body_id(row[0][0], index)))
         erased = self._empty("UPDATE records SET {} WHERE pos=? AND salt IS NOT NULL", inline)
         erased += self._empty("UPDATE bodies SET {} WHERE id=? AND salt IS NOT NULL", further)
         for owner in owners:
@@ -159,11 +159,11 @@ class Log:
         self.erased = self.erased or erased > 0
         return erased
 
-    def _empty(self, sql: str, ids: list[int]) -> int:
-        sql = sql.format("salt=NULL, facts=x'', data=NULL")
+    def _empty(self, sql: str, ids: list[tuple[bytes, int]]) -> int:
+        sql = sql.format("salt=NULL, facts=?, data=NULL")
         changed = 0
-        for row_id in ids:
-            self._cursor.execute(sql, (row_id,))
+        for facts_and_id in ids:
+            self._cursor.execute(sql, facts_and_id)
             changed += self._connection.changes()
         return changed
 

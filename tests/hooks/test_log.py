@@ -89,7 +89,7 @@ def test_a_plan_is_counts_a_body_is_a_size_and_no_content_leaves():
 def test_lists_become_counts_and_codes_are_joined():
     session = Session()
     request = ev.RequestPrepared(
-        renderer=1, last_message=0, messages=1, tokens=1, digest="d", breaks=("compaction", "pin")
+        renderer=1, last_message=0, messages=1, tokens=1, digest="d", breaks=("compaction", "set")
     )
     assert line(session.add(request))["breaks"] == "compaction,pin"
     assert line(session.add(ev.Pinned(numbers=(1, 2, 3))))["numbers_count"] == 3

@@ -220,7 +220,7 @@ async def test_a_long_stream_is_read_whole_in_both_directions(store, draft, coll
 
 async def test_reading_without_bodies_leaves_out_data_and_salts_only(store, draft, collect):
     await store.append("s", [draft("a", "b"), draft(), draft("c" * 9000)], NO_STREAM)
-    await store.erase("s", [Address(0, 1)])
+    await store.erase("s", {Address(0, 1): b""})
     full = await collect(store.read("s"))
     lean = await collect(store.read("s", bodies=False))
     for with_data, without in zip(full, lean, strict=True):
@@ -243,7 +243,7 @@ async def test_what_does_not_exist_is_said_so(store):
     with pytest.raises(StreamNotFound):
         await store.bodies("nothing", [Address(0)])
     with pytest.raises(StreamNotFound):
-        await store.erase("nothing", [Address(0)])
+        await store.erase("nothing", {Address(0): b""})
 
 
 async def test_read_all_gives_every_record_once_in_rising_global_order(store, draft, collect):
@@ -354,7 +354,7 @@ async def test_an_address_without_a_body_is_an_error(store, draft, place):
     with pytest.raises(LogCorrupted):
         await store.bodies("s", [Address(*place)])
     with pytest.raises(LogCorrupted):
-        await store.erase("s", [Address(0), Address(*place)])
+        await store.erase("s", {Address(0): b"", Address(*place): b""})
     (first,) = await store.bodies("s", [Address(0)])
     assert first.data == b"a"
 
@@ -364,8 +364,8 @@ async def test_an_erased_body_keeps_its_digest_and_the_chain_verifies(
 ):
     await store.append("s", [draft("a", "b"), draft("c")], NO_STREAM)
     before = await collect(store.read("s"))
-    assert await store.erase("s", [Address(0, 1), Address(1), Address(1)]) == 2
-    assert await store.erase("s", [Address(0, 0), Address(1)]) == 1
+    assert await store.erase("s", {Address(0, 1): b"", Address(1): b""}) == 2
+    assert await store.erase("s", {Address(0, 0): b"", Address(1): b""}) == 1
     after = await collect(store.read("s"))
     chained(after)
     assert [r.digest for r in after] == [r.digest for r in before]
@@ -375,11 +375,23 @@ async def test_an_erased_body_keeps_its_digest_and_the_chain_verifies(
     assert await store.bodies("s", [Address(1)]) == [after[1].bodies[0]]
 
 
+async def test_an_erased_body_keeps_the_facts_that_it_is_given(store, draft, collect, chained):
+    await store.append("s", [draft("a", "b"), draft("c")], NO_STREAM)
+    assert await store.erase("s", {Address(0, 1): b"less", Address(1): b"little"}) == 2
+    after = await collect(store.read("s", bodies=False))
+    chained(after)
+    assert [body.facts for record in after for body in record.bodies] == [
+        b"facts",
+        b"less",
+        b"little",
+    ]
+
+
 async def test_an_erasure_reaches_the_parent_and_all_its_forks(store, draft, collect):
     await store.append("p", [draft("secret"), draft("b")], NO_STREAM)
     await store.fork("p", 1, "f", draft("c"))
     await store.fork("f", 0, "g", draft("d"))
-    assert await store.erase("f", [Address(0)]) == 1
+    assert await store.erase("f", {Address(0): b""}) == 1
     for name in ("p", "f", "g"):
         first = await anext(store.read(name))
         assert first.bodies[0].erased
@@ -417,11 +429,11 @@ async def test_an_erasure_drops_the_snapshots_that_may_hold_the_content(store, d
     await store.fork("p", 1, "f", draft("mine"))
     for name in ("p", "f", "other"):
         store.save_snapshot(name, "view", Snapshot(0, bytes(32), 1, b"secret, folded"))
-    await store.erase("f", [Address(2)])
+    await store.erase("f", {Address(2): b""})
     assert await store.load_snapshot("f", "view") is None
     assert await store.load_snapshot("p", "view") is not None
     store.save_snapshot("f", "view", Snapshot(0, bytes(32), 1, b"secret, folded"))
-    await store.erase("f", [Address(0)])
+    await store.erase("f", {Address(0): b""})
     assert await store.load_snapshot("p", "view") is None
     assert await store.load_snapshot("f", "view") is None
     assert await store.load_snapshot("other", "view") is not None

@@ -6,13 +6,14 @@ Three steps, so that the caller can fetch texts in between: ``outline`` decides 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventctx.codec import decode_body, encode_message
 from eventctx.events import Trigger
 from eventctx.messages import encode_facts, read_facts
-from eventctx.plan import Disposition, Insertion, Plan, Run, Shortening, expand, runs_of
+from eventctx.plan import Disposition, Insertion, Plan, Run, Shortening
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
@@ -115,10 +116,33 @@ def _all_runs(
     state: ViewState, dispositions: Mapping[int, tuple[Disposition, str]]
 ) -> tuple[Run, ...]:
     """Runs over every number: what is out of view keeps the disposition it had."""
-    decided: dict[int, tuple[Disposition, str]] = {}
-    if state.plan is not None:
-        for number, disposition, reason in expand(state.plan.runs):
-            if disposition in ("summarised", "dropped", "merged"):
-                decided[number] = (disposition, reason)
-    decided.update(dispositions)
-    return runs_of((number, *decided[number]) for number in sorted(decided))
+    numbers = sorted(dispositions)
+    pieces = [Run(number, number, *dispositions[number]) for number in numbers]
+    for run in state.plan.runs if state.plan is not None else ():
+        if run.disposition in ("summarised", "dropped", "merged"):
+            pieces += _around(run, numbers)
+    pieces.sort(key=lambda piece: piece.first)
+    joined: list[Run] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if last is not None and (last.disposition, last.reason) == (
+            piece.disposition,
+            piece.reason,
+        ):
+            joined[-1] = Run(last.first, piece.last, piece.disposition, piece.reason)
+        else:
+            joined.append(piece)
+    return tuple(joined)
+
+
+def _around(run: Run, numbers: Sequence[int]) -> list[Run]:
+    """What is left of ``run`` when these (rising) numbers are taken out of it."""
+    left: list[Run] = []
+    first = run.first
+    for number in numbers[bisect_left(numbers, first) : bisect_right(numbers, run.last)]:
+        if first < number:
+            left.append(Run(first, number - 1, run.disposition, run.reason))
+        first = number + 1
+    if first <= run.last:
+        left.append(Run(first, run.last, run.disposition, run.reason))
+    return left

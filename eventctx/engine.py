@@ -20,7 +20,7 @@ from eventctx.codec import encode_event
 from eventctx.context import Context
 from eventctx.errors import InvalidSessionId, InvalidSetting
 from eventctx.hooks.registry import Hooks
-from eventctx.identity import CurrentSpan
+from eventctx.identity import CurrentSpan, random_bytes
 from eventctx.policies.policy import Policy
 from eventctx.policies.simple import Simple
 from eventctx.projections import audit, timeline, usage
@@ -88,7 +88,7 @@ class Engine:
         hooks: Hooks | None = None,
         current_span: CurrentSpan | None = None,
         clock: Callable[[], int] = time.time_ns,
-        random: Callable[[int], bytes] = os.urandom,
+        random: Callable[[int], bytes] = random_bytes,
     ) -> None:
         self.store = store
         self.hooks = hooks if hooks is not None else Hooks()

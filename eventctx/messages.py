@@ -76,7 +76,7 @@ MARK_CHARACTERS: Final = 100
 """How much of a text counts for de-duplication (context-simple's README)."""
 
 
-class Facts(msgspec.Struct, frozen=True, array_like=True):
+class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the reader saw in a body. Characters are code points that a model is shown.
 
     ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` is in

@@ -8,9 +8,10 @@ can be moved to another store or name without breaking its chain.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -25,7 +26,7 @@ _FIXED: Final = struct.Struct(">I32sIqI16sIqII")
 _LENGTH: Final = struct.Struct(">I")
 
 
-class Body(msgspec.Struct, frozen=True):
+class Body(msgspec.Struct, frozen=True, gc=False):
     """The stored bytes of one message or other content.
 
     ``facts`` is what the reader saw in it (MessagePack, see ``messages.Facts``), a cache that can
@@ -40,7 +41,7 @@ class Body(msgspec.Struct, frozen=True):
     erased: bool = False
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """A record before it has a place: what a writer hands to a store.
 
     ``id`` is 16 bytes, unique in the stream: a retry with the same ids is recognised. ``time`` is
@@ -59,7 +60,7 @@ class Draft(msgspec.Struct, frozen=True):
     iteration: int | None = None
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """An event in its envelope.
 
     ``stream`` is the session under which it was read; ``position`` its place there, from 0 without
@@ -89,13 +90,24 @@ class Record(msgspec.Struct, frozen=True):
 
 def body_digest(salt: bytes, data: bytes) -> bytes:
     """SHA-256 of salt and data. The salt keeps a short erased text from being guessed back."""
-    return hashlib.sha256(salt + data).digest()
+    return sha256(salt + data).digest()
 
 
 def make_body(data: bytes, facts: bytes, salt: Callable[[int], bytes]) -> Body:
     """Salt and digest ``data``; ``salt(n)`` returns n random bytes (``os.urandom``)."""
     salted = salt(SALT_BYTES)
     return Body(body_digest(salted, data), facts, data, salted)
+
+
+@lru_cache(maxsize=1024)
+def _kind(kind: str) -> bytes:
+    encoded = kind.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+@lru_cache(maxsize=1024)
+def _ids(turn_id: str | None, span_id: str | None, parent_span_id: str | None) -> bytes:
+    return _optional(turn_id) + _optional(span_id) + _optional(parent_span_id)
 
 
 def _optional(text: str | None) -> bytes:
@@ -111,23 +123,23 @@ def chain_digest(previous: bytes, position: int, draft: Draft | Record) -> bytes
     Fields in order: previous digest (32 bytes), position (8), event id (16), time (8), version
     (4), type, turn id, span id, parent span id, iteration (8), payload, body digests joined.
     """
-    body_digests = b"".join([body.digest for body in draft.bodies])
-    kind = draft.type.encode()
+    bodies = draft.bodies
+    body_digests = (
+        bodies[0].digest if len(bodies) == 1 else b"".join([body.digest for body in bodies])
+    )
     iteration = draft.iteration
-    return hashlib.sha256(
+    payload = draft.payload
+    return sha256(
         b"".join(
             (
                 _FIXED.pack(
                     32, previous, 8, position, 16, draft.id, 8, draft.time, 4, draft.version
                 ),
-                _LENGTH.pack(len(kind)),
-                kind,
-                _optional(draft.turn_id),
-                _optional(draft.span_id),
-                _optional(draft.parent_span_id),
+                _kind(draft.type),
+                _ids(draft.turn_id, draft.span_id, draft.parent_span_id),
                 _ABSENT if iteration is None else b"\0\0\0\x08" + iteration.to_bytes(8, "big"),
-                _LENGTH.pack(len(draft.payload)),
-                draft.payload,
+                _LENGTH.pack(len(payload)),
+                payload,
                 _LENGTH.pack(len(body_digests)),
                 body_digests,
             )

@@ -8,7 +8,7 @@ from eventctx.messages import Facts
 from eventctx.plan import InsertionKind
 
 
-class MessageRef(msgspec.Struct, frozen=True, array_like=True):
+class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Message ``number`` as a view shows it, and where its body lies in the stream.
 
     For a ``shortened`` message body, digest, facts and tokens are those of the shorter text.
@@ -23,7 +23,7 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True):
     shortened: bool = False
 
 
-class InsertionRef(msgspec.Struct, frozen=True, array_like=True):
+class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An insertion as it stands in a view. ``before`` as in ``plan.Insertion``."""
 
     kind: InsertionKind

@@ -23,7 +23,14 @@ class Series(Generic[T]):
 
     def append(self, item: T) -> Series[T]:
         """A new version with ``item`` at the end."""
-        return self.extend((item,))
+        shared = self._items
+        if len(shared) != self._length:
+            shared = shared[: self._length]
+        shared.append(item)
+        grown: Series[T] = Series.__new__(Series)
+        grown._items = shared
+        grown._length = len(shared)
+        return grown
 
     def extend(self, items: Iterable[T]) -> Series[T]:
         """A new version with ``items`` at the end."""

@@ -161,26 +161,38 @@ class Queries:
         """The bodies at ``addresses``. Raises StreamNotFound, LogCorrupted."""
         segments = self.lineage(stream)
         found: list[Body] = []
-        for address in addresses:
-            position, index = address
-            row = None
-            for owner, first, last in segments:
-                if first <= position <= last and index == 0:
-                    row = self._one(
-                        "SELECT body_digest, facts, salt, data FROM records "
-                        "WHERE stream=? AND position=? AND bodies > 0",
-                        (owner, position),
-                    )
-                elif first <= position <= last and index > 0:
-                    row = self._one(
-                        "SELECT digest, facts, salt, data FROM bodies WHERE id = ? + "
-                        "(SELECT pos << 20 FROM records WHERE stream=? AND position=? "
-                        "AND bodies > ?)",
-                        (index, owner, position, index),
-                    )
-            if row is None:
+        done, count = 0, len(addresses)
+        while done < count:
+            position, index = addresses[done]
+            segment = next((s for s in segments if s.first <= position <= s.last), None)
+            if segment is None or index < 0:
                 raise LogCorrupted(stream, position, f"expected a body {index}, found none")
-            found.append(body_from(row))
+            last = position
+            after = done + 1
+            if index == 0:
+                # Neighbours in the log, which most are, are read in one go.
+                while after < count and last < segment.last and addresses[after] == (last + 1, 0):
+                    last += 1
+                    after += 1
+                rows = self._connection.execute(
+                    "SELECT body_digest, facts, salt, data, position FROM records "
+                    "WHERE stream=? AND position BETWEEN ? AND ? AND bodies > 0 ORDER BY position",
+                    (segment.owner, position, last),
+                ).fetchall()
+            else:
+                rows = self._connection.execute(
+                    "SELECT digest, facts, salt, data, ? FROM bodies WHERE id = ? + "
+                    "(SELECT pos << 20 FROM records WHERE stream=? AND position=? AND bodies > ?)",
+                    (position, index, segment.owner, position, index),
+                ).fetchall()
+            for expected, row in enumerate(rows, position):
+                if row[4] != expected:
+                    raise LogCorrupted(stream, expected, f"expected a body {index}, found none")
+                found.append(body_from(row[:4]))
+            if len(rows) < after - done:
+                missing = position + len(rows)
+                raise LogCorrupted(stream, missing, f"expected a body {index}, found none")
+            done = after
         return found
 
     def snapshot(self, stream: str, name: str) -> Snapshot | None:

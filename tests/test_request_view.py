@@ -1,0 +1,174 @@
+"""The request view's fold over events that later commands will write, given as records."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from eventctx import events
+from eventctx.codec import decode_event, encode_event
+from eventctx.compaction import body_of
+from eventctx.engine import Engine
+from eventctx.events import Event, Located
+from eventctx.plan import Insertion, Plan, Run
+from eventctx.projections import request_view
+from eventctx.reading import fold, request_at
+from eventctx.record import Body, Draft
+from eventctx.store import ANY
+from eventctx.stores.memory import MemoryStore
+
+Row = dict[str, Any]
+
+
+def user(text: str) -> Row:
+    return {"role": "user", "content": text}
+
+
+async def compacted() -> Engine:
+    """Thirty messages, of which the last ten are in view."""
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    for number in range(30):
+        await ctx.add_message(user(f"message {number}"))
+    await ctx.compact()
+    return engine
+
+
+async def given(engine: Engine, event: Event, *bodies: Body) -> int:
+    """Append an event as a later release would; returns its position."""
+    name, version, payload = encode_event(event)
+    draft = Draft(os.urandom(16), name, version, 0, payload, bodies)
+    appended = await engine.store.append("s", [draft], ANY)
+    return appended.receipt.position
+
+
+async def seen(engine: Engine) -> list[str]:
+    ctx = await Engine(engine.store).session("s")
+    return [message["content"] for message in await ctx.get_messages_for_request()]
+
+
+async def located(engine: Engine, number: int) -> Located:
+    message = (await engine.transcript("s"))[number]
+    async for record in engine.records("s", message.position, message.position):
+        body = record.bodies[0]
+        return Located(number, message.position, 0, body.digest, body.facts)
+    raise AssertionError
+
+
+async def test_a_restored_message_is_in_view_again_in_its_place() -> None:
+    engine = await compacted()
+    assert (await seen(engine))[0] == "message 20"
+    pair = (await located(engine, 7), await located(engine, 3))
+    await given(engine, events.Restored(messages=pair))
+    assert (await seen(engine))[:3] == ["message 3", "message 7", "message 20"]
+    row = (await engine.audit("s")).requests[-1]
+    assert row.breaks == ("restore",)
+    assert (row.counts.kept, row.counts.dropped) == (12, 18)
+
+
+async def test_restoring_what_is_in_view_already_changes_nothing() -> None:
+    engine = await compacted()
+    again = await located(engine, 25)
+    await given(engine, events.Restored(messages=(again,)))
+    await given(engine, events.Restored(messages=(again,)))
+    assert len(await seen(engine)) == 10
+    assert sum((await engine.audit("s")).requests[-1].counts) == 30
+
+
+async def test_the_next_compaction_may_drop_a_restored_message_again() -> None:
+    engine = await compacted()
+    await given(engine, events.Restored(messages=(await located(engine, 3),)))
+    ctx = await Engine(engine.store).session("s")
+    await ctx.compact()
+    assert "message 3" not in await seen(engine)
+    assert (await engine.audit("s")).requests[-1].counts.dropped == 20
+
+
+async def test_pins_hold_through_a_compaction_until_they_are_taken_away() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    for number in range(30):
+        await ctx.add_message(user(f"message {number}"))
+    await ctx.pin(2, 4)
+    await ctx.unpin(4)
+    await ctx.compact()
+    assert (await seen(engine))[:2] == ["message 2", "message 20"]
+    state = await fold(engine.store, "s", request_view)
+    assert state.pins == {2}
+    await ctx.get_messages()  # the other engine's request is seen by now
+    await ctx.set_messages([user("fresh")])
+    state = await fold(engine.store, "s", request_view)
+    assert state.pins == frozenset()
+
+
+async def test_an_erasure_is_a_break_of_the_prefix() -> None:
+    engine = await compacted()
+    await seen(engine)
+    await given(engine, events.Erased(numbers=(25,), bodies=((26, 0),)))
+    await seen(engine)
+    assert (await engine.audit("s")).requests[-1].breaks == ("erase",)
+
+
+async def test_a_request_may_have_insertions_of_its_own() -> None:
+    engine = await compacted()
+    state = await fold(engine.store, "s", request_view)
+    body = body_of({"role": "system", "content": "Be brief."}, os.urandom)
+    insertion = Insertion("system_prompt", 0)
+    name, version, payload = encode_event(request_view.prepared(state))
+    draft = Draft(os.urandom(16), name, version, 0, payload, (body,))
+    # Prepared twice: the digest is known only once the insertion has its record.
+    first = await engine.store.append("s", [draft], ANY)
+    shown = request_view.with_insertions(state, (insertion,), first.records[0])
+    digest, entries, tokens = shown.layout.measure()
+    event = events.RequestPrepared(
+        renderer=1,
+        last_message=29,
+        messages=entries,
+        tokens=tokens,
+        digest=digest,
+        insertions=(insertion,),
+    )
+    position = await given(engine, event, body)
+    view = await request_at(engine.store, "s", position)
+    assert view.verified
+    assert view.messages[0] == {"role": "system", "content": "Be brief."}
+    assert len(view.messages) == 11
+
+
+async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    for number in range(30):
+        await ctx.add_message(user(f"message {number}"))
+    body = body_of(user("In short: all went well."), os.urandom)
+    plan = Plan(
+        through=29,
+        runs=(Run(0, 19, "summarised", "summary"), Run(20, 29, "kept", "recent")),
+        insertions=(Insertion("summary", 0, None, None, ((0, 19),)),),
+    )
+    await given(
+        engine,
+        events.PostCompact(
+            outcome="applied",
+            trigger="manual",
+            strategy="by hand",
+            strategy_version=1,
+            tokens_before=9,
+            tokens_after=5,
+            messages_before=30,
+            messages_after=11,
+            estimator="",
+            plan=plan,
+        ),
+        body,
+    )
+    assert (await seen(engine))[:2] == ["In short: all went well.", "message 20"]
+    again = await Engine(engine.store).session("s", keep_recent=4)
+    await again.compact()
+    assert (await seen(engine))[:2] == ["In short: all went well.", "message 26"]
+    row = (await engine.audit("s")).requests[-1]
+    assert (row.counts.summarised, row.counts.dropped, row.insertions) == (20, 6, 1)
+    record = [r async for r in engine.records("s") if r.type == "context:post_compact"][-1]
+    later: Any = decode_event(record)
+    assert later.plan.insertions[0].at is not None
+    assert record.bodies == ()

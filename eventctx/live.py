@@ -20,7 +20,7 @@ from eventctx.codec import encode_event
 from eventctx.errors import StoreError, WrongExpectedVersion
 from eventctx.events import Event
 from eventctx.loading import SNAPSHOT, Loaded, load
-from eventctx.projections import request_view
+from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Draft, Record, place
 from eventctx.store import NO_STREAM, Address, Appended, EventStore, Snapshot
@@ -320,6 +320,6 @@ class LiveSession:
     def save_snapshot(self, record: Record) -> None:
         """Keep the view at ``record``, which must be the last one."""
         self._snapshot = record.position
-        data = request_view.dump(self.view)
-        snapshot = Snapshot(record.position, record.digest, request_view.VERSION, data)
+        data = view_snapshot.dump(self.view)
+        snapshot = Snapshot(record.position, record.digest, view_snapshot.VERSION, data)
         self.store.save_snapshot(self.stream, SNAPSHOT, snapshot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventctx.projections import request_view
+from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Record
 from eventctx.store import EventStore, Snapshot
@@ -51,11 +51,11 @@ async def load(store: EventStore, stream: str) -> Loaded | None:
 
 
 async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
-    if snapshot.version != request_view.VERSION:
+    if snapshot.version != view_snapshot.VERSION:
         return None
     async for record in store.read(
         stream, start=snapshot.position, stop=snapshot.position, bodies=False
     ):
         if record.digest == snapshot.digest:
-            return request_view.load(snapshot.data)
+            return view_snapshot.load(snapshot.data)
     return None

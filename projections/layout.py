@@ -15,9 +15,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from eventctx.messages import Dialect, Group, group_rows, joins
+from eventctx.messages import Dialect
 from eventctx.projections.series import Series
 from eventctx.refs import InsertionRef, MessageRef
+from eventctx.rounds import Group, group_rows, joins
 from eventctx.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
 
 if TYPE_CHECKING:

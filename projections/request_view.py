@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import msgspec
-
 from eventctx import events
 from eventctx.codec import decode_event
 from eventctx.events import Break, Located, RequestPrepared
@@ -18,13 +16,9 @@ from eventctx.messages import decode_facts
 from eventctx.plan import Insertion, Plan, find
 from eventctx.projections import layout as layouts
 from eventctx.projections.layout import Layout
-from eventctx.projections.series import Series
 from eventctx.record import Record
 from eventctx.refs import InsertionRef, MessageRef
 from eventctx.tokens import BY_KIND
-
-VERSION = 1
-"""Version of the state below, for snapshots."""
 
 
 class ViewState(NamedTuple):
@@ -364,69 +358,3 @@ _STEPS = {
     _name(events.RequestPrepared): _prepared,
     _name(events.PromptSubmit): _turn,
 }
-
-
-# -- snapshots -----------------------------------------------------------------------------------
-
-
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    position: int
-    next_number: int
-    messages: int
-    refs: list[MessageRef]
-    insertions: list[InsertionRef]
-    plan: Plan | None
-    plan_position: int | None
-    pins: list[int]
-    breaks: tuple[Break, ...]
-    low_water: int
-    compactions: int
-    hidden: tuple[int, int, int]
-    turns: int
-    shown: tuple[int, int, str] | None
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Stored).decode
-
-
-def dump(state: ViewState) -> bytes:
-    """The state as bytes for a snapshot."""
-    return _encode(
-        _Stored(
-            state.position,
-            state.next_number,
-            state.messages,
-            list(state.layout.refs),
-            list(state.layout.insertions),
-            state.plan,
-            state.plan_position,
-            sorted(state.pins),
-            state.breaks,
-            state.low_water,
-            state.compactions,
-            state.hidden,
-            state.turns,
-            state.shown,
-        )
-    )
-
-
-def load(data: bytes) -> ViewState:
-    """The state from a snapshot; the layout is built anew, which gives the same entries."""
-    stored = _decode(data)
-    return ViewState(
-        stored.position,
-        stored.next_number,
-        stored.messages,
-        layouts.build(Series(stored.refs), stored.insertions),
-        stored.plan,
-        stored.plan_position,
-        frozenset(stored.pins),
-        stored.breaks,
-        stored.low_water,
-        stored.compactions,
-        stored.hidden,
-        stored.turns,
-        stored.shown,
-    )

@@ -20,7 +20,7 @@ ROOMS: list[tuple[set[str], ...]] = [
     # Each line may import the lines above it. Rooms side by side never import each other.
     (
         {"errors", "version", "identity", "images", "plan", "events", "record", "messages"}
-        | {"refs", "shorten", "tokens"},
+        | {"refs", "rounds", "shorten", "tokens"},
     ),
     ({"codec", "upcast", "diff", "store", "policies"},),
     ({"stores"}, {"projections"}),

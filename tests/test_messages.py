@@ -10,7 +10,8 @@ import pytest
 
 from eventctx.errors import InvalidMessage
 from eventctx.images import DEFAULT_TOKENS, image_tokens
-from eventctx.messages import Facts, call_names, decode_facts, encode_facts, group_rows, read_facts
+from eventctx.messages import Facts, call_names, decode_facts, encode_facts, read_facts
+from eventctx.rounds import group_rows
 from eventctx.tokens import BY_KIND
 
 

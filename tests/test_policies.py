@@ -10,7 +10,7 @@ import pytest
 import eventctx
 from eventctx.codec import decode_event
 from eventctx.errors import InvalidPlan
-from eventctx.messages import encode_facts, group_rows, read_facts
+from eventctx.messages import encode_facts, read_facts
 from eventctx.plan import REASONS, Plan, expand, find, runs_of
 from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
@@ -18,6 +18,7 @@ from eventctx.policies.rules import check
 from eventctx.policies.simple import Simple
 from eventctx.policies.trigger import due, make_budget
 from eventctx.refs import MessageRef
+from eventctx.rounds import group_rows
 from eventctx.shorten import Limit, cut, shorten
 from eventctx.tokens import BY_KIND
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.projections import request_view
+from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.layout import append, build
 from eventctx.reading import fold
 from eventctx.stores.memory import MemoryStore
@@ -222,7 +222,7 @@ def test_the_same_log_gives_the_same_view_from_zero_and_from_a_snapshot(
             assert view.verified
             assert view.messages == request
         state = await fold(engine.store, "s", request_view)
-        restored = request_view.load(request_view.dump(state))
+        restored = view_snapshot.load(view_snapshot.dump(state))
         assert restored.layout.entries() == state.layout.entries()
         assert restored.layout.measure() == state.layout.measure()
         assert request_view.prepared(restored) == request_view.prepared(state)

@@ -37,7 +37,8 @@ from eventctx.importers.lines import (
     read_value,
     split_records,
 )
-from eventctx.messages import Facts, joins, read_facts
+from eventctx.messages import Facts, read_facts
+from eventctx.rounds import joins
 
 NAME: Final = "messages"
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from eventctx.messages import Facts, Group, group_rows, read_facts
+from eventctx.messages import Facts, read_facts
 from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
 from eventctx.refs import InsertionRef, MessageRef
+from eventctx.rounds import Group, group_rows
 from eventctx.shorten import MARKER_CHARACTERS, Limit
 from eventctx.tokens import BY_KIND
 

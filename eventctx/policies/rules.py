@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 
 from eventctx.errors import InvalidPlan
-from eventctx.messages import group_rows
 from eventctx.policies.policy import Proposal, Visible
+from eventctx.rounds import group_rows
 
 
 def check(visible: Visible, proposal: Proposal) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages import group_rows
 from eventctx.plan import Disposition
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.refs import MessageRef
+from eventctx.rounds import group_rows
 
 
 class Simple(msgspec.Struct, frozen=True):

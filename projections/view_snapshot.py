@@ -1,0 +1,78 @@
+"""The request view's state as bytes, for snapshots."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventctx.events import Break
+from eventctx.plan import Plan
+from eventctx.projections import layout as layouts
+from eventctx.projections.request_view import ViewState
+from eventctx.projections.series import Series
+from eventctx.refs import InsertionRef, MessageRef
+
+VERSION = 1
+"""Version of the stored state; a snapshot of another version is not read."""
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    position: int
+    next_number: int
+    messages: int
+    refs: list[MessageRef]
+    insertions: list[InsertionRef]
+    plan: Plan | None
+    plan_position: int | None
+    pins: list[int]
+    breaks: tuple[Break, ...]
+    low_water: int
+    compactions: int
+    hidden: tuple[int, int, int]
+    turns: int
+    shown: tuple[int, int, str] | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Stored).decode
+
+
+def dump(state: ViewState) -> bytes:
+    """The state as bytes for a snapshot."""
+    return _encode(
+        _Stored(
+            state.position,
+            state.next_number,
+            state.messages,
+            list(state.layout.refs),
+            list(state.layout.insertions),
+            state.plan,
+            state.plan_position,
+            sorted(state.pins),
+            state.breaks,
+            state.low_water,
+            state.compactions,
+            state.hidden,
+            state.turns,
+            state.shown,
+        )
+    )
+
+
+def load(data: bytes) -> ViewState:
+    """The state from a snapshot; the layout is built anew, which gives the same entries."""
+    stored = _decode(data)
+    return ViewState(
+        stored.position,
+        stored.next_number,
+        stored.messages,
+        layouts.build(Series(stored.refs), stored.insertions),
+        stored.plan,
+        stored.plan_position,
+        frozenset(stored.pins),
+        stored.breaks,
+        stored.low_water,
+        stored.compactions,
+        stored.hidden,
+        stored.turns,
+        stored.shown,
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from eventctx.errors import DecodeError, InvalidMessage
+from eventctx.errors import DecodeError, InvalidMessage, InvalidSetting
 from eventctx.events import CATALOGUE, Event
 from eventctx.record import Record
 from eventctx.upcast import upcast
@@ -38,6 +38,20 @@ def encode_event(event: Event) -> tuple[str, int, bytes]:
     """Type name, version and payload of an event, ready for a ``Draft``."""
     name = str(event.__struct_config__.tag)
     return name, _versions[name], _encoder.encode(event)
+
+
+def checked(event: Event) -> Event:
+    """Return ``event`` if it can be read back; for values that come from a caller.
+
+    Raises InvalidSetting that names the field. Structs do not check their values when they are
+    made, and a payload of the wrong type would only be noticed by a later reader.
+    """
+    name = str(event.__struct_config__.tag)
+    try:
+        _decoders[name].decode(_encoder.encode(event))
+    except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise InvalidSetting(f"{name}: {error}") from error
+    return event
 
 
 def decode_event(record: Record) -> Event | Unknown:

@@ -30,7 +30,7 @@ from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Draft, make_body
 from eventctx.settings import Settings
 from eventctx.store import Receipt
-from eventctx.turns import Turn, scope_of
+from eventctx.turns import Turn, check_turn_id, scope_of
 
 MAX_ATTEMPTS = 8
 """How often a request is decided again because something was added meanwhile."""
@@ -210,7 +210,8 @@ class Context:
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""
-        return Turn(self._emitter, turn_id or uuid.uuid4().hex, agent)
+        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
+        return Turn(self._emitter, chosen, agent)
 
     async def emit(self, event: Event) -> None:
         """Append an activity event of the catalogue in its place, without waiting for the disk."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from eventctx import events
+from eventctx.codec import checked
+from eventctx.errors import WrongExpectedVersion
 from eventctx.events import Event
 from eventctx.identity import CurrentSpan, new_span_id
 from eventctx.live import LiveSession
@@ -16,7 +21,6 @@ class SessionEmitter:
 
     def __init__(self, live: LiveSession, current_span: CurrentSpan | None) -> None:
         self._live = live
-        self._turns = 0
         self._prepared: dict[tuple[str | None, int | None], int] = {}
         self.current_span = current_span
 
@@ -29,10 +33,20 @@ class SessionEmitter:
         """A fresh span id."""
         return new_span_id(self._live.random)
 
-    def next_turn_number(self) -> int:
-        """The number of the turn that begins now; overlapping turns get different ones."""
-        self._turns = max(self._turns, self._live.view.turns) + 1
-        return self._turns
+    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
+        """Append ``prompt:submit`` and return the turn's number.
+
+        Waited for, unlike other activity events: the number is right only if nobody else began a
+        turn in between, in this process or another.
+        """
+        while True:
+            view, version = await self._live.settled()
+            number = view.turns + 1
+            began = events.PromptSubmit(number=number, agent=agent, trace_id=trace_id)
+            draft = self._live.draft(checked(began), scope)
+            with contextlib.suppress(WrongExpectedVersion):
+                if await self._live.append_exactly(version, draft) is not None:
+                    return number
 
     def remember(self, scope: Scope, position: int) -> None:
         """Note where the request of a turn's iteration was prepared."""
@@ -47,4 +61,4 @@ class SessionEmitter:
 
     async def emit(self, event: Event, scope: Scope) -> None:
         """Append an activity event in its place without waiting for the disk."""
-        await self._live.emit(self._live.draft(event, scope))
+        await self._live.emit(self._live.draft(checked(event), scope))

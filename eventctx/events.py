@@ -353,7 +353,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions"),
         _row(SessionEnd, "activity", True, "more records may follow when a session resumes"),
-        _row(PromptSubmit, "activity", False, "once per turn, first"),
+        _row(PromptSubmit, "activity", True, "once per turn, first; numbers never repeat"),
         _row(PromptComplete, "activity", False, "once per turn, also on error and cancellation"),
         _row(PlanStart, "activity", False, "once per planning phase"),
         _row(PlanEnd, "activity", False, "once per planning phase, also on error"),

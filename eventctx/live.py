@@ -14,7 +14,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+import msgspec
 
 from eventctx.codec import encode_event
 from eventctx.errors import StoreError, WrongExpectedVersion
@@ -23,7 +25,7 @@ from eventctx.loading import SNAPSHOT, Loaded, load
 from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Draft, Record, place
-from eventctx.store import NO_STREAM, Address, Appended, EventStore, Snapshot
+from eventctx.store import NO_STREAM, Address, Appended, EventStore, Last, Snapshot
 from eventctx.turns import Scope
 
 SNAPSHOT_EVERY = 256
@@ -45,23 +47,32 @@ class Clock(Protocol):
 
 
 class Ticket:
-    """An append under way.
+    """An append under way. ``records`` is set when it is on disk.
 
-    ``own`` is how many of its last drafts its caller tries again by itself; those before, which
-    nobody waits for, are sent again by the session. ``records`` is set when all are on disk.
+    ``exact`` drafts hold for one version alone and are dropped on a conflict. All others are sent
+    again behind what the other process wrote; ``again`` is then the append that carries them.
     """
 
-    __slots__ = ("ack", "drafts", "failed", "number", "own", "records")
+    __slots__ = ("ack", "again", "drafts", "exact", "failed", "number", "records")
 
     def __init__(
-        self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], own: int
+        self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], exact: int
     ) -> None:
         self.number = number
         self.ack = ack
         self.drafts = drafts
-        self.own = own
+        self.exact = exact
         self.records: tuple[Record, ...] | None = None
         self.failed = False
+        self.again: Ticket | None = None
+
+
+class Unsent(NamedTuple):
+    """A draft that waits to be sent again, in the order in which it was first sent."""
+
+    number: int
+    draft: Draft
+    origin: Ticket | None
 
 
 class LiveSession:
@@ -83,7 +94,10 @@ class LiveSession:
         self._clock = clock
         self._lock = threading.RLock()
         self._in_flight: deque[Ticket] = deque()
-        self._unsent: list[tuple[int, Draft]] = []
+        self._unsent: list[Unsent] = []
+        self._asked: set[bytes] = set()
+        self._time = self._sent_time = 0
+        self._last_id = b""
         self._tickets = 0
         self._unfolded: list[Draft] = []
         self._stale = False
@@ -95,7 +109,9 @@ class LiveSession:
         self._view = loaded.view
         self._unfolded.clear()
         self.head = loaded.head
-        self._time = loaded.time
+        self._time = max(self._time, loaded.time)
+        self._sent_time = loaded.time
+        self._last_id = loaded.last_id
         self._snapshot = loaded.snapshot
         self.cache.clear()
         self._stale = False
@@ -131,16 +147,32 @@ class LiveSession:
 
     async def append(self, *drafts: Draft) -> tuple[Record, ...]:
         """Append what is right whatever others wrote in between; returns when it is on disk."""
-        while True:
+        own = {draft.id for draft in drafts}
+        self._asked |= own
+        try:
+            ticket = None
+            while ticket is None:
+                await self.ready()
+                with self._lock:
+                    ticket = None if self._stale else self._submit(drafts, 0)
+            while True:
+                try:
+                    records = await self._settle(ticket)
+                except WrongExpectedVersion:
+                    ticket = await self._sent_again(ticket)
+                else:
+                    return tuple([record for record in records if record.id in own])
+        finally:
+            self._asked -= own
+
+    async def _sent_again(self, ticket: Ticket) -> Ticket:
+        """The append that carries the drafts of one that met a conflict."""
+        while ticket.again is None:
             await self.ready()
             with self._lock:
-                ticket = None if self._stale else self._submit(drafts, len(drafts))
-            if ticket is None:
-                continue
-            try:
-                return (await self._settle(ticket))[-len(drafts) :]
-            except WrongExpectedVersion:
-                continue
+                if ticket.again is None and not self._stale:
+                    self._submit((), 0)
+        return ticket.again
 
     async def append_exactly(self, version: int, *drafts: Draft) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
@@ -164,7 +196,7 @@ class LiveSession:
         with self._lock:
             if self._stale:
                 self._tickets += 1
-                self._unsent.append((self._tickets, draft))
+                self._unsent.append(Unsent(self._tickets, draft, None))
                 return
             ticket = self._submit((draft,), 0)
         self._watch(ticket)
@@ -174,20 +206,35 @@ class LiveSession:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _submit(self, drafts: Sequence[Draft], own: int) -> Ticket:
-        self._unsent.sort(key=lambda entry: entry[0])
-        drafts = (*[draft for _, draft in self._unsent], *drafts)
-        self._unsent.clear()
-        ack = self.store.append(self.stream, drafts, self.head if self.head >= 0 else NO_STREAM)
-        self.head += len(drafts)
+    def _submit(self, drafts: Sequence[Draft], exact: int) -> Ticket:
+        self._unsent.sort(key=lambda one: one.number)
+        again, self._unsent = self._unsent, []
+        sent = self._timed([*[one.draft for one in again], *drafts])
+        expected = NO_STREAM if self.head < 0 else Last(self.head, self._last_id)
+        ack = self.store.append(self.stream, sent, expected)
+        self.head += len(sent)
+        self._last_id = sent[-1].id
         # Folding now would keep the store's thread from starting: it waits until it is needed.
-        self._unfolded.extend(drafts)
+        self._unfolded.extend(sent)
         if len(self._unfolded) > MAX_UNFOLDED:
             self._fold()
         self._tickets += 1
-        ticket = Ticket(self._tickets, ack, drafts, own)
+        ticket = Ticket(self._tickets, ack, sent, exact)
+        for one in again:
+            if one.origin is not None:
+                one.origin.again = ticket
         self._in_flight.append(ticket)
         return ticket
+
+    def _timed(self, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+        """Keep times from running backwards along the log, also behind another process's."""
+        timed: list[Draft] = []
+        for draft in drafts:
+            if draft.time < self._sent_time:
+                draft = msgspec.structs.replace(draft, time=self._sent_time)
+            self._sent_time = draft.time
+            timed.append(draft)
+        return tuple(timed)
 
     def _fold(self) -> None:
         view, cache = self._view, self.cache
@@ -215,9 +262,9 @@ class LiveSession:
     async def _ended(self, ticket: Ticket) -> tuple[Record, ...]:
         try:
             appended = await ticket.ack
-        except StoreError:
+        except StoreError as error:
             with self._lock:
-                self._failed(ticket)
+                self._failed(ticket, error)
             raise
         with self._lock:
             ticket.records = appended.records
@@ -230,15 +277,17 @@ class LiveSession:
                 self._maybe_snapshot(ready)
         return appended.records
 
-    def _failed(self, ticket: Ticket) -> None:
-        """Take a failed append out, once, whoever sees it first; keep what nobody waits for."""
+    def _failed(self, ticket: Ticket, error: StoreError) -> None:
+        """Take a failed append out, once, whoever sees it first; keep what is to be sent again."""
         if ticket.failed:
             return
         ticket.failed = True
         self._stale = True
         self._in_flight.remove(ticket)
-        unasked = ticket.drafts[: len(ticket.drafts) - ticket.own]
-        self._unsent.extend((ticket.number, draft) for draft in unasked)
+        conflict = isinstance(error, WrongExpectedVersion)
+        for draft in ticket.drafts[: len(ticket.drafts) - ticket.exact]:
+            if conflict or draft.id not in self._asked:
+                self._unsent.append(Unsent(ticket.number, draft, ticket if conflict else None))
 
     # -- staying in step with the store ----------------------------------------------------------
 
@@ -298,12 +347,17 @@ class LiveSession:
 
     async def texts(self, wanted: Sequence[Address]) -> dict[tuple[int, int], bytes | None]:
         """Stored bytes by address; what is not in memory is fetched in one call."""
+        # A conflict may empty the cache while bodies are fetched, so the answer is a copy.
         cache = self.cache
-        missing = [address for address in wanted if address not in cache]
+        known: dict[tuple[int, int], bytes | None] = {
+            address: cache[address] for address in wanted if address in cache
+        }
+        missing = [address for address in wanted if address not in known]
         if missing:
             found = await self.store.bodies(self.stream, missing)
-            cache.update(zip(missing, [body.data for body in found], strict=True))
-        return cache
+            for address, body in zip(missing, found, strict=True):
+                known[address] = cache[address] = body.data
+        return known
 
     def trim(self, wanted: Sequence[Address]) -> None:
         """Forget bodies that the view no longer shows."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
+from eventctx.errors import DecodeError
 from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Record
@@ -14,11 +17,11 @@ SNAPSHOT = "request_view"
 
 
 class Loaded(NamedTuple):
-    """A session's view as read from the store, with the digest and time of its last record."""
+    """A session's view as read from the store, with the id and time of its last record."""
 
     view: ViewState
     head: int
-    digest: bytes
+    last_id: bytes
     time: int
     snapshot: int
     open_compactions: tuple[Record, ...]
@@ -35,19 +38,19 @@ async def load(store: EventStore, stream: str) -> Loaded | None:
         usable = await _restored(store, stream, snapshot)
         if usable is not None:
             state, start = usable, snapshot.position + 1
-    digest, time = info.digest, 0
+    last_id, time = b"", 0
     compactions: dict[str | None, Record] = {}
     # The last record is read even when the snapshot covers it: its time must not be undercut.
     async for record in store.read(stream, start=min(start, info.head), bodies=False):
         if record.position >= start:
             state = request_view.evolve(state, record)
-        digest, time = record.digest, record.time
+        last_id, time = record.id, record.time
         if record.type == "context:pre_compact":
             compactions[record.span_id] = record
         elif record.type == "context:post_compact":
             compactions.pop(record.span_id, None)
     kept = start - 1
-    return Loaded(state, state.position, digest, time, kept, tuple(compactions.values()))
+    return Loaded(state, state.position, last_id, time, kept, tuple(compactions.values()))
 
 
 async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
@@ -57,5 +60,8 @@ async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewS
         stream, start=snapshot.position, stop=snapshot.position, bodies=False
     ):
         if record.digest == snapshot.digest:
-            return view_snapshot.load(snapshot.data)
+            try:
+                return view_snapshot.load(snapshot.data)
+            except (msgspec.DecodeError, DecodeError):
+                return None  # a snapshot is only a cache: a damaged one is as good as none
     return None

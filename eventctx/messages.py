@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from eventctx.errors import InvalidMessage
+from eventctx.errors import DecodeError, InvalidMessage
 from eventctx.images import image_tokens
 
 READER: Final = 1
@@ -125,8 +125,16 @@ def encode_facts(facts: Facts) -> bytes:
 
 
 def decode_facts(data: bytes) -> Facts:
-    """Facts from their stored form; ``NO_FACTS`` for empty bytes (an erased body)."""
-    return _decode(data) if data else NO_FACTS
+    """Facts from their stored form; ``NO_FACTS`` for empty bytes (an erased body).
+
+    Raises DecodeError for bytes that are none.
+    """
+    if not data:
+        return NO_FACTS
+    try:
+        return _decode(data)
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"the stored facts of a body are damaged: {error}") from error
 
 
 class _Counts:

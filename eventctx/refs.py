@@ -24,7 +24,10 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An insertion as it stands in a view. ``before`` as in ``plan.Insertion``."""
+    """An insertion as it stands in a view. ``before`` as in ``plan.Insertion``.
+
+    ``through`` is the last message number when it was made.
+    """
 
     kind: InsertionKind
     position: int
@@ -34,3 +37,4 @@ class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tokens: int
     before: int | None
     stands_for: tuple[tuple[int, int], ...]
+    through: int

@@ -39,7 +39,19 @@ NO_STREAM = ExpectedVersion.NO_STREAM
 STREAM_EXISTS = ExpectedVersion.STREAM_EXISTS
 ANY = ExpectedVersion.ANY
 
-Expected = int | ExpectedVersion
+
+class Last(NamedTuple):
+    """Expect this very record at the stream's end: its position and event id.
+
+    Stricter than a position alone. A writer that appends ahead without waiting may find that
+    another one filled exactly the positions it had counted on; the id tells the two apart.
+    """
+
+    position: int
+    id: bytes
+
+
+Expected = int | Last | ExpectedVersion
 
 
 class Address(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from eventctx import events
+from eventctx.errors import InvalidSetting
 from eventctx.events import Event
 from eventctx.identity import CurrentSpan, derive_trace_id
 
@@ -60,8 +61,8 @@ class Emitter(Protocol):
         """A fresh span id."""
         ...
 
-    def next_turn_number(self) -> int:
-        """The number of the turn that begins now."""
+    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
+        """Append the beginning of a turn and return the turn's number."""
         ...
 
     def prepared_in(self, scope: Scope) -> int | None:
@@ -84,14 +85,15 @@ class _Block:
         self.span_id = span_id or emitter.new_span_id()
 
     async def _enter(self, scope: Scope, began: Event | None) -> None:
+        # First the record, then the scope: a block that could not be entered leaves nothing set.
+        if began is not None:
+            await self._emitter.emit(began, scope)
         self.scope = scope
         self._before = _current.get()
         self._token = _current.set(scope)
         span = self._emitter.current_span
         if span is not None and scope.trace_id is not None and scope.span_id is not None:
             self._span_token = span.enter(scope.session_id, scope.trace_id, scope.span_id)
-        if began is not None:
-            await self._emitter.emit(began, scope)
 
     def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
         """The event that says how the block ended; None for a block that is no span."""
@@ -122,6 +124,29 @@ def _leave(token: Token[Scope | None] | None, before: Scope | None) -> None:
     except ValueError:
         # The block was closed in another task's context than it was opened in.
         _current.set(before)
+
+
+MAX_ERROR_CHARACTERS = 2_000
+
+
+def _words(error: BaseException | None) -> str:
+    """What an error says, short enough and fit for UTF-8 (file names may hold surrogates)."""
+    text = str(error)[:MAX_ERROR_CHARACTERS]
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def check_turn_id(turn_id: object) -> str:
+    """Return a turn id that can be used. Raises InvalidSetting."""
+    if not isinstance(turn_id, str) or not 0 < len(turn_id) <= MAX_TURN_ID:
+        raise InvalidSetting(
+            f"turn_id: expected a text of 1 to {MAX_TURN_ID} characters, found {turn_id!r}"
+        )
+    if not turn_id.isprintable():
+        raise InvalidSetting(f"turn_id: expected no control characters, found {turn_id!r}")
+    return turn_id
+
+
+MAX_TURN_ID = 256
 
 
 def _status(kind: type[BaseException] | None) -> events.Status:
@@ -155,19 +180,20 @@ class Turn(_Block):
         trace_id = ambient[0] if ambient else derive_trace_id(session, self.turn_id)
         parent = ambient[1] if ambient else None
         scope = Scope(session, self.turn_id, self.span_id, parent, None, trace_id, _current.get())
-        self.number = self._emitter.next_turn_number()
-        began = events.PromptSubmit(
-            number=self.number, agent=self.agent, trace_id=ambient[0] if ambient else None
+        self.number = await self._emitter.begin_turn(
+            scope, self.agent, ambient[0] if ambient else None
         )
-        await self._enter(scope, began)
+        await self._enter(scope, None)
         return self
 
     def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
-        described = None if error is None else f"{type(error).__name__}: {error}"
+        described = None if error is None else f"{type(error).__name__}: {_words(error)}"
         return events.PromptComplete(status=_status(kind), error=described)
 
     def iteration(self, number: int | None = None) -> Iteration:
         """The next provider/tool cycle of this turn (numbered from 1)."""
+        if number is not None and (type(number) is not int or not 0 <= number < 2**31):
+            raise InvalidSetting(f"iteration: expected an int from 0, found {number!r}")
         self._iterations = number if number is not None else self._iterations + 1
         return Iteration(self._emitter, self.scope, self._iterations)
 
@@ -274,7 +300,7 @@ class ProviderCall(_Call):
                 finish_reason=self._finish_reason,
             )
         return events.ProviderError(
-            error_type=kind.__name__, message=str(error), status=_failed(kind)
+            error_type=kind.__name__, message=_words(error), status=_failed(kind)
         )
 
 
@@ -299,6 +325,6 @@ class ToolCall(_Call):
             name=self.name,
             call_id=self.call_id,
             error_type=kind.__name__,
-            message=str(error),
+            message=_words(error),
             status=_failed(kind),
         )

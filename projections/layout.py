@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from eventctx.messages import Dialect
+from eventctx.messages import Dialect, Facts
 from eventctx.projections.series import Series
 from eventctx.refs import InsertionRef, MessageRef
 from eventctx.rounds import Group, group_rows, joins
@@ -140,7 +140,7 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
     grows = facts.kind == "assistant" and facts.dialect == "responses"
     if not (region or grows or facts.calls or facts.kind == "result"):
         return _with_sealed(layout, refs, [Entry("message", ref)])
-    if region and facts.kind == "assistant" and not joins(region[-1].facts, facts):
+    if region and facts.kind == "assistant" and not _continues(layout, facts):
         # The model went on without waiting: whatever is unanswered now was abandoned.
         layout = _seal(layout, layout.refs, region)
         region = ()
@@ -149,6 +149,12 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
     if pending or grows:
         return layout._replace(refs=refs, region=region, pending=pending)
     return _seal(layout, refs, region)
+
+
+def _continues(layout: Layout, facts: Facts) -> bool:
+    """Whether an assistant row goes on with the answer whose last row was the row before it."""
+    last = layout.region[-1]
+    return layout.refs[-1] is last and joins(last.facts, facts)
 
 
 def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
@@ -255,18 +261,29 @@ def _insert(
             places.setdefault(entry.ref.number, place)
     if region:
         places.setdefault(region[0].number, len(entries))
-    start = 0
-    while start < len(entries) and _is_system(entries[start]):
-        start += 1
     result = list(entries)
-    placed = [
-        (start if one.before is None else places.get(one.before, start), order, one)
-        for order, one in enumerate(insertions)
-    ]
+    placed = []
+    for order, one in enumerate(insertions):
+        found = None if one.before is None else places.get(one.before)
+        placed.append((_start(entries, one) if found is None else found, order, one))
     # From the end, so that earlier places stay valid; of one place, the last one first.
     for place, _, insertion in sorted(placed, key=lambda entry: entry[:2], reverse=True):
         result.insert(place, Entry("insertion", insertion))
     return result
+
+
+def _start(entries: list[Entry], insertion: InsertionRef) -> int:
+    """Behind the leading system messages that were there when the insertion was made.
+
+    One that came later stands behind the insertion, in a view that grew and in one built anew.
+    """
+    start = 0
+    while start < len(entries) and _is_system(entries[start]):
+        ref = entries[start].ref
+        if isinstance(ref, MessageRef) and ref.number > insertion.through:
+            break
+        start += 1
+    return start
 
 
 def _is_system(entry: Entry) -> bool:

@@ -308,6 +308,7 @@ def _insertion_refs(
                 BY_KIND.tokens(facts),
                 insertion.before,
                 insertion.stands_for,
+                state.next_number - 1,
             )
         )
     return refs

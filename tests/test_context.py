@@ -383,6 +383,107 @@ async def test_an_add_reloads_when_another_process_wrote_in_between() -> None:
     assert (await ours.verify("s")).ok
 
 
+async def test_calls_of_one_process_keep_their_order_through_a_conflict() -> None:
+    store = MemoryStore()
+    ours, theirs = Engine(store), Engine(store)
+    a, b = await ours.session("s"), await theirs.session("s")
+    for attempt in range(20):
+        await b.add_message({"role": "user", "content": "theirs"})
+        await asyncio.gather(
+            *(a.add_message({"role": "user", "content": f"{attempt}.{n}"}) for n in range(6))
+        )
+    texts = [m["content"] for m in await a.get_messages() if m["content"] != "theirs"]
+    assert texts == [f"{attempt}.{n}" for attempt in range(20) for n in range(6)]
+    times = [record.time async for record in ours.records("s")]
+    assert times == sorted(times)
+
+
+async def test_turns_of_several_processes_have_different_numbers_and_their_records_inside() -> None:
+    store = MemoryStore()
+    ours, theirs = Engine(store), Engine(store)
+    a, b = await ours.session("s"), await theirs.session("s")
+
+    async def turns(ctx: eventctx.Context) -> list[int]:
+        numbers = []
+        for _ in range(5):
+            async with ctx.turn() as turn:
+                await ctx.add_message(USER)
+                numbers.append(turn.number)
+        return numbers
+
+    first, second = await asyncio.gather(turns(a), turns(b))
+    assert sorted(first + second) == list(range(1, 11))
+    await a.close()
+    await b.close()
+    seen: dict[str, list[str]] = {}
+    async for record in ours.records("s"):
+        if record.turn_id is not None:
+            seen.setdefault(record.turn_id, []).append(record.type)
+    expected = ["prompt:submit", "context:message_added", "prompt:complete"]
+    assert list(seen.values()) == [expected] * 10
+
+
+async def test_a_conflict_in_mid_request_does_not_reach_the_caller() -> None:
+    class Slow(MemoryStore):
+        pause: asyncio.Event | None = None
+
+        async def bodies(self, stream: str, addresses: Any) -> Any:
+            if self.pause is not None:
+                await self.pause.wait()
+            return await super().bodies(stream, addresses)
+
+    store = Slow()
+    a = await Engine(store).session("s")
+    b = await Engine(store).session("s")
+    await b.add_message(USER)
+    await a.add_message(USER)
+    store.pause = asyncio.Event()
+    request = asyncio.create_task(a.get_messages_for_request())
+    await asyncio.sleep(0)
+    await b.add_message(USER)
+    adding = asyncio.create_task(a.add_message(USER))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    store.pause.set()
+    await adding
+    assert set(map(str, await request)) == {str(USER)}
+
+
+@pytest.mark.parametrize("turn_id", ["", "x" * 257, "a\nb", "\ud800", 7])
+async def test_a_turn_id_that_cannot_be_stored_is_refused(turn_id: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidSetting, match="turn_id: expected"):
+            ctx.turn(turn_id)
+
+
+async def test_values_of_the_wrong_type_are_refused_where_they_are_given() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidSetting, match=r"prompt:submit: .*agent"):
+            async with ctx.turn(agent=5):  # type: ignore[arg-type]
+                pass
+        async with ctx.turn() as turn:
+            with pytest.raises(InvalidSetting, match="iteration: expected"):
+                turn.iteration(-1)
+            async with turn.iteration() as cycle:
+                with pytest.raises(InvalidSetting, match=r"provider:request: .*model"):
+                    async with cycle.provider_call(model=5):  # type: ignore[arg-type]
+                        pass
+                async with cycle.provider_call("m") as call:
+                    with pytest.raises(InvalidSetting, match=r"usage:reported: .*prompt"):
+                        await call.usage("many")  # type: ignore[arg-type]
+                with pytest.raises(FileNotFoundError):
+                    async with cycle.tool_call("read"):
+                        raise FileNotFoundError("no file caf\udce9")
+        found = [decode_event(r) async for r in engine.records("s")]
+        assert [event for event in found if isinstance(event, events.ToolError)] == [
+            events.ToolError(
+                name="read", error_type="FileNotFoundError", message="no file caf\\udce9"
+            )
+        ]
+
+
 async def test_a_set_a_clear_and_a_compaction_raise_when_another_process_wrote_unseen() -> None:
     store = MemoryStore()
     ctx = await Engine(store).session("s")

@@ -17,6 +17,7 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, StoreFull
+from eventctx.events import PlanEnd, PlanStart
 from eventctx.record import Draft
 from eventctx.store import Appended, Expected, Receipt
 from eventctx.stores.ack import Ack
@@ -97,15 +98,26 @@ async def test_an_unwritten_activity_event_is_raised_by_the_next_awaited_call() 
     engine = Engine(store)
     ctx = await engine.session("s")
     store.failures = 2
-    turn = ctx.turn("t")
-    await turn.__aenter__()
+    await ctx.emit(PlanStart())
     with pytest.raises(StoreFull):
         await ctx.add_message(USER)
     await ctx.add_message(USER)
-    await turn.__aexit__(None, None, None)
+    await ctx.emit(PlanEnd())
     await ctx.close()
     types = [record.type async for record in engine.records("s")]
-    assert types == ["session:start", "prompt:submit", "context:message_added", "prompt:complete"]
+    assert types == ["session:start", "plan:start", "context:message_added", "plan:end"]
+
+
+async def test_a_turn_that_cannot_begin_leaves_no_trace_of_itself() -> None:
+    store = Failing()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    store.failures = 1
+    with pytest.raises(StoreFull):
+        async with ctx.turn("never"):
+            raise AssertionError("the block must not run")
+    await ctx.add_message(USER)
+    assert [record.turn_id async for record in engine.records("s")] == [None, None]
 
 
 async def test_a_failed_append_leaves_nothing_and_the_view_is_read_again() -> None:

@@ -21,6 +21,7 @@ from eventctx.stores.memory import MemoryStore
 from tests.transcripts import (
     DIALECTS,
     Story,
+    human,
     is_system,
     refusal,
     results_of,
@@ -273,6 +274,27 @@ def test_growing_a_layout_gives_what_building_it_anew_gives(story: Story) -> Non
         assert grown.entries() == whole.entries()
         assert grown.measure() == whole.measure()
         assert grown.omitted == whole.omitted
+
+
+def test_a_late_answer_in_a_longer_responses_round_is_laid_out_the_same_grown_or_built() -> None:
+    def call(name: str) -> dict[str, Any]:
+        return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}
+
+    done = {"type": "function_call_output", "call_id": "x", "output": "r"}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
+    rows = [human("responses", "go"), call("x"), human("responses", "wait"), call("y"), done, said]
+
+    async def play() -> None:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s")
+        for row in rows:
+            await ctx.add_message(row)
+        grown = await ctx.get_messages_for_request()
+        assert await (await Engine(engine.store).session("s")).get_messages_for_request() == grown
+        state = await fold(engine.store, "s", request_view)
+        assert build(state.layout.refs).entries() == state.layout.entries()
+
+    asyncio.run(play())
 
 
 def test_the_library_raises_overflow_by_default_and_names_what_cannot_be_reduced() -> None:

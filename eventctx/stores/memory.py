@@ -242,7 +242,8 @@ class MemoryStore:
             done = _retried(found, first, drafts)
             if done is not None:
                 return done
-        if not accepts(expected, head):
+        last = None if found is None else found.at(head).id
+        if not accepts(expected, head, last):
             raise conflict(stream, expected, head)
         previous = None if found is None else found.at(head).digest
         digests = chain(stream, previous, head + 1, drafts)

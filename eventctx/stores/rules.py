@@ -7,14 +7,19 @@ from collections.abc import Iterable, Sequence
 
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.record import GENESIS, Draft, chain_digest
-from eventctx.store import ANY, NO_STREAM, STREAM_EXISTS, Expected
+from eventctx.store import ANY, NO_STREAM, STREAM_EXISTS, Expected, Last
 
 MAX_BODIES = 2**20 - 1
 """Most bodies of one record."""
 
 
-def accepts(expected: Expected, head: int) -> bool:
-    """Whether a stream whose last position is ``head`` (-1: none) is what the writer expected."""
+def accepts(expected: Expected, head: int, last: bytes | None) -> bool:
+    """Whether a stream is what the writer expected.
+
+    ``head`` is its last position (-1: none) and ``last`` the event id there.
+    """
+    if isinstance(expected, Last):
+        return (expected.position, expected.id) == (head, last)
     if expected is ANY:
         return True
     if expected is NO_STREAM:
@@ -31,6 +36,8 @@ def retried_at(expected: Expected, head: int, count: int) -> int | None:
     """
     if expected is NO_STREAM:
         first = 0
+    elif isinstance(expected, Last):
+        first = expected.position + 1
     elif isinstance(expected, int):
         first = expected + 1
     else:
@@ -40,6 +47,11 @@ def retried_at(expected: Expected, head: int, count: int) -> int | None:
 
 def conflict(stream: str, expected: Expected, head: int) -> WrongExpectedVersion:
     """The error that names both versions."""
+    if isinstance(expected, Last):
+        # The same position with another record is told apart by the id alone.
+        if expected.position == head:
+            return WrongExpectedVersion(stream, f"{head} (event {expected.id.hex()})", head)
+        return WrongExpectedVersion(stream, expected.position, head)
     return WrongExpectedVersion(
         stream, expected if isinstance(expected, int) else expected.value, head
     )

@@ -99,7 +99,7 @@ class Log:
         """See ``EventStore.append``."""
         head = self._head(stream)
         last = -1 if head is None else head.position
-        accepted = accepts(expected, last)
+        accepted = accepts(expected, last, None if head is None else head.event)
         if not accepted or (head is not None and drafts and head.event == drafts[-1].id):
             first = retried_at(expected, last, len(drafts))
             if first is not None and (done := self._retried(stream, first, drafts)) is not None:

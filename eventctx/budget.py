@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final
 
 from eventctx.errors import InvalidSetting
@@ -10,7 +11,7 @@ SAFETY_MARGIN: Final = 1_000
 """Tokens kept free below a provider's window (context contract 2.1.0, ``_calculate_budget``)."""
 
 
-def resolve(token_budget: int | None, provider: object, max_tokens: int) -> int:
+async def resolve(token_budget: int | None, provider: object, max_tokens: int) -> int:
     """The budget in tokens.
 
     An explicit ``token_budget`` wins, then the provider's context window less its largest answer
@@ -21,11 +22,11 @@ def resolve(token_budget: int | None, provider: object, max_tokens: int) -> int:
         if type(token_budget) is not int or token_budget < 1:
             raise InvalidSetting(f"token_budget: expected a positive int, found {token_budget!r}")
         return min(token_budget, max_tokens)
-    window = _window(provider) if provider is not None else None
+    window = await _window(provider) if provider is not None else None
     return max_tokens if window is None else min(window, max_tokens)
 
 
-def _window(provider: object) -> int | None:
+async def _window(provider: object) -> int | None:
     """Context window less output and margin, as the provider tells; None if it does not."""
     for method in ("get_model_info", "get_info"):
         ask = getattr(provider, method, None)
@@ -33,6 +34,8 @@ def _window(provider: object) -> int | None:
             continue
         try:
             info = ask()
+            if inspect.isawaitable(info):
+                info = await info
         except Exception:  # noqa: S112 - a provider's bug must not end an agent's turn
             continue
         for source in (info, _field(info, "defaults")):

@@ -18,7 +18,7 @@ from eventctx.deciding import CompactionResult, Decided, Request, decide, ended_
 from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.emitting import SessionEmitter
 from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
-from eventctx.events import Event, Trigger
+from eventctx.events import Event, Located, Trigger
 from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
 from eventctx.messages import encode_facts, read_facts
@@ -32,8 +32,8 @@ from eventctx.settings import Settings
 from eventctx.store import Receipt
 from eventctx.turns import Turn, check_turn_id, scope_of
 
-MAX_ATTEMPTS = 8
-"""How often a request is decided again because something was added meanwhile."""
+MAX_CONFLICTS = 8
+"""How often a request is decided again because another process wrote meanwhile."""
 
 
 class Context:
@@ -81,10 +81,10 @@ class Context:
         Compacts when the threshold is reached. Raises ContextOverflow when what must stay exceeds
         the budget, unless the session sends the floor.
         """
-        limit = budgets.resolve(token_budget, provider, self.settings.max_tokens)
+        limit = await budgets.resolve(token_budget, provider, self.settings.max_tokens)
         budget = make_budget(limit, self.settings.compact_threshold, self.settings.target_usage)
-        error: WrongExpectedVersion | None = None
-        for _ in range(MAX_ATTEMPTS):
+        conflicts = 0
+        while True:
             view, version = await self._live.settled()
             trigger = self._due(view, budget)
             decided = None
@@ -104,10 +104,11 @@ class Context:
                 if records is not None:
                     self._emitter.remember(scope_of(self.session_id), records[-1].position)
                     return await self._rendered(view)
-            except WrongExpectedVersion as conflict:
+            except WrongExpectedVersion:
                 # Nothing was decided for good: decide again on what the other process added.
-                error = conflict
-        raise error or WrongExpectedVersion(self.session_id, version, self._live.head)
+                conflicts += 1
+                if conflicts == MAX_CONFLICTS:
+                    raise
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -181,30 +182,42 @@ class Context:
                 return CompactionResult.of(decided.ended)
 
     async def pin(self, *numbers: int) -> None:
-        """Keep these messages in every view. InvalidSetting for one not in the transcript."""
+        """Keep these messages in every view; one that a compaction left out comes back.
+
+        Raises InvalidSetting for a number that is not in the transcript.
+        """
         if not numbers:
             return
-        _, version = await self._live.settled()
+        view, version = await self._live.settled()
         state = await self._lines(version)
-        unknown = sorted(set(numbers) - {line.number for line in state.lines})
+        lines = {line.number: line for line in state.lines}
+        unknown = [number for number in numbers if type(number) is not int or number not in lines]
         if unknown:
             raise InvalidSetting(
                 f"pin: expected message numbers of the transcript, found {unknown}; "
                 f"`eventctx transcript {self.session_id}` lists them"
             )
-        await self._live.append(self._draft(events.Pinned(numbers=numbers)))
+        shown = {ref.number for ref in view.layout.refs}
+        hidden = [await self._located(lines[number]) for number in numbers if number not in shown]
+        drafts = [self._draft(events.Restored(messages=tuple(hidden)))] if hidden else []
+        await self._live.append(*drafts, self._draft(events.Pinned(numbers=numbers)))
 
     async def unpin(self, *numbers: int) -> None:
         """Let these messages be compacted again. InvalidSetting for one that is not pinned."""
         if not numbers:
             return
-        view, _ = await self._live.settled()
-        unknown = sorted(set(numbers) - view.pins)
+        view, _ = await self._live.synchronised()
+        unknown = [n for n in numbers if type(n) is not int or n not in view.pins]
         if unknown:
             raise InvalidSetting(
                 f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
             )
         await self._live.append(self._draft(events.Unpinned(numbers=numbers)))
+
+    async def _located(self, line: transcript.Line) -> Located:
+        """A message with what a view needs to show it again."""
+        (body,) = await self._live.store.bodies(self.session_id, [line.address])
+        return Located(line.number, line.position, line.index, body.digest, body.facts)
 
     # -- turns -----------------------------------------------------------------------------------
 

@@ -82,10 +82,10 @@ async def decide(live: LiveSession, policy: Policy, request: Request) -> Decided
         draft = live.draft(ended, scope, bodies)
         after = _after(live, request, draft)
         surplus = after.layout.tokens - budget.tokens
-        if surplus <= 0 or fitted.overflow or goal.tokens <= surplus:
+        if surplus <= 0 or fitted.overflow or goal.tokens == 1:
             break
-        # The bound that ``fit`` counts with was too low (a result of very many parts).
-        goal = msgspec.structs.replace(goal, tokens=goal.tokens - surplus)
+        # The bound that ``fit`` counts with was too low (arguments of very many parts, an opening).
+        goal = msgspec.structs.replace(goal, tokens=max(1, goal.tokens - surplus))
     # The counts after are known only once the plan is applied.
     ended = msgspec.structs.replace(
         ended,

@@ -122,7 +122,10 @@ class Engine:
         context = self._contexts.get(session)
         if context is None:
             context = await self._open(session, chosen, made)
-        elif settings and (made, chosen) != (context.settings, context.policy):
+        elif (settings or policy != "simple") and (made, chosen) != (
+            context.settings,
+            context.policy,
+        ):
             raise InvalidSetting(
                 f"session {session!r} is open with {context.policy} and {context.settings}, found "
                 f"{chosen} and {made}; close the engine first, or leave out the settings"
@@ -151,6 +154,8 @@ class Engine:
         Raises StreamNotFound, StreamExists, InvalidSessionId, InvalidSetting.
         """
         check_session_id(new_session)
+        if type(at) is not int:
+            raise InvalidSetting(f"fork: expected a position (int), found {at!r}")
         context = self._contexts.get(session)
         if context is not None:
             await context.close()
@@ -223,7 +228,7 @@ class Engine:
             session,
             tuple(audit.rows(state)),
             tuple(state.compactions),
-            tuple(timeline.turns(state.time)),
+            tuple(turn for turn in timeline.turns(state.time) if turn.first > state.own_from),
             dict(used.models),
         )
 
@@ -236,7 +241,7 @@ class Engine:
     async def close(self) -> None:
         """Write what is under way, let hooks finish, and release the store."""
         try:
-            for context in self._contexts.values():
+            for context in list(self._contexts.values()):
                 await context.close()
         finally:
             self._contexts.clear()

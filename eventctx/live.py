@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from eventctx.codec import encode_event
-from eventctx.errors import StoreError, WrongExpectedVersion
+from eventctx.errors import EventctxError, StoreError, WrongExpectedVersion
 from eventctx.events import Event
 from eventctx.loading import SNAPSHOT, Loaded, load
 from eventctx.projections import request_view, view_snapshot
@@ -33,6 +33,9 @@ SNAPSHOT_EVERY = 256
 
 MAX_UNFOLDED = 32
 """Records whose fold may be put off until somebody looks at the view."""
+
+MAX_CACHED = 32 * 2**20
+"""Bytes of bodies kept in memory; beyond that they are fetched again when a view shows them."""
 
 MAX_IN_FLIGHT = 256
 """Activity events that may wait for the disk; the next one waits for the oldest of them."""
@@ -103,6 +106,7 @@ class LiveSession:
         self._stale = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.cache: dict[tuple[int, int], bytes | None] = {}
+        self._cached = 0
         self._install(loaded)
 
     def _install(self, loaded: Loaded) -> None:
@@ -113,7 +117,7 @@ class LiveSession:
         self._sent_time = loaded.time
         self._last_id = loaded.last_id
         self._snapshot = loaded.snapshot
-        self.cache.clear()
+        self.cache, self._cached = {}, 0
         self._stale = False
 
     @property
@@ -241,11 +245,13 @@ class LiveSession:
         for draft in self._unfolded:
             position = view.position + 1
             view = request_view.evolve(view, place(draft, self.stream, position, -1, b""))
-            if draft.type != "import:raw":
-                for index, body in enumerate(draft.bodies):
-                    cache[position, index] = body.data
+            for index, body in enumerate(draft.bodies):
+                cache[position, index] = body.data
+                self._cached += len(body.data or b"")
         self._view = view
         self._unfolded.clear()
+        if self._cached > MAX_CACHED:
+            self.cache, self._cached = {}, 0
 
     async def _settle(self, ticket: Ticket) -> tuple[Record, ...]:
         try:
@@ -256,13 +262,13 @@ class LiveSession:
             raise
 
     async def _settle_unasked(self, ticket: Ticket) -> None:
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(EventctxError):
             await self._ended(ticket)
 
     async def _ended(self, ticket: Ticket) -> tuple[Record, ...]:
         try:
             appended = await ticket.ack
-        except StoreError as error:
+        except EventctxError as error:
             with self._lock:
                 self._failed(ticket, error)
             raise
@@ -277,13 +283,15 @@ class LiveSession:
                 self._maybe_snapshot(ready)
         return appended.records
 
-    def _failed(self, ticket: Ticket, error: StoreError) -> None:
+    def _failed(self, ticket: Ticket, error: EventctxError) -> None:
         """Take a failed append out, once, whoever sees it first; keep what is to be sent again."""
         if ticket.failed:
             return
         ticket.failed = True
         self._stale = True
         self._in_flight.remove(ticket)
+        if not isinstance(error, StoreError):
+            return  # what can never be stored is not tried again
         conflict = isinstance(error, WrongExpectedVersion)
         for draft in ticket.drafts[: len(ticket.drafts) - ticket.exact]:
             if conflict or draft.id not in self._asked:
@@ -313,7 +321,7 @@ class LiveSession:
         if ticket is not None:
             try:
                 await self._ended(ticket)
-            except StoreError:
+            except EventctxError:
                 return
 
     async def settled(self) -> tuple[ViewState, int]:

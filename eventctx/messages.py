@@ -137,6 +137,13 @@ def decode_facts(data: bytes) -> Facts:
         raise DecodeError(f"the stored facts of a body are damaged: {error}") from error
 
 
+# A tuple: a host may put anything into "type", also what cannot be hashed.
+_KNOWN_IN_RESULTS: Final = (
+    *("text", "input_text", "output_text"),
+    *("image", "image_url", "input_image", "tool_result"),
+)
+
+
 class _Counts:
     """Collects while a message is walked; lives only inside ``read_facts``."""
 
@@ -282,6 +289,9 @@ def _read_tool_call(call: object, counts: _Counts) -> None:
 
 
 def _read_block(block: object, counts: _Counts, as_result: bool) -> None:
+    if as_result and (not isinstance(block, dict) or block.get("type") not in _KNOWN_IN_RESULTS):
+        counts.outcome += _size(block)
+        return
     if isinstance(block, str):
         counts.text(block)
         return

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.errors import MalformedTranscript, StreamExists
+from eventctx.codec import decode_body
+from eventctx.errors import InvalidMessage, MalformedTranscript, StreamExists
+from eventctx.messages import encode_facts, read_facts
 from eventctx.record import GENESIS, Body, Draft, Record, body_digest, chain_digest
 from eventctx.store import NO_STREAM, EventStore, StreamInfo
 
@@ -113,7 +115,7 @@ def read_drafts(lines: Iterable[bytes]) -> Iterator[tuple[Draft, bytes]]:
             stored = _decode_line(line)
             draft = _draft(stored)
             digest = bytes.fromhex(stored.digest)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, InvalidMessage) as error:
             raise MalformedTranscript(f"line {number}: expected a record: {error}") from error
         if stored.position != position or chain_digest(previous, position, draft) != digest:
             raise MalformedTranscript(
@@ -221,7 +223,7 @@ def _draft(line: _Line) -> Draft:
         tuple(
             Body(
                 bytes.fromhex(body.digest),
-                body.facts,
+                _facts(body),
                 _plain(body.data),
                 None if body.salt is None else bytes.fromhex(body.salt),
                 body.erased,
@@ -233,6 +235,13 @@ def _draft(line: _Line) -> Draft:
         line.parent_span_id,
         line.iteration,
     )
+
+
+def _facts(body: _Body) -> bytes:
+    """Facts read anew from the message: no digest covers those in the file."""
+    if not body.facts or body.data is None:
+        return body.facts
+    return encode_facts(read_facts(decode_body(_plain(body.data) or b"")))
 
 
 def _plain(stored: Any) -> bytes | None:

@@ -67,8 +67,8 @@ async def position_of_turn(store: EventStore, stream: str, number: int) -> int:
 
 async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
     """The transcript as it was after position ``at`` (None: now)."""
-    if at is not None and at < 0:
-        raise InvalidSetting(f"position: expected 0 or more, found {at}")
+    if at is not None and (type(at) is not int or not 0 <= at < 2**63):
+        raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
     state: transcript.TranscriptState = await fold(store, stream, transcript, stop=at)
     places = [line.address for line in state.lines]
     bodies = await store.bodies(stream, places)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.messages import as_list
+from eventctx.messages import as_list, read_facts
 
 MARKER: Final = "\n[… {left} characters left out of message {number} …]\n"
 MARKER_CHARACTERS: Final = 80
@@ -32,11 +32,19 @@ def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any
     """Cut the results and arguments of ``message`` in place to the limits, and return it.
 
     Of each text the first two thirds and the last third of its share stay, with a marker between.
+    What is made of so many parts that this is not enough becomes one text, cut like the others.
     """
     if limit.outcome is not None:
         _shorten_results(message, number, limit.outcome)
+        facts = read_facts(message)
+        if facts.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(facts.results)):
+            _replace_results(message, number, limit.outcome)
     if limit.arguments is not None:
         _shorten_arguments(message, number, limit.arguments)
+        facts = read_facts(message)
+        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
+        if facts.arguments > most:
+            _replace_arguments(message, number, limit.arguments)
     return message
 
 
@@ -82,6 +90,39 @@ def _collect(holder: dict[str, Any], key: str, places: list[tuple[Any, Any]]) ->
         places.extend((value, name) for name, item in value.items() if isinstance(item, str))
 
 
+def _result_holders(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """``(container, key)`` of every whole result of a message."""
+    content = message.get("content")
+    blocks = [
+        (block, "content" if "content" in block else "output")
+        for block in as_list(content)
+        if isinstance(block, dict) and block.get("type") == "tool_result"
+    ]
+    if blocks:
+        return blocks
+    return [(message, "content" if "role" in message else "output")]
+
+
+def _replace_results(message: dict[str, Any], number: int, characters: int) -> None:
+    holders = _result_holders(message)
+    for holder, key in holders:
+        text = _as_text(holder.get(key))
+        holder[key] = cut(text, number, max(0, characters // len(holders)))[: characters + 80]
+
+
+def _replace_arguments(message: dict[str, Any], number: int, characters: int) -> None:
+    holders = [(holder, key) for holder, key in _argument_holders(message) if key in holder]
+    for holder, key in holders:
+        text = cut(_as_text(holder[key]), number, characters // (2 * len(holders)))
+        short = {"shortened": text}
+        as_json = isinstance(holder[key], str) and key == "arguments"
+        holder[key] = msgspec.json.encode(short).decode() if as_json else short
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def _shorten_results(message: dict[str, Any], number: int, characters: int) -> None:
     places = _texts_of_results(message)
     _share([(holder, key, holder[key]) for holder, key in places], number, characters)
@@ -99,7 +140,8 @@ def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> N
         remaining -= min(len(text), share)
 
 
-def _shorten_arguments(message: dict[str, Any], number: int, characters: int) -> None:
+def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, str]]:
+    """``(container, key)`` of the arguments of every call of a message."""
     holders: list[tuple[Any, str]] = [
         (block, "input")
         for block in as_list(message.get("content"))
@@ -114,6 +156,11 @@ def _shorten_arguments(message: dict[str, Any], number: int, characters: int) ->
         holders.append((legacy, "arguments"))
     if "role" not in message:
         holders.extend((message, key) for key in ("arguments", "input") if key in message)
+    return holders
+
+
+def _shorten_arguments(message: dict[str, Any], number: int, characters: int) -> None:
+    holders = _argument_holders(message)
     for holder, key in holders:
         if key in holder:
             share = characters // max(1, len(holders))

@@ -269,20 +269,23 @@ class ProviderCall(_Call):
 
     async def usage(
         self,
-        prompt: int,
-        output: int = 0,
+        prompt: int | None,
+        output: int | None = 0,
         *,
-        cache_read: int = 0,
-        cache_write: int = 0,
-        reasoning: int = 0,
+        cache_read: int | None = 0,
+        cache_write: int | None = 0,
+        reasoning: int | None = 0,
     ) -> None:
-        """Record what the provider counted, in tokens; ``prompt`` holds the caches."""
+        """Record what the provider counted, in tokens; ``prompt`` holds the caches.
+
+        None, where a provider leaves a count out, is recorded as 0.
+        """
         reported = events.UsageReported(
-            prompt=prompt,
-            output=output,
-            cache_read=cache_read,
-            cache_write=cache_write,
-            reasoning=reasoning,
+            prompt=prompt or 0,
+            output=output or 0,
+            cache_read=cache_read or 0,
+            cache_write=cache_write or 0,
+            reasoning=reasoning or 0,
             model=self.model,
             prepared=self._prepared,
         )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventctx.codec import decode_event
+from eventctx.codec import decode_known
 from eventctx.projections import request_view, timeline
 from eventctx.projections.request_view import Counts
 from eventctx.projections.series import Series
@@ -61,7 +61,10 @@ class CompactionRow(msgspec.Struct, frozen=True):
 
 
 class AuditState(NamedTuple):
-    """Rows so far. Only own records make rows; what a fork inherits sets the view alone."""
+    """Rows so far. Only own records make rows; what a fork inherits sets the view alone.
+
+    ``own_from`` is where the stream's own records begin (-1: it is no fork).
+    """
 
     view: request_view.ViewState
     time: timeline.TimelineState
@@ -69,12 +72,19 @@ class AuditState(NamedTuple):
     compactions: Series[CompactionRow]
     reported: Series[tuple[int, int]]
     models: Series[tuple[int, str]]
+    own_from: int
 
 
 def initial() -> AuditState:
     """The audit of an empty stream."""
     return AuditState(
-        request_view.initial(), timeline.initial(), Series(), Series(), Series(), Series()
+        view=request_view.initial(),
+        time=timeline.initial(),
+        requests=Series(),
+        compactions=Series(),
+        reported=Series(),
+        models=Series(),
+        own_from=-1,
     )
 
 
@@ -83,23 +93,23 @@ def evolve(state: AuditState, record: Record) -> AuditState:
     view = request_view.evolve(state.view, record)
     time = timeline.evolve(state.time, record)
     requests, compactions = state.requests, state.compactions
-    reported, models = state.reported, state.models
+    reported, models, own_from = state.reported, state.models, state.own_from
     match record.type:
         case "context:request_prepared":
             requests = requests.append(_request(state.view, time, record))
         case "context:post_compact":
             compactions = compactions.append(_compaction(time, record))
         case "usage:reported":
-            event: Any = decode_event(record)
+            event: Any = decode_known(record)
             if event.prepared is not None:
                 reported = reported.append((event.prepared, event.prompt))
         case "provider:request":
-            called: Any = decode_event(record)
+            called: Any = decode_known(record)
             if called.prepared is not None and called.model is not None:
                 models = models.append((called.prepared, called.model))
         case "session:fork":
-            requests, compactions = Series(), Series()
-    return AuditState(view, time, requests, compactions, reported, models)
+            requests, compactions, own_from = Series(), Series(), record.position
+    return AuditState(view, time, requests, compactions, reported, models, own_from)
 
 
 def rows(state: AuditState) -> list[AuditRow]:
@@ -118,7 +128,7 @@ def rows(state: AuditState) -> list[AuditRow]:
 def _request(
     view: request_view.ViewState, time: timeline.TimelineState, record: Record
 ) -> AuditRow:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     return AuditRow(
         position=record.position,
         time=record.time,
@@ -140,7 +150,7 @@ def _request(
 
 
 def _compaction(time: timeline.TimelineState, record: Record) -> CompactionRow:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     return CompactionRow(
         position=record.position,
         time=record.time,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eventctx import events
-from eventctx.codec import decode_event
+from eventctx.codec import decode_known
 from eventctx.events import Break, Located, RequestPrepared
 from eventctx.messages import decode_facts
 from eventctx.plan import Insertion, Plan, find
@@ -147,7 +147,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
 
 
 def _set(state: ViewState, record: Record) -> ViewState:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     known = {ref.number: ref for ref in state.layout.refs}
     fresh = 0
     refs: list[MessageRef] = []
@@ -166,10 +166,25 @@ def _set(state: ViewState, record: Record) -> ViewState:
     return state._replace(
         next_number=state.next_number + fresh,
         messages=messages,
-        layout=layouts.build(refs, state.layout.insertions),
+        layout=layouts.build(refs, _still_standing(state, event.order)),
         breaks=_with(state.breaks, "set"),
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
         pins=state.pins.intersection(ref.number for ref in refs),
+    )
+
+
+def _still_standing(
+    state: ViewState, order: tuple[tuple[int, int], ...]
+) -> tuple[InsertionRef, ...]:
+    """Insertions of which something that they stand for is still in the transcript."""
+    return tuple(
+        one
+        for one in state.layout.insertions
+        if any(
+            first <= end and start <= last
+            for start, end in one.stands_for or ((0, one.through),)
+            for first, last in order
+        )
     )
 
 
@@ -183,22 +198,22 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
 
 
 def _turn(state: ViewState, record: Record) -> ViewState:
-    event: Any = decode_event(record)
-    return state._replace(turns=event.number)
+    event: Any = decode_known(record)
+    return state._replace(turns=max(state.turns, event.number))
 
 
 def _pinned(state: ViewState, record: Record) -> ViewState:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     return state._replace(pins=state.pins.union(event.numbers))
 
 
 def _unpinned(state: ViewState, record: Record) -> ViewState:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     return state._replace(pins=state.pins.difference(event.numbers))
 
 
 def _restored(state: ViewState, record: Record) -> ViewState:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     summarised, dropped, merged = state.hidden
     back: dict[int, MessageRef] = {}
     whole = {ref.number for ref in state.layout.refs if not ref.shortened}
@@ -240,7 +255,7 @@ def _erased(state: ViewState, record: Record) -> ViewState:
 
 
 def _compacted(state: ViewState, record: Record) -> ViewState:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     if event.outcome != "applied" or event.plan is None:
         return state
     plan: Plan = event.plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventctx.codec import decode_event
+from eventctx.codec import decode_known
 from eventctx.projections.series import Series
 from eventctx.record import Record
 
@@ -57,7 +57,7 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
     began, ends, requests = state.began, state.ends, state.requests
     if record.type == "prompt:submit" and record.turn_id is not None:
-        event: Any = decode_event(record)
+        event: Any = decode_known(record)
         began = began.append(Began(event.number, record.turn_id, record.position, record.time))
     elif record.type == "prompt:complete" and record.turn_id is not None:
         ends = ends.append((record.turn_id, record.position))
@@ -80,11 +80,15 @@ def turn_number(state: TimelineState, turn_id: str | None) -> int | None:
 
 def turns(state: TimelineState) -> list[Turn]:
     """All turns. One that never completed ends where the next begins, or with the log."""
-    ends = dict(state.ends)
+    ends: dict[str, list[int]] = {}
+    for turn_id, position in state.ends:
+        ends.setdefault(turn_id, []).append(position)
     found: list[Turn] = []
     for place, one in enumerate(state.began):
         following = state.began[place + 1].first - 1 if place + 1 < len(state.began) else None
-        last = ends.get(one.turn_id, following if following is not None else state.position)
+        # A turn id may be used again: a turn ends at the first end behind its beginning.
+        own = next((end for end in ends.get(one.turn_id, ()) if end >= one.first), None)
+        last = own or (following if following is not None else state.position)
         found.append(Turn(one.number, one.turn_id, one.first, last, one.time))
     return found
 

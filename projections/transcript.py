@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventctx.codec import decode_event
+from eventctx.codec import decode_known
 from eventctx.projections.series import Series
 from eventctx.record import Record
 from eventctx.store import Address
@@ -54,7 +54,7 @@ def evolve(state: TranscriptState, record: Record) -> TranscriptState:
 
 
 def _set(state: TranscriptState, record: Record) -> TranscriptState:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     known = {line.number: line for line in state.lines}
     fresh = 0
     lines: list[Line] = []

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventctx.codec import decode_event
+from eventctx.codec import decode_known
 from eventctx.record import Record
 
 
@@ -54,7 +54,7 @@ def evolve(state: UsageState, record: Record) -> UsageState:
         return UsageState(record.position, MappingProxyType({}))
     if record.type != "usage:reported":
         return state._replace(position=record.position)
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     one = Usage(
         1,
         event.prompt,

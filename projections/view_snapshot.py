@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from typing import Final
+
 import msgspec
 
+from eventctx.errors import DecodeError
 from eventctx.events import Break
 from eventctx.plan import Plan
 from eventctx.projections import layout as layouts
 from eventctx.projections.request_view import ViewState
 from eventctx.projections.series import Series
 from eventctx.refs import InsertionRef, MessageRef
+
+CHECKSUM_BYTES: Final = 16
 
 VERSION = 1
 """Version of the stored state; a snapshot of another version is not read."""
@@ -37,8 +43,8 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 
 def dump(state: ViewState) -> bytes:
-    """The state as bytes for a snapshot."""
-    return _encode(
+    """The state as bytes for a snapshot, behind a checksum of them."""
+    data = _encode(
         _Stored(
             state.position,
             state.next_number,
@@ -56,11 +62,17 @@ def dump(state: ViewState) -> bytes:
             state.shown,
         )
     )
+    return sha256(data).digest()[:CHECKSUM_BYTES] + data
 
 
 def load(data: bytes) -> ViewState:
-    """The state from a snapshot; the layout is built anew, which gives the same entries."""
-    stored = _decode(data)
+    """The state from a snapshot; the layout is built anew, which gives the same entries.
+
+    Raises DecodeError for bytes that ``dump`` did not make.
+    """
+    if sha256(data[CHECKSUM_BYTES:]).digest()[:CHECKSUM_BYTES] != data[:CHECKSUM_BYTES]:
+        raise DecodeError("the snapshot is damaged")
+    stored = _decode(data[CHECKSUM_BYTES:])
     return ViewState(
         stored.position,
         stored.next_number,

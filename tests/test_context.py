@@ -660,3 +660,121 @@ async def test_unknown_sessions_and_turns_are_named_in_the_error() -> None:
             await engine.request_view("s", 1, 4)
         with pytest.raises(InvalidSetting, match=r"expected a context:request_prepared"):
             await engine.request_view("s", position=0)
+
+
+MANY = ["ab"] * 10_000
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "tool": "f", "arguments": {"list": MANY}}],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"list": MANY}}],
+        },
+    ],
+)
+async def test_arguments_of_very_many_parts_fit_like_any_others(message: dict[str, Any]) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        await ctx.add_message(USER)
+        await ctx.add_message(message)
+        await ctx.add_message({"role": "tool", "tool_call_id": "c", "content": "done"})
+        await ctx.get_messages_for_request()
+        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "text", "text": "ab"}] * 10_000,
+        MANY,
+        {"output": {"lines": MANY}},
+        [{"type": "mystery", "payload": MANY}],
+    ],
+)
+async def test_results_of_any_shape_fit(content: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        await ctx.add_message(USER)
+        call, _ = tool_round(1)
+        await ctx.add_message(call)
+        block = {"type": "tool_result", "tool_use_id": "c1", "content": content}
+        await ctx.add_message({"role": "user", "content": [block]})
+        await ctx.get_messages_for_request()
+        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
+
+
+async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_stay() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        call, done = tool_round(1, size=200_000)
+        done["content"].append({"type": "text", "text": "stop, please"})
+        for message in (USER, call, done):
+            await ctx.add_message(message)
+        view = await ctx.get_messages_for_request()
+        assert view[-1]["content"][1] == {"type": "text", "text": "stop, please"}
+        assert len(view[-1]["content"][0]["content"]) < 30_000
+
+
+async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for number in range(30):
+            await ctx.add_message({"role": "user", "content": f"message {number}"})
+        await ctx.compact()
+        await ctx.pin(3)
+        await ctx.compact()
+        view = await ctx.get_messages_for_request()
+        assert [m["content"] for m in view][:2] == ["message 3", "message 20"]
+        for wrong in (1.0, True, "x"):
+            with pytest.raises(InvalidSetting, match="pin: expected"):
+                await ctx.pin(wrong)  # type: ignore[arg-type]
+
+
+async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_messages=10)
+        for number in range(200):
+            await ctx.add_message({"role": "user", "content": f"message {number}"})
+            assert len(await ctx.get_messages_for_request()) <= 10
+        assert len((await engine.audit("s")).compactions) <= 40
+
+
+async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000, keep_recent=200)
+        for number in range(300):
+            await ctx.add_message(tool_round(number)[0])
+        for number in range(40):
+            await ctx.add_message({"role": "user", "content": f"question {number} " + "x" * 90})
+        view = await ctx.get_messages_for_request()
+        assert len([m for m in view if "question" in str(m)]) == 40
+
+
+async def test_a_provider_may_answer_asynchronously_and_leave_counts_out() -> None:
+    class Provider:
+        async def get_info(self) -> Any:
+            return {"defaults": {"context_window": 9_000, "max_output_tokens": 3_000}}
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.get_messages_for_request(provider=Provider())
+            async with cycle.provider_call("m") as call:
+                await call.usage(10, None, cache_read=None)
+        audit = await engine.audit("s")
+        assert (audit.requests[0].budget, audit.requests[0].reported) == (5_000, 10)
+
+
+async def test_a_turn_id_that_is_used_again_makes_turns_of_their_own() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for number in range(3):
+            async with ctx.turn("again"):
+                await ctx.add_message({"role": "user", "content": str(number)})
+        assert [len(await engine.transcript("s", turn=n)) for n in (1, 2, 3)] == [1, 2, 3]

@@ -115,7 +115,7 @@ class Tampered:
     async def head(self, stream: str) -> Any:
         return self._head
 
-    async def read(self, stream: str) -> Any:
+    async def read(self, stream: str, stop: int) -> Any:
         for record in self.records:
             yield record
 

@@ -61,7 +61,7 @@ async def test_a_full_disk_is_a_clear_error_and_the_session_goes_on_afterwards(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "c.db"
-    with agent(path, 400_000) as process:
+    with agent(path, 900_000) as process:
         assert process.stdout is not None
         lines = [line.strip() for line in process.stdout]
     assert process.returncode == 0

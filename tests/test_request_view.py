@@ -135,6 +135,31 @@ async def test_a_request_may_have_insertions_of_its_own() -> None:
     assert len(view.messages) == 11
 
 
+async def test_a_summary_goes_with_what_it_stands_for() -> None:
+    engine = await compacted()
+    ctx = await Engine(engine.store).session("s")
+    body = body_of(user("[a secret plan]"), os.urandom)
+    plan = Plan(29, (Run(0, 28, "summarised", "summary"), Run(29, 29, "kept", "recent")))
+    summary = Insertion("summary", 0, None, None, ((0, 28),))
+    event = events.PostCompact(
+        outcome="applied",
+        trigger="manual",
+        strategy="by hand",
+        strategy_version=1,
+        tokens_before=9,
+        tokens_after=5,
+        messages_before=30,
+        messages_after=2,
+        estimator="",
+        plan=Plan(plan.through, plan.runs, (), (summary,)),
+    )
+    await given(engine, event, body)
+    assert (await seen(engine))[0] == "[a secret plan]"
+    await ctx.get_messages()
+    await ctx.set_messages([])
+    assert await ctx.get_messages_for_request() == []
+
+
 async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s")

@@ -17,7 +17,7 @@ from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
 from eventctx.refs import InsertionRef, MessageRef
 from eventctx.rounds import Group, group_rows
 from eventctx.shorten import MARKER_CHARACTERS, Limit
-from eventctx.tokens import BY_KIND
+from eventctx.tokens import BY_KIND, SYNTHETIC_TOKENS
 
 OLD_CHARACTERS: Final = 1_000
 """What stays of an old result or of old arguments when room is needed."""
@@ -67,7 +67,10 @@ class _Bench:
         present = sum(ref.tokens for ref in visible.insertions)
         kept = sum(ref.tokens for ref in proposal.kept_insertions)
         new = sum(insertion_tokens(one) for one in proposal.insertions)
-        return visible.tokens - shown - present + kept + new
+        # Calls without an answer leave with their round, and so do the results made up for them.
+        gone = [group for group in self.groups if not self.stays(group.rows[0])]
+        freed = SYNTHETIC_TOKENS * sum(len(group.pending) for group in gone)
+        return visible.tokens - shown - present + kept + new - freed
 
     def stays(self, row: int) -> bool:
         return self.decided[self.messages[row].number][0] in ("kept", "shortened")
@@ -92,6 +95,8 @@ class _Bench:
         self.tokens_of[row] = tokens
 
     def drop(self, group: Group) -> None:
+        if self.stays(group.rows[0]):
+            self.total -= SYNTHETIC_TOKENS * len(group.pending)
         for row in group.rows:
             if self.stays(row):
                 self.total -= self.tokens_of[row]
@@ -106,7 +111,10 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     protected, open_round = _protected(visible, bench.groups)
     share = budget.tokens // OVERSIZE_SHARE
     for row, ref in enumerate(visible.messages):
-        if bench.stays(row) and row not in protected and _outcome_tokens(ref.facts) > share:
+        # Of a row that holds a person's words and results, the results may be shortened.
+        whole = row in protected and not (ref.facts.human and ref.facts.results)
+        whole = whole or ref.number in visible.pins
+        if bench.stays(row) and not whole and _outcome_tokens(ref.facts) > share:
             bench.shorten(row, Limit(outcome=_characters(share)), "oversize")
     old = [row for row in range(len(visible.messages)) if row not in protected | open_round]
     for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):

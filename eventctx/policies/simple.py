@@ -27,19 +27,26 @@ class Simple(msgspec.Struct, frozen=True):
     version: int = 1
 
     def __post_init__(self) -> None:
-        if self.keep_recent < 1:
-            raise InvalidSetting(f"keep_recent: expected at least 1, found {self.keep_recent}")
-        if self.max_messages is not None and self.max_messages < self.keep_recent:
+        if type(self.keep_recent) is not int or self.keep_recent < 1:
+            raise InvalidSetting(f"keep_recent: expected an int from 1, found {self.keep_recent!r}")
+        most = self.max_messages
+        if most is not None and (type(most) is not int or most < self.keep_recent):
             raise InvalidSetting(
-                f"max_messages: expected at least keep_recent ({self.keep_recent}), "
-                f"found {self.max_messages}"
+                f"max_messages: expected an int from keep_recent ({self.keep_recent}), "
+                f"found {most!r}"
             )
+
+    def _kept(self, state: PolicyState) -> int:
+        # Down to half of the limit, or the next message would be over it again.
+        if state.trigger == "max_messages" and self.max_messages is not None:
+            return min(self.keep_recent, max(1, self.max_messages // 2))
+        return self.keep_recent
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
         messages = visible.messages
         conversation = [row for row, ref in enumerate(messages) if ref.facts.kind != "system"]
-        recent = set(conversation[-self.keep_recent :])
+        recent = set(conversation[-self._kept(state) :])
         human = next((row for row in reversed(conversation) if messages[row].facts.human), None)
         pinned = {row for row, ref in enumerate(messages) if ref.number in visible.pins}
         wanted = recent | pinned | ({human} if human is not None else set())

@@ -114,7 +114,7 @@ class LiveSession:
         self._unfolded.clear()
         self.head = loaded.head
         self._time = max(self._time, loaded.time)
-        self._sent_time = loaded.time
+        self._sent_time = max(self._sent_time, loaded.time)
         self._last_id = loaded.last_id
         self._snapshot = loaded.snapshot
         self.cache, self._cached = {}, 0

@@ -251,6 +251,8 @@ def _read_row(role: str, message: dict[str, Any], counts: _Counts) -> None:
     elif isinstance(content, list):
         for block in content:
             _read_block(block, counts, as_result)
+    elif content is not None and as_result:
+        counts.outcome += _size(content)
     elif content is not None:
         counts.prose += _size(content)
     if as_result:

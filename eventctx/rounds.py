@@ -82,7 +82,10 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
             current = _Round(index, facts)
             rounds.append(current)
         for call_id in facts.calls:
-            open_calls.setdefault(call_id, []).append(current)
+            waiting = open_calls.setdefault(call_id, [])
+            # An id that one answer uses twice is one call: a provider could not tell them apart.
+            if not waiting or waiting[-1] is not current:
+                waiting.append(current)
         last = current
     return [_group(entry, rows) for entry in rounds]
 

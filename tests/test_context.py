@@ -709,6 +709,20 @@ async def test_results_of_any_shape_fit(content: Any) -> None:
         assert (await engine.audit("s")).requests[-1].tokens <= 10_000
 
 
+async def test_a_tool_row_with_structured_content_fits() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        await ctx.add_message(USER)
+        function = {"name": "f", "arguments": "{}"}
+        call = {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
+        await ctx.add_message(call)
+        row = {"role": "tool", "tool_call_id": "c", "content": {"lines": MANY}}
+        await ctx.add_message(row)
+        await ctx.get_messages_for_request()
+        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
+        assert (await ctx.get_messages())[-1] == row
+
+
 async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_stay() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=10_000)

@@ -175,18 +175,18 @@ def _process(*arguments: object, code: str = "", **options) -> subprocess.Popen[
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-c", program_text, *map(str, arguments)],
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
-        **options,
+        **{"stdout": subprocess.PIPE, **options},
     )
 
 
 def test_a_reader_that_goes_away_is_no_error(store):
-    child = _process("replay", "work", "--json", "--store", store)
-    assert child.stdout is not None
-    child.stdout.read(10)
-    child.stdout.close()
+    # The reading end is closed before the command starts, so its first write finds nobody there.
+    reading, writing = os.pipe()
+    os.close(reading)
+    child = _process("replay", "work", "--json", "--store", store, stdout=writing)
+    os.close(writing)
     assert child.stderr is not None
     assert child.stderr.read() == b""
     child.stderr.close()

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,9 @@ def run_python(code: str) -> str:
         check=False,
     )
     output = (done.stdout + done.stderr).replace(str(ROOT) + "/", "")
+    # Where Python is installed says nothing about the project.
+    for place in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")):
+        output = output.replace(f"{place}/", "")
     if done.returncode:
         raise ToolFailed(f"{output}\n[exit code {done.returncode}]".strip())
     return output.rstrip() or "[no output]"

@@ -94,7 +94,8 @@ async def decide(live: LiveSession, policy: Policy, request: Request) -> Decided
         duration=time.perf_counter_ns() - started,
     )
     draft = live.draft(ended, scope, bodies)
-    return Decided((first, draft), ended, _after(live, request, draft), fitted.overflow)
+    after = after._replace(low_water=ended.tokens_after)
+    return Decided((first, draft), ended, after, fitted.overflow)
 
 
 def ended_without_plan(

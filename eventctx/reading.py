@@ -69,8 +69,8 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     """The transcript as it was after position ``at`` (None: now)."""
     if at is not None and (type(at) is not int or not 0 <= at < 2**63):
         raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
-    state: transcript.TranscriptState = await fold(store, stream, transcript, stop=at)
-    places = [line.address for line in state.lines]
+    state = await _transcript_state(store, stream, at)
+    places = [Address(position, index) for _, position, index in state.lines]
     bodies = await store.bodies(stream, places)
     try:
         messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
@@ -82,6 +82,21 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
         Message(line.number, line.position, message)
         for line, message in zip(state.lines, messages, strict=True)
     ]
+
+
+async def _transcript_state(
+    store: EventStore, stream: str, at: int | None
+) -> transcript.TranscriptState:
+    """``fold`` with the transcript, but for runs of added messages taken in one step."""
+    state = transcript.initial()
+    positions: list[int] = []
+    async for record in store.read(stream, stop=at, bodies=False):
+        if record.type == "context:message_added":
+            positions.append(record.position)
+        elif record.type in ("context:messages_set", "context:cleared"):
+            state = transcript.evolve(transcript.added(state, positions), record)
+            positions = []
+    return transcript.added(state, positions)
 
 
 async def request_of_turn(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
@@ -320,6 +321,36 @@ async def test_a_fold_from_the_middle_equals_one_from_zero(projection: Any) -> N
         for record in records[middle:]:
             again = projection.evolve(again, record)
         assert _comparable(again) == _comparable(whole)
+
+
+@settings(deadline=None, max_examples=40)
+@given(steps=st.lists(st.sampled_from(["add", "add", "add", "set", "clear", "turn"]), max_size=20))
+def test_the_transcript_read_in_runs_equals_the_fold(steps: list[str]) -> None:
+    async def play() -> None:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s")
+        for number, step in enumerate(steps):
+            if step == "add":
+                await ctx.add_message({"role": "user", "content": f"m{number}"})
+            elif step == "set":
+                await ctx.set_messages((await ctx.get_messages())[1:])
+            elif step == "clear":
+                await ctx.clear()
+            else:
+                async with ctx.turn():
+                    await ctx.add_message({"role": "user", "content": f"m{number}"})
+        head = await engine.store.head("s")
+        assert head is not None
+        for at in range(head.head + 1):
+            state = transcript.initial()
+            async for record in engine.records("s", stop=at):
+                state = transcript.evolve(state, record)
+            found = await engine.transcript("s", at=at)
+            assert [(m.number, m.position) for m in found] == [
+                (line.number, line.position) for line in state.lines
+            ]
+
+    asyncio.run(play())
 
 
 def _comparable(state: Any) -> Any:

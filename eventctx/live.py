@@ -355,17 +355,14 @@ class LiveSession:
 
     async def texts(self, wanted: Sequence[Address]) -> dict[tuple[int, int], bytes | None]:
         """Stored bytes by address; what is not in memory is fetched in one call."""
-        # A conflict may empty the cache while bodies are fetched, so the answer is a copy.
+        # A conflict puts a new cache in place while bodies are fetched; this one stays whole.
         cache = self.cache
-        known: dict[tuple[int, int], bytes | None] = {
-            address: cache[address] for address in wanted if address in cache
-        }
-        missing = [address for address in wanted if address not in known]
+        missing = [address for address in wanted if address not in cache]
         if missing:
             found = await self.store.bodies(self.stream, missing)
             for address, body in zip(missing, found, strict=True):
-                known[address] = cache[address] = body.data
-        return known
+                cache[address] = body.data
+        return cache
 
     def trim(self, wanted: Sequence[Address]) -> None:
         """Forget bodies that the view no longer shows."""

@@ -20,7 +20,7 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.messages import decode_facts, encode_facts, outline_facts
+from eventctx.messages import decode_facts, encode_facts, outline_facts, read_facts
 from eventctx.portable import export_lines, import_drafts, looks_like_export, read_drafts
 from eventctx.projections import audit, request_view, timeline, transcript, usage
 from eventctx.record import Body, Record
@@ -163,6 +163,21 @@ async def test_an_edited_body_is_found_by_its_salted_digest() -> None:
         return _edited(records, place, bodies=(changed,))
 
     assert await tampering(edit) == ["body"]
+
+
+async def test_edited_facts_are_found_although_no_digest_covers_them() -> None:
+    forged = encode_facts(read_facts({"role": "tool", "tool_call_id": "x", "content": ""}))
+
+    def edit(facts: bytes) -> Any:
+        def change(records: list[Record]) -> list[Record]:
+            place = next(n for n, r in enumerate(records) if r.bodies)
+            body = msgspec.structs.replace(records[place].bodies[0], facts=facts)
+            return _edited(records, place, bodies=(body,))
+
+        return change
+
+    assert await tampering(edit(forged)) == ["facts"]
+    assert await tampering(edit(b"\xc1no facts")) == ["facts"]
 
 
 async def test_a_missing_record_a_swapped_pair_and_a_cut_tail_are_found() -> None:

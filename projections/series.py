@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
+
+# Held only for "is this the newest version, then grow it"; one lock for all costs less than one
+# for each of the many versions.
+_growing = threading.Lock()
 
 
 class Series(Generic[T]):
     """An immutable view of the first ``len`` items of a shared, growing list.
 
     Appending to the newest version extends the shared list; appending to an older one copies it
-    first, so no version ever changes. One writer at a time; readers need no lock.
+    first, so no version ever changes. Safe to use from several threads.
     """
 
     __slots__ = ("_items", "_length")
@@ -23,24 +28,28 @@ class Series(Generic[T]):
 
     def append(self, item: T) -> Series[T]:
         """A new version with ``item`` at the end."""
-        shared = self._items
-        if len(shared) != self._length:
-            shared = shared[: self._length]
-        shared.append(item)
-        grown: Series[T] = Series.__new__(Series)
-        grown._items = shared
-        grown._length = len(shared)
-        return grown
+        with _growing:
+            shared = self._items
+            if len(shared) != self._length:
+                shared = shared[: self._length]
+            shared.append(item)
+        return self._version(shared, self._length + 1)
 
     def extend(self, items: Iterable[T]) -> Series[T]:
         """A new version with ``items`` at the end."""
+        added = list(items)
+        with _growing:
+            shared = self._items
+            if len(shared) != self._length:
+                shared = shared[: self._length]
+            shared.extend(added)
+        return self._version(shared, self._length + len(added))
+
+    @staticmethod
+    def _version(shared: list[T], length: int) -> Series[T]:
         grown: Series[T] = Series.__new__(Series)
-        shared = self._items
-        if len(shared) != self._length:
-            shared = shared[: self._length]
-        shared.extend(items)
         grown._items = shared
-        grown._length = len(shared)
+        grown._length = length
         return grown
 
     def __len__(self) -> int:

@@ -1,55 +1,27 @@
-"""The context manager: the five methods of the contract, durability, turns, and bad input."""
+"""The context manager: the five methods of the contract, turns, pins, and bad input."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
 from eventctx import events
 from eventctx.codec import decode_event
 from eventctx.diff import match_in_order
-from eventctx.engine import Engine
 from eventctx.errors import (
-    ContextOverflow,
     InvalidMessage,
     InvalidSessionId,
     InvalidSetting,
     StreamNotFound,
-    WrongExpectedVersion,
 )
-from eventctx.loading import SNAPSHOT, load
-from eventctx.stores.memory import MemoryStore
-
-USER = {"role": "user", "content": "hello"}
-
-
-def tool_round(number: int, size: int = 400) -> list[dict[str, Any]]:
-    call = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
-    done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "z" * size}
-    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [done]}]
-
-
-async def filled(engine: Engine, rounds: int = 30, **options: Any) -> eventctx.Context:
-    ctx = await engine.session("s", **options)
-    await ctx.add_message(USER)
-    for number in range(rounds):
-        for message in tool_round(number):
-            await ctx.add_message(message)
-    return ctx
-
-
-async def names(engine: Engine, session: str = "s") -> list[str]:
-    return [record.type async for record in engine.records(session)]
+from tests.sessions import USER, filled, names
 
 
 async def test_what_goes_in_comes_out_with_unknown_keys_and_key_order() -> None:
@@ -333,122 +305,6 @@ async def test_parallel_tool_calls_and_sessions_keep_their_own_spans() -> None:
             assert len(spans) == 5
 
 
-async def test_adds_from_many_tasks_are_all_there_in_one_order() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await asyncio.gather(
-            *(ctx.add_message({"role": "user", "content": str(n)}) for n in range(300)),
-            *(ctx.get_messages_for_request() for _ in range(10)),
-        )
-        messages = await ctx.get_messages()
-        assert sorted(int(m["content"]) for m in messages) == list(range(300))
-        assert (await engine.verify("s")).ok
-
-
-def test_one_context_can_be_used_from_several_threads_with_their_own_loops() -> None:
-    loop = asyncio.new_event_loop()
-    engine = loop.run_until_complete(_engine())
-    ctx = loop.run_until_complete(engine.session("s"))
-
-    async def add(start: int) -> None:
-        for n in range(start, start + 50):
-            await ctx.add_message({"role": "user", "content": str(n)})
-
-    threads = [threading.Thread(target=lambda s=s: asyncio.run(add(s))) for s in range(0, 200, 50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    messages = loop.run_until_complete(ctx.get_messages())
-    assert sorted(int(m["content"]) for m in messages) == list(range(200))
-    loop.run_until_complete(engine.close())
-    loop.close()
-
-
-async def _engine() -> Engine:
-    return Engine(MemoryStore())
-
-
-async def test_an_add_reloads_when_another_process_wrote_in_between() -> None:
-    store = MemoryStore()
-    ours, theirs = Engine(store), Engine(store)
-    a, b = await ours.session("s"), await theirs.session("s")
-    await a.add_message({"role": "user", "content": "a"})
-    await b.add_message({"role": "user", "content": "b"})
-    await a.add_message({"role": "user", "content": "c"})
-    expected = [{"role": "user", "content": text} for text in "abc"]
-    assert await a.get_messages() == await b.get_messages() == expected
-    assert await a.get_messages_for_request() == expected
-    assert await b.get_messages_for_request() == expected
-    assert (await ours.verify("s")).ok
-
-
-async def test_calls_of_one_process_keep_their_order_through_a_conflict() -> None:
-    store = MemoryStore()
-    ours, theirs = Engine(store), Engine(store)
-    a, b = await ours.session("s"), await theirs.session("s")
-    for attempt in range(20):
-        await b.add_message({"role": "user", "content": "theirs"})
-        await asyncio.gather(
-            *(a.add_message({"role": "user", "content": f"{attempt}.{n}"}) for n in range(6))
-        )
-    texts = [m["content"] for m in await a.get_messages() if m["content"] != "theirs"]
-    assert texts == [f"{attempt}.{n}" for attempt in range(20) for n in range(6)]
-    times = [record.time async for record in ours.records("s")]
-    assert times == sorted(times)
-
-
-async def test_turns_of_several_processes_have_different_numbers_and_their_records_inside() -> None:
-    store = MemoryStore()
-    ours, theirs = Engine(store), Engine(store)
-    a, b = await ours.session("s"), await theirs.session("s")
-
-    async def turns(ctx: eventctx.Context) -> list[int]:
-        numbers = []
-        for _ in range(5):
-            async with ctx.turn() as turn:
-                await ctx.add_message(USER)
-                numbers.append(turn.number)
-        return numbers
-
-    first, second = await asyncio.gather(turns(a), turns(b))
-    assert sorted(first + second) == list(range(1, 11))
-    await a.close()
-    await b.close()
-    seen: dict[str, list[str]] = {}
-    async for record in ours.records("s"):
-        if record.turn_id is not None:
-            seen.setdefault(record.turn_id, []).append(record.type)
-    expected = ["prompt:submit", "context:message_added", "prompt:complete"]
-    assert list(seen.values()) == [expected] * 10
-
-
-async def test_a_conflict_in_mid_request_does_not_reach_the_caller() -> None:
-    class Slow(MemoryStore):
-        pause: asyncio.Event | None = None
-
-        async def bodies(self, stream: str, addresses: Any) -> Any:
-            if self.pause is not None:
-                await self.pause.wait()
-            return await super().bodies(stream, addresses)
-
-    store = Slow()
-    a = await Engine(store).session("s")
-    b = await Engine(store).session("s")
-    await b.add_message(USER)
-    await a.add_message(USER)
-    store.pause = asyncio.Event()
-    request = asyncio.create_task(a.get_messages_for_request())
-    await asyncio.sleep(0)
-    await b.add_message(USER)
-    adding = asyncio.create_task(a.add_message(USER))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    store.pause.set()
-    await adding
-    assert set(map(str, await request)) == {str(USER)}
-
-
 @pytest.mark.parametrize("turn_id", ["", "x" * 257, "a\nb", "\ud800", 7])
 async def test_a_turn_id_that_cannot_be_stored_is_refused(turn_id: Any) -> None:
     async with eventctx.open() as engine:
@@ -484,36 +340,6 @@ async def test_values_of_the_wrong_type_are_refused_where_they_are_given() -> No
         ]
 
 
-async def test_a_set_a_clear_and_a_compaction_raise_when_another_process_wrote_unseen() -> None:
-    store = MemoryStore()
-    ctx = await Engine(store).session("s")
-    other = await Engine(store).session("s")
-    await ctx.add_message(USER)
-    await other.get_messages()
-    for act in (ctx.clear, ctx.compact, lambda: ctx.set_messages([USER])):
-        await other.add_message({"role": "user", "content": "theirs"})
-        before = await other.get_messages()
-        with pytest.raises(WrongExpectedVersion, match=r"expected version \d+, found \d+"):
-            await act()
-        assert await ctx.get_messages() == before
-    await ctx.set_messages([USER])
-    assert await other.get_messages() == [USER]
-    await ctx.clear()
-    assert await other.get_messages() == []
-
-
-async def test_an_overflow_leaves_a_trace_in_the_audit_once_for_every_state() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=100)
-        await ctx.add_message({"role": "user", "content": "x" * 4_000})
-        for _ in range(3):
-            with pytest.raises(ContextOverflow):
-                await ctx.get_messages_for_request()
-        (row,) = (await engine.audit("s")).compactions
-        assert row.outcome == "failed"
-        assert "latest human message 1217" in (row.error or "")
-
-
 async def test_pins_name_messages_that_exist_and_unpinning_those_that_are_pinned() -> None:
     async with eventctx.open() as engine:
         ctx = await filled(engine, rounds=1)
@@ -525,122 +351,6 @@ async def test_pins_name_messages_that_exist_and_unpinning_those_that_are_pinned
         await ctx.unpin(0)
         await ctx.pin()
         assert (await names(engine))[-2:] == ["context:pinned", "context:unpinned"]
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    plan=st.lists(
-        st.tuples(st.integers(0, 2), st.sampled_from(["add", "request", "turn", "compact"])),
-        max_size=25,
-    )
-)
-def test_several_processes_on_one_session_lose_nothing(plan: list[tuple[int, str]]) -> None:
-    async def play() -> None:
-        store = MemoryStore()
-        contexts = [await Engine(store).session("s", max_tokens=2_000) for _ in range(3)]
-        added = []
-
-        async def act(step: int, who: int, what: str) -> None:
-            ctx = contexts[who]
-            if what == "add":
-                await ctx.add_message({"role": "user", "content": f"{step}"})
-                added.append(f"{step}")
-            elif what == "request":
-                await ctx.get_messages_for_request()
-            elif what == "compact":
-                with contextlib.suppress(WrongExpectedVersion):
-                    await ctx.compact()
-            else:
-                async with ctx.turn():
-                    await ctx.add_message({"role": "user", "content": f"{step}"})
-                added.append(f"{step}")
-
-        await asyncio.gather(*(act(n, who, what) for n, (who, what) in enumerate(plan)))
-        for ctx in contexts:
-            await ctx.close()
-            assert sorted(m["content"] for m in await ctx.get_messages()) == sorted(added)
-        engine = Engine(store)
-        assert (await engine.verify("s")).ok
-        turns = [r async for r in engine.records("s") if r.type == "prompt:submit"]
-        assert len(turns) == sum(what == "turn" for _, what in plan)
-        for row in (await engine.audit("s")).requests:
-            assert (await engine.request_view("s", position=row.position)).verified
-
-    asyncio.run(play())
-
-
-async def test_a_long_session_opens_from_a_snapshot_and_its_tail(tmp_path: Path) -> None:
-    path = tmp_path / "c.db"
-    async with eventctx.open(path) as engine:
-        ctx = await filled(engine, rounds=400, max_tokens=20_000)
-        view = await ctx.get_messages_for_request()
-    async with eventctx.open(path) as engine:
-        snapshot = await engine.store.load_snapshot("s", SNAPSHOT)
-        assert snapshot is not None
-        head = await engine.store.head("s")
-        assert head is not None
-        assert head.head - snapshot.position < 10
-        assert len(snapshot.data) < 10_000
-        ctx = await engine.session("s", max_tokens=20_000)
-        assert await ctx.get_messages_for_request() == view
-
-
-async def test_a_snapshot_that_does_not_fit_the_log_is_not_used() -> None:
-    store = MemoryStore()
-    engine = Engine(store)
-    await filled(engine, rounds=400, max_tokens=20_000)
-    snapshot = await store.load_snapshot("s", SNAPSHOT)
-    assert snapshot is not None
-    whole = await load(store, "s")
-    for change in ({"digest": bytes(32)}, {"version": 99}, {"position": 10**6}):
-        store.save_snapshot("s", SNAPSHOT, msgspec.structs.replace(snapshot, **change))
-        again = await load(store, "s")
-        assert whole is not None
-        assert again is not None
-        assert again.view.layout.measure() == whole.view.layout.measure()
-
-
-async def test_a_compaction_that_a_crash_left_open_is_closed_as_failed() -> None:
-    store = MemoryStore()
-    ctx = await Engine(store).session("s")
-    began = events.PreCompact(
-        trigger="manual", strategy="slow", strategy_version=1, tokens=9, messages=1
-    )
-    await ctx.emit(began)
-    await ctx.close()
-    engine = Engine(store)
-    await engine.session("s")
-    row = (await engine.audit("s")).compactions[-1]
-    assert (row.outcome, row.strategy) == ("failed", "slow")
-    await Engine(store).session("s")
-    assert (await names(engine)).count("context:post_compact") == 1
-
-
-async def test_a_view_on_an_irreducible_floor_is_not_compacted_again_and_again() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=1_000, on_overflow="send_floor")
-        await ctx.add_message({"role": "user", "content": "x" * 9_000})
-        for _ in range(20):
-            await ctx.get_messages_for_request()
-        audit = await engine.audit("s")
-        assert len(audit.compactions) <= 1
-        assert all(row.floor_sent for row in audit.requests)
-
-
-async def test_a_giant_tool_result_is_short_in_the_view_and_whole_in_the_log() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=50_000)
-        await ctx.add_message(USER)
-        call, done = tool_round(1, size=600_000)
-        await ctx.add_message(call)
-        await ctx.add_message(done)
-        view = await ctx.get_messages_for_request()
-        text = view[-1]["content"][0]["content"]
-        assert 10_000 < len(text) < 60_000
-        assert "characters left out of message 2" in text
-        assert (await ctx.get_messages())[-1] == done
-        row = (await engine.audit("s")).requests[-1]
-        assert (row.counts.kept, row.counts.shortened) == (2, 1)
 
 
 async def test_unknown_sessions_and_turns_are_named_in_the_error() -> None:
@@ -662,79 +372,6 @@ async def test_unknown_sessions_and_turns_are_named_in_the_error() -> None:
             await engine.request_view("s", position=0)
 
 
-MANY = ["ab"] * 10_000
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {
-            "role": "assistant",
-            "tool_calls": [{"id": "c", "tool": "f", "arguments": {"list": MANY}}],
-        },
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"list": MANY}}],
-        },
-    ],
-)
-async def test_arguments_of_very_many_parts_fit_like_any_others(message: dict[str, Any]) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
-        await ctx.add_message(USER)
-        await ctx.add_message(message)
-        await ctx.add_message({"role": "tool", "tool_call_id": "c", "content": "done"})
-        await ctx.get_messages_for_request()
-        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        [{"type": "text", "text": "ab"}] * 10_000,
-        MANY,
-        {"output": {"lines": MANY}},
-        [{"type": "mystery", "payload": MANY}],
-    ],
-)
-async def test_results_of_any_shape_fit(content: Any) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
-        await ctx.add_message(USER)
-        call, _ = tool_round(1)
-        await ctx.add_message(call)
-        block = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-        await ctx.add_message({"role": "user", "content": [block]})
-        await ctx.get_messages_for_request()
-        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
-
-
-async def test_a_tool_row_with_structured_content_fits() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
-        await ctx.add_message(USER)
-        function = {"name": "f", "arguments": "{}"}
-        call = {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
-        await ctx.add_message(call)
-        row = {"role": "tool", "tool_call_id": "c", "content": {"lines": MANY}}
-        await ctx.add_message(row)
-        await ctx.get_messages_for_request()
-        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
-        assert (await ctx.get_messages())[-1] == row
-
-
-async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_stay() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
-        call, done = tool_round(1, size=200_000)
-        done["content"].append({"type": "text", "text": "stop, please"})
-        for message in (USER, call, done):
-            await ctx.add_message(message)
-        view = await ctx.get_messages_for_request()
-        assert view[-1]["content"][1] == {"type": "text", "text": "stop, please"}
-        assert len(view[-1]["content"][0]["content"]) < 30_000
-
-
 async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
@@ -748,26 +385,6 @@ async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
         for wrong in (1.0, True, "x"):
             with pytest.raises(InvalidSetting, match="pin: expected"):
                 await ctx.pin(wrong)  # type: ignore[arg-type]
-
-
-async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_messages=10)
-        for number in range(200):
-            await ctx.add_message({"role": "user", "content": f"message {number}"})
-            assert len(await ctx.get_messages_for_request()) <= 10
-        assert len((await engine.audit("s")).compactions) <= 40
-
-
-async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000, keep_recent=200)
-        for number in range(300):
-            await ctx.add_message(tool_round(number)[0])
-        for number in range(40):
-            await ctx.add_message({"role": "user", "content": f"question {number} " + "x" * 90})
-        view = await ctx.get_messages_for_request()
-        assert len([m for m in view if "question" in str(m)]) == 40
 
 
 async def test_a_provider_may_answer_asynchronously_and_leave_counts_out() -> None:

@@ -1,0 +1,145 @@
+"""Views that fit: giant and oddly shaped results, floors, limits, and no needless compaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.errors import (
+    ContextOverflow,
+)
+from tests.sessions import USER, tool_round
+
+
+async def test_an_overflow_leaves_a_trace_in_the_audit_once_for_every_state() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=100)
+        await ctx.add_message({"role": "user", "content": "x" * 4_000})
+        for _ in range(3):
+            with pytest.raises(ContextOverflow):
+                await ctx.get_messages_for_request()
+        (row,) = (await engine.audit("s")).compactions
+        assert row.outcome == "failed"
+        assert "latest human message 1217" in (row.error or "")
+
+
+async def test_a_view_on_an_irreducible_floor_is_not_compacted_again_and_again() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=1_000, on_overflow="send_floor")
+        await ctx.add_message({"role": "user", "content": "x" * 9_000})
+        for _ in range(20):
+            await ctx.get_messages_for_request()
+        audit = await engine.audit("s")
+        assert len(audit.compactions) <= 1
+        assert all(row.floor_sent for row in audit.requests)
+
+
+async def test_a_giant_tool_result_is_short_in_the_view_and_whole_in_the_log() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=50_000)
+        await ctx.add_message(USER)
+        call, done = tool_round(1, size=600_000)
+        await ctx.add_message(call)
+        await ctx.add_message(done)
+        view = await ctx.get_messages_for_request()
+        text = view[-1]["content"][0]["content"]
+        assert 10_000 < len(text) < 60_000
+        assert "characters left out of message 2" in text
+        assert (await ctx.get_messages())[-1] == done
+        row = (await engine.audit("s")).requests[-1]
+        assert (row.counts.kept, row.counts.shortened) == (2, 1)
+
+
+MANY = ["ab"] * 10_000
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "tool": "f", "arguments": {"list": MANY}}],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"list": MANY}}],
+        },
+    ],
+)
+async def test_arguments_of_very_many_parts_fit_like_any_others(message: dict[str, Any]) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        await ctx.add_message(USER)
+        await ctx.add_message(message)
+        await ctx.add_message({"role": "tool", "tool_call_id": "c", "content": "done"})
+        await ctx.get_messages_for_request()
+        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "text", "text": "ab"}] * 10_000,
+        MANY,
+        {"output": {"lines": MANY}},
+        [{"type": "mystery", "payload": MANY}],
+    ],
+)
+async def test_results_of_any_shape_fit(content: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        await ctx.add_message(USER)
+        call, _ = tool_round(1)
+        await ctx.add_message(call)
+        block = {"type": "tool_result", "tool_use_id": "c1", "content": content}
+        await ctx.add_message({"role": "user", "content": [block]})
+        await ctx.get_messages_for_request()
+        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
+
+
+async def test_a_tool_row_with_structured_content_fits() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        await ctx.add_message(USER)
+        function = {"name": "f", "arguments": "{}"}
+        call = {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
+        await ctx.add_message(call)
+        row = {"role": "tool", "tool_call_id": "c", "content": {"lines": MANY}}
+        await ctx.add_message(row)
+        await ctx.get_messages_for_request()
+        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
+        assert (await ctx.get_messages())[-1] == row
+
+
+async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_stay() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000)
+        call, done = tool_round(1, size=200_000)
+        done["content"].append({"type": "text", "text": "stop, please"})
+        for message in (USER, call, done):
+            await ctx.add_message(message)
+        view = await ctx.get_messages_for_request()
+        assert view[-1]["content"][1] == {"type": "text", "text": "stop, please"}
+        assert len(view[-1]["content"][0]["content"]) < 30_000
+
+
+async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_messages=10)
+        for number in range(200):
+            await ctx.add_message({"role": "user", "content": f"message {number}"})
+            assert len(await ctx.get_messages_for_request()) <= 10
+        assert len((await engine.audit("s")).compactions) <= 40
+
+
+async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000, keep_recent=200)
+        for number in range(300):
+            await ctx.add_message(tool_round(number)[0])
+        for number in range(40):
+            await ctx.add_message({"role": "user", "content": f"question {number} " + "x" * 90})
+        view = await ctx.get_messages_for_request()
+        assert len([m for m in view if "question" in str(m)]) == 40

@@ -18,7 +18,6 @@ from eventctx.version import __version__
 
 if TYPE_CHECKING:
     from eventctx.context import Context
-    from eventctx.deciding import CompactionResult
     from eventctx.engine import Audit, Engine
     from eventctx.engine import open_engine as open  # noqa: A004
     from eventctx.errors import (
@@ -49,16 +48,21 @@ if TYPE_CHECKING:
         WrongExpectedVersion,
     )
     from eventctx.reading import Message, RequestView
+    from eventctx.recalling import Recalled, RecallTool
     from eventctx.record import Record
-    from eventctx.settings import Settings
+    from eventctx.result import CompactionResult
+    from eventctx.settings import Settings, UnknownSetting
     from eventctx.store import Receipt, StreamInfo
+    from eventctx.summarizer import ModelAnswer, ScoreRequest, SummaryRequest
     from eventctx.turns import Iteration, ProviderCall, ToolCall, Turn
+    from eventctx.verdict import CompactionAsked, Verdict
     from eventctx.verify import Problem, Verification
 
 _HOMES = {
     "Audit": "engine",
+    "CompactionAsked": "verdict",
     "CompactionError": "errors",
-    "CompactionResult": "deciding",
+    "CompactionResult": "result",
     "Context": "context",
     "ContextOverflow": "errors",
     "DecodeError": "errors",
@@ -73,12 +77,16 @@ _HOMES = {
     "LogCorrupted": "errors",
     "MalformedTranscript": "errors",
     "Message": "reading",
+    "ModelAnswer": "summarizer",
     "NotAStore": "errors",
     "Problem": "verify",
     "ProviderCall": "turns",
+    "RecallTool": "recalling",
+    "Recalled": "recalling",
     "Receipt": "store",
     "Record": "record",
     "RequestView": "reading",
+    "ScoreRequest": "summarizer",
     "Settings": "settings",
     "SourceChanged": "errors",
     "StoreError": "errors",
@@ -89,18 +97,22 @@ _HOMES = {
     "StreamExists": "errors",
     "StreamInfo": "store",
     "StreamNotFound": "errors",
+    "SummaryRequest": "summarizer",
     "ToolCall": "turns",
     "TranscriptError": "errors",
     "Turn": "turns",
     "UnknownEventName": "errors",
     "UnknownFormat": "errors",
+    "UnknownSetting": "settings",
     "UpcastMissing": "errors",
+    "Verdict": "verdict",
     "Verification": "verify",
     "WrongExpectedVersion": "errors",
 }
 
 __all__ = [
     "Audit",
+    "CompactionAsked",
     "CompactionError",
     "CompactionResult",
     "Context",
@@ -117,12 +129,16 @@ __all__ = [
     "LogCorrupted",
     "MalformedTranscript",
     "Message",
+    "ModelAnswer",
     "NotAStore",
     "Problem",
     "ProviderCall",
+    "RecallTool",
+    "Recalled",
     "Receipt",
     "Record",
     "RequestView",
+    "ScoreRequest",
     "Settings",
     "SourceChanged",
     "StoreError",
@@ -133,12 +149,15 @@ __all__ = [
     "StreamExists",
     "StreamInfo",
     "StreamNotFound",
+    "SummaryRequest",
     "ToolCall",
     "TranscriptError",
     "Turn",
     "UnknownEventName",
     "UnknownFormat",
+    "UnknownSetting",
     "UpcastMissing",
+    "Verdict",
     "Verification",
     "WrongExpectedVersion",
     "__version__",

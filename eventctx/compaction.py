@@ -6,17 +6,18 @@ Three steps, so that the caller can fetch texts in between: ``outline`` decides 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from eventctx.codec import decode_body, encode_message
-from eventctx.events import Trigger
+from eventctx.errors import InvalidPlan
 from eventctx.messages import encode_facts, read_facts
-from eventctx.plan import Disposition, Insertion, Plan, Run, Shortening
+from eventctx.plan import Insertion, Plan, Shortening, runs_of
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
+from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, make_body
 from eventctx.refs import MessageRef
@@ -26,34 +27,40 @@ Salt = Callable[[int], bytes]
 
 
 class Completed(NamedTuple):
-    """A plan with the bodies of its record."""
+    """A plan with the bodies of its record; ``scores`` is the index of the body that holds them."""
 
     plan: Plan
     bodies: tuple[Body, ...]
+    scores: int | None
 
 
-def visible_of(state: ViewState) -> Visible:
-    """What a policy is shown of a view."""
-    layout = state.layout
-    return Visible(list(layout.refs), layout.insertions, state.pins, layout.tokens)
+def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
+    """What a policy is shown of a view; ``pins`` hold besides the session's own."""
+    layout = view.layout
+    return Visible(
+        list(layout.refs), layout.insertions, view.pins | pins, layout.tokens, view.estimator
+    )
 
 
-def outline(state: ViewState, policy: Policy, budget: Budget, trigger: Trigger) -> Fitted:
-    """The policy's proposal, checked and fitted. Raises InvalidPlan."""
-    visible = visible_of(state)
-    proposal = policy.propose(visible, budget, PolicyState(trigger, state.compactions))
-    rules.check(visible, proposal)
+def outline(visible: Visible, policy: Policy, budget: Budget, state: PolicyState) -> Fitted | Ask:
+    """The policy's proposal, checked and fitted, or its question. Raises InvalidPlan."""
+    proposal = policy.propose(visible, budget, state)
+    if isinstance(proposal, Ask):
+        return proposal
+    if not isinstance(proposal, Proposal):
+        raise InvalidPlan("a policy returns a Proposal", (), f"it returned {proposal!r}"[:200])
+    rules.check_form(visible, proposal)
     fitted = fit(visible, proposal, budget)
-    rules.check(visible, fitted.proposal)
+    rules.check_rules(visible, fitted.proposal)
     return fitted
 
 
-def changes_nothing(state: ViewState, proposal: Proposal) -> bool:
+def changes_nothing(view: ViewState, proposal: Proposal) -> bool:
     """Whether the view would be the same as it is."""
     return (
         not proposal.limits
         and not proposal.insertions
-        and len(proposal.kept_insertions) == len(state.layout.insertions)
+        and len(proposal.kept_insertions) == len(view.layout.insertions)
         and all(
             disposition in ("kept", "shortened")
             for disposition, _ in proposal.dispositions.values()
@@ -61,25 +68,25 @@ def changes_nothing(state: ViewState, proposal: Proposal) -> bool:
     )
 
 
-def texts_needed(state: ViewState, proposal: Proposal) -> list[MessageRef]:
+def texts_needed(view: ViewState, proposal: Proposal) -> list[MessageRef]:
     """References of the messages whose bodies ``complete`` needs."""
-    return [ref for ref in state.layout.refs if ref.number in proposal.limits]
+    return [ref for ref in view.layout.refs if ref.number in proposal.limits]
 
 
 def complete(
-    state: ViewState,
+    view: ViewState,
     proposal: Proposal,
     texts: Mapping[int, bytes | None],
     salt: Salt,
 ) -> Completed:
-    """The plan, with runs over the whole transcript, and the bodies that it refers to.
+    """The plan, with runs over all that was in view, and the bodies that it refers to.
 
     ``texts`` maps message numbers to the bodies now in view; an erased one (None) stays as it is.
     """
     bodies: list[Body] = []
     shortened: list[Shortening] = []
     dispositions = dict(proposal.dispositions)
-    for ref in state.layout.refs:
+    for ref in view.layout.refs:
         number = ref.number
         text = texts.get(number)
         if number in proposal.limits and text is not None:
@@ -91,19 +98,25 @@ def complete(
         elif dispositions[number][0] == "shortened":
             dispositions[number] = ("kept", dispositions[number][1])
     insertions = [
-        Insertion(one.kind, one.index, one.position, one.before, one.stands_for)
+        Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
         for one in proposal.kept_insertions
     ]
     for new in proposal.insertions:
-        insertions.append(Insertion(new.kind, len(bodies), None, new.before, new.stands_for))
+        insertions.append(
+            Insertion(new.kind, len(bodies), None, new.before, new.stands_for, new.depth)
+        )
         bodies.append(body_of(new.message, salt))
+    scores = None
+    if proposal.scores:
+        scores = len(bodies)
+        bodies.append(_scores_body(proposal.scores, salt))
     plan = Plan(
-        through=state.next_number - 1,
-        runs=_all_runs(state, dispositions),
+        through=view.next_number - 1,
+        runs=runs_of((number, *dispositions[number]) for number in sorted(dispositions)),
         shortened=tuple(shortened),
         insertions=tuple(insertions),
     )
-    return Completed(plan, tuple(bodies))
+    return Completed(plan, tuple(bodies), scores)
 
 
 def body_of(message: object, salt: Salt) -> Body:
@@ -112,37 +125,7 @@ def body_of(message: object, salt: Salt) -> Body:
     return make_body(data, encode_facts(read_facts(message)), salt)  # type: ignore[arg-type]
 
 
-def _all_runs(
-    state: ViewState, dispositions: Mapping[int, tuple[Disposition, str]]
-) -> tuple[Run, ...]:
-    """Runs over every number: what is out of view keeps the disposition it had."""
-    numbers = sorted(dispositions)
-    pieces = [Run(number, number, *dispositions[number]) for number in numbers]
-    for run in state.plan.runs if state.plan is not None else ():
-        if run.disposition in ("summarised", "dropped", "merged"):
-            pieces += _around(run, numbers)
-    pieces.sort(key=lambda piece: piece.first)
-    joined: list[Run] = []
-    for piece in pieces:
-        last = joined[-1] if joined else None
-        if last is not None and (last.disposition, last.reason) == (
-            piece.disposition,
-            piece.reason,
-        ):
-            joined[-1] = Run(last.first, piece.last, piece.disposition, piece.reason)
-        else:
-            joined.append(piece)
-    return tuple(joined)
-
-
-def _around(run: Run, numbers: Sequence[int]) -> list[Run]:
-    """What is left of ``run`` when these (rising) numbers are taken out of it."""
-    left: list[Run] = []
-    first = run.first
-    for number in numbers[bisect_left(numbers, first) : bisect_right(numbers, run.last)]:
-        if first < number:
-            left.append(Run(first, number - 1, run.disposition, run.reason))
-        first = number + 1
-    if first <= run.last:
-        left.append(Run(first, run.last, run.disposition, run.reason))
-    return left
+def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:
+    """Scores as JSON, a message number and its score in a pair; no message, so without facts."""
+    pairs = [(number, scores[number]) for number in sorted(scores)]
+    return make_body(msgspec.json.encode(pairs), b"", salt)

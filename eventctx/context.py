@@ -8,32 +8,38 @@ the older guide's ``get_token_count`` and ``compact``.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
+import msgspec
+
 from eventctx import budget as budgets
-from eventctx import events
+from eventctx import events, gauge
+from eventctx.asking import Advisers, Asking
 from eventctx.codec import decode_bodies, encode_message
-from eventctx.deciding import CompactionResult, Decided, Request, decide, ended_without_plan
+from eventctx.compaction import body_of
+from eventctx.deciding import Why
 from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.emitting import SessionEmitter
-from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
-from eventctx.events import Event, Located, Trigger
+from eventctx.errors import InvalidSetting
+from eventctx.events import Event
+from eventctx.exporting import write_transcript
 from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
-from eventctx.messages import encode_facts, read_facts
-from eventctx.policies.policy import Budget, Policy
-from eventctx.policies.trigger import due, make_budget
+from eventctx.policies.policy import Policy
 from eventctx.projections import request_view, transcript
 from eventctx.projections.render import addresses, render
 from eventctx.projections.request_view import ViewState
-from eventctx.record import Body, Draft, make_body
+from eventctx.recalling import Recall, RecallTool
+from eventctx.record import Body, Draft, place
+from eventctx.requesting import Requests, Wanted
+from eventctx.restoring import whole_rounds
+from eventctx.result import CompactionResult
 from eventctx.settings import Settings
 from eventctx.store import Receipt
 from eventctx.turns import Turn, check_turn_id, scope_of
-
-MAX_CONFLICTS = 8
-"""How often a request is decided again because another process wrote meanwhile."""
+from eventctx.verdict import Intercept
 
 
 class Context:
@@ -49,13 +55,18 @@ class Context:
         policy: Policy,
         settings: Settings,
         current_span: CurrentSpan | None = None,
+        advisers: Advisers | None = None,
+        intercept: Intercept | None = None,
+        recaller: Callable[[], Recall] | None = None,
     ) -> None:
         self._live = live
         self.policy = policy
         self.settings = settings
         self._emitter = SessionEmitter(live, current_span)
+        asking = Asking(live, self._emitter, advisers or Advisers())
+        self._requests = Requests(live, policy, settings, asking, self._emitter, intercept)
         self._transcript: transcript.TranscriptState | None = None
-        self._overflowed_at = -1
+        self._recaller = recaller
 
     @property
     def session_id(self) -> str:
@@ -74,41 +85,31 @@ class Context:
         return Receipt(self.session_id, record.position, record.digest)
 
     async def get_messages_for_request(
-        self, token_budget: int | None = None, provider: Any | None = None
+        self,
+        token_budget: int | None = None,
+        provider: Any | None = None,
+        *,
+        tools: Sequence[dict[str, Any]] | None = None,
+        model: str | None = None,
     ) -> list[dict[str, Any]]:
         """The messages to send now, within the budget, recorded before they are returned.
 
-        Compacts when the threshold is reached. Raises ContextOverflow when what must stay exceeds
-        the budget, unless the session sends the floor.
+        The budget is ``token_budget``, else what the provider says of its window, else the
+        session's ``max_tokens``, which caps both. ``tools`` are the definitions that will be sent
+        along; they count. ``model`` says which one will be asked, where that is known. Compacts
+        when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
+        budget, unless the session sends the floor, and InvalidSetting.
         """
         limit = await budgets.resolve(token_budget, provider, self.settings.max_tokens)
-        budget = make_budget(limit, self.settings.compact_threshold, self.settings.target_usage)
-        conflicts = 0
-        while True:
-            view, version = await self._live.settled()
-            trigger = self._due(view, budget)
-            decided = None
-            if trigger is not None:
-                request = Request(view, version, budget, trigger)
-                decided = await decide(self._live, self.policy, request)
-                view = decided.view
-            overflow = self._overflow(view, budget, decided)
-            floor_sent = overflow is not None
-            if overflow is not None and self.settings.on_overflow == "raise":
-                await self._record_overflow(version, budget, overflow)
-                raise overflow
-            prepared = request_view.prepared(view, budget=limit, floor_sent=floor_sent)
-            drafts = (*(decided.drafts if decided else ()), self._draft(prepared))
-            try:
-                records = await self._live.append_exactly(version, *drafts)
-                if records is not None:
-                    self._emitter.remember(scope_of(self.session_id), records[-1].position)
-                    return await self._rendered(view)
-            except WrongExpectedVersion:
-                # Nothing was decided for good: decide again on what the other process added.
-                conflicts += 1
-                if conflicts == MAX_CONFLICTS:
-                    raise
+        reserve, digest = self.settings.reserve_tokens, None
+        if tools:
+            encoded = encode_message({"tools": list(tools)})
+            digest = sha256(encoded).hexdigest()
+            reserve += self._live.view.estimator.tokens_of_json(len(encoded.decode()))
+        done = await self._requests.prepare(Wanted(limit, reserve, model, digest))
+        if done.compacted is not None and self.settings.export_on_compact:
+            await self._export(done.compacted)
+        return await self._rendered(done.view)
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -129,7 +130,7 @@ class Context:
         made = [self._body(message) for message in messages]
         appended = None
         while appended is None:
-            _, version = await self._live.settled()
+            view, version = await self._live.settled()
             state = await self._lines(version)
             stored = await self._live.store.bodies(
                 self.session_id, [line.address for line in state.lines]
@@ -143,6 +144,10 @@ class Context:
                 following += place_ is None
             fresh = [body for body, place_ in zip(made, matched, strict=True) if place_ is None]
             event = events.MessagesSet(order=runs_of_numbers(numbers))
+            unbound = self._unbound(view, event, fresh)
+            # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
+            known = tuple([run for run in unbound if run[0] < state.next_number])
+            event = msgspec.structs.replace(event, unbound=known)
             appended = await self._live.append_exactly(version, self._draft(event, fresh))
 
     async def clear(self) -> None:
@@ -159,48 +164,68 @@ class Context:
     # -- the older guide's, and pins -------------------------------------------------------------
 
     async def get_token_count(self) -> int:
-        """Estimated tokens of the view as it stands."""
+        """Estimated tokens of the view as it stands, with what is sent beside the messages."""
         view, _ = await self._live.synchronised()
-        return view.layout.tokens
+        scale = gauge.scale(view.gauge, self.settings.reserve_tokens)
+        return scale.tokens(view.layout.tokens)
 
-    async def compact(self) -> CompactionResult:
+    async def compact(
+        self,
+        *,
+        reason: str | None = None,
+        keep: str | None = None,
+        policy: Policy | None = None,
+        dry_run: bool = False,
+    ) -> CompactionResult:
         """Compact now, whatever the threshold. Where nothing can go, the result is 0 and skipped.
 
-        Raises WrongExpectedVersion when another process wrote in between.
+        ``reason`` is recorded, ``keep`` tells a summarizer or scorer in words what matters,
+        ``policy`` decides instead of the session's this once. A ``dry_run`` records nothing and
+        calls no model. Raises WrongExpectedVersion when another process wrote in between.
         """
-        budget = make_budget(
-            self.settings.max_tokens, self.settings.compact_threshold, self.settings.target_usage
-        )
-        while True:
-            view, version = await self._live.settled()
-            request = Request(view, version, budget, "manual", "caller")
-            decided = await decide(self._live, self.policy, request)
-            if decided.ended is None:
-                decided = ended_without_plan(self._live, self.policy, request, "skipped")
-            appended = await self._live.append_exactly(version, *decided.drafts)
-            if appended is not None and decided.ended is not None:
-                return CompactionResult.of(decided.ended)
+        for name, text in (("reason", reason), ("keep", keep)):
+            if text is not None and not isinstance(text, str):
+                raise InvalidSetting(f"compact: expected {name} to be a text, found {text!r}")
+        why = Why("manual", "caller", reason, keep)
+        chosen = self.policy if policy is None else policy
+        return await self._requests.compact(chosen, why, dry_run=dry_run)
 
     async def pin(self, *numbers: int) -> None:
         """Keep these messages in every view; one that a compaction left out comes back.
 
-        Raises InvalidSetting for a number that is not in the transcript.
+        Raises InvalidSetting for a number that is not in the transcript, and WrongExpectedVersion
+        when another process wrote in between.
         """
-        if not numbers:
-            return
-        view, version = await self._live.settled()
-        state = await self._lines(version)
-        lines = {line.number: line for line in state.lines}
-        unknown = [number for number in numbers if type(number) is not int or number not in lines]
-        if unknown:
-            raise InvalidSetting(
-                f"pin: expected message numbers of the transcript, found {unknown}; "
-                f"`eventctx transcript {self.session_id}` lists them"
+        if numbers:
+            await self._show(numbers, "pin", [events.Pinned(numbers=numbers)])
+
+    async def restore(self, *numbers: int) -> tuple[int, ...]:
+        """Bring messages back into view, whole and with their tool rounds, until a compaction.
+
+        Returns the numbers that came back; those in view already are not among them. Pin what is
+        to stay. Raises as ``pin``.
+        """
+        return await self._show(numbers, "restore", []) if numbers else ()
+
+    async def _show(
+        self, numbers: Sequence[int], what: str, then: Sequence[Event]
+    ) -> tuple[int, ...]:
+        while True:
+            view, version = await self._live.settled()
+            lines = (await self._lines(version)).lines
+            rounds = await whole_rounds(
+                self._live.store, self.session_id, list(lines), numbers, what
             )
-        shown = {ref.number for ref in view.layout.refs}
-        hidden = [await self._located(lines[number]) for number in numbers if number not in shown]
-        drafts = [self._draft(events.Restored(messages=tuple(hidden)))] if hidden else []
-        await self._live.append(*drafts, self._draft(events.Pinned(numbers=numbers)))
+            whole = {ref.number for ref in view.layout.refs if not ref.shortened}
+            hidden = tuple([one for one in rounds if one.number not in whole])
+            drafts = []
+            if hidden:
+                event = events.Restored(messages=hidden)
+                unbound = self._unbound(view, event, ())
+                drafts.append(self._draft(msgspec.structs.replace(event, unbound=unbound)))
+            drafts += [self._draft(event) for event in then]
+            if not drafts or await self._live.append_exactly(version, *drafts) is not None:
+                return tuple([one.number for one in hidden])
 
     async def unpin(self, *numbers: int) -> None:
         """Let these messages be compacted again. InvalidSetting for one that is not pinned."""
@@ -214,10 +239,25 @@ class Context:
             )
         await self._live.append(self._draft(events.Unpinned(numbers=numbers)))
 
-    async def _located(self, line: transcript.Line) -> Located:
-        """A message with what a view needs to show it again."""
-        (body,) = await self._live.store.bodies(self.session_id, [line.address])
-        return Located(line.number, line.position, line.index, body.digest, body.facts)
+    def recall_tool(self, *, max_characters: int = 8_000, limit: int = 5) -> RecallTool:
+        """A tool that an agent can be given to search what was said and to fetch a message back.
+
+        It has ``anthropic`` and ``openai`` definitions, and is called with the model's arguments;
+        an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
+        InvalidSetting for a context that was made without an engine.
+        """
+        if self._recaller is None:
+            raise InvalidSetting("recall_tool: expected a session of an engine, found none")
+        return RecallTool(
+            self.session_id, self._recaller(), max_characters=max_characters, limit=limit
+        )
+
+    def _unbound(
+        self, view: ViewState, event: Event, bodies: Sequence[Body]
+    ) -> tuple[tuple[int, int], ...]:
+        """Numbers whose thinking is bound to a prefix that ``event`` changes."""
+        record = place(self._draft(event, bodies), self.session_id, view.position + 1, -1, b"")
+        return request_view.unbound_by(view.layout, request_view.evolve(view, record).layout)
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -235,46 +275,14 @@ class Context:
         await self._live.settled()
 
     def _body(self, message: dict[str, Any]) -> Body:
-        data = encode_message(message)
-        return make_body(data, encode_facts(read_facts(message)), self._live.random)
-
-    # -- deciding --------------------------------------------------------------------------------
+        return body_of(message, self._live.random)
 
     def _draft(self, event: Event, bodies: Sequence[Body] = ()) -> Draft:
         return self._live.draft(event, scope_of(self.session_id), bodies)
 
-    def _due(self, view: ViewState, budget: Budget) -> Trigger | None:
-        layout = view.layout
-        tokens = layout.tokens
-        if not self.settings.auto_compact and tokens <= budget.tokens:
-            return None
-        most = self.policy.max_messages
-        conversation = 0
-        if most is not None:
-            conversation = sum(1 for ref in layout.refs if ref.facts.kind != "system")
-        return due(tokens, conversation, budget, view.low_water, most)
-
-    def _overflow(
-        self, view: ViewState, budget: Budget, decided: Decided | None
-    ) -> ContextOverflow | None:
-        """The error that says by what a view exceeds the budget; None if it does not."""
-        tokens = view.layout.tokens
-        if tokens <= budget.tokens:
-            return None
-        parts = dict(decided.overflow) if decided is not None else {}
-        made = "notices and synthetic results"
-        parts[made] = tokens - sum(size for part, size in parts.items() if part != made)
-        return ContextOverflow(budget.tokens, tokens, parts)
-
-    async def _record_overflow(self, version: int, budget: Budget, error: ContextOverflow) -> None:
-        """Leave a trace of a request that could not be prepared, once for every state."""
-        if version == self._overflowed_at:
-            return
-        view, head = await self._live.settled()
-        request = Request(view, head, budget, "budget")
-        failed = ended_without_plan(self._live, self.policy, request, "failed", str(error))
-        records = await self._live.append(*failed.drafts)
-        self._overflowed_at = records[-1].position
+    async def _export(self, position: int) -> None:
+        folder = self.settings.storage_path
+        await write_transcript(folder, self.session_id, position, await self.get_messages())
 
     # -- reading ---------------------------------------------------------------------------------
 

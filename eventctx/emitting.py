@@ -56,8 +56,12 @@ class SessionEmitter:
             del self._prepared[next(iter(self._prepared))]
 
     def prepared_in(self, scope: Scope) -> int | None:
-        """Position of the request last prepared in a turn's iteration; None if there is none."""
-        return self._prepared.get((scope.turn_id, scope.iteration))
+        """Position of the request last prepared in a turn's iteration, or outside of any in it.
+
+        None if there is none.
+        """
+        outside = self._prepared.get((scope.turn_id, None))
+        return self._prepared.get((scope.turn_id, scope.iteration), outside)
 
     async def emit(self, event: Event, scope: Scope) -> None:
         """Append an activity event in its place without waiting for the disk."""

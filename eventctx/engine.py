@@ -9,6 +9,7 @@ import os
 import time
 import unicodedata
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -16,19 +17,32 @@ from typing import Any, Literal
 import msgspec
 
 from eventctx import events, reading
+from eventctx.asking import Advisers
 from eventctx.codec import encode_event
 from eventctx.context import Context
+from eventctx.deciding import Why as Asked
+from eventctx.deciding import settings_of
 from eventctx.errors import InvalidSessionId, InvalidSetting
+from eventctx.explaining import answering
+from eventctx.explaining.answers import Explanation, ViewDiff
+from eventctx.explaining.dry_run import dry_run
+from eventctx.explaining.spots import Spot
+from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import CurrentSpan, random_bytes
+from eventctx.policies.named import DEFAULT, policy_named, settings_of_policy
 from eventctx.policies.policy import Policy
-from eventctx.policies.simple import Simple
 from eventctx.projections import audit, timeline, usage
+from eventctx.projections import recall as recall_documents
 from eventctx.reading import Message, RequestView
+from eventctx.recalling import Recall, Recalled
 from eventctx.record import Draft, Record
+from eventctx.result import CompactionResult
 from eventctx.resume import open_session
-from eventctx.settings import Settings
+from eventctx.settings import NAMES, Settings, by_own_name, warn_of_unknown
 from eventctx.store import Appended, EventStore, Receipt, StreamInfo
+from eventctx.summarizer import Scorer, Summarizer
+from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.verify import Verification, verify
 
 MAX_SESSION_ID = 256
@@ -64,21 +78,24 @@ def check_session_id(session: object) -> str:
     return session
 
 
-def policy_named(name: str, **settings: Any) -> Policy:
-    """A policy by its name and settings. Raises InvalidSetting."""
-    if name != "simple":
-        raise InvalidSetting(f"policy: expected one of ['simple'], found {name!r}")
-    try:
-        return Simple(**settings)
-    except TypeError as error:
-        raise InvalidSetting(f"policy {name!r}: {error}") from error
+def check_advised(policy: Policy, summarizer: Summarizer | None, scorer: Scorer | None) -> None:
+    """Refuse a policy that asks for what nobody can answer. Raises InvalidSetting."""
+    for name, adviser in (("summarizer", summarizer), ("scorer", scorer)):
+        if getattr(policy, f"needs_{name}", False) and adviser is None:
+            raise InvalidSetting(
+                f"policy {policy.name!r}: expected {name}=, an async function that calls a model, "
+                "found none"
+            )
+        if adviser is not None and not callable(adviser):
+            raise InvalidSetting(f"{name}: expected an async function, found {adviser!r}")
 
 
 class Engine:
     """Sessions on one store. ``async with eventctx.open(url) as engine``.
 
-    ``hooks`` is the registry of observers; ``on`` is its ``on``. ``clock`` returns UTC nanoseconds
-    and ``random(n)`` n random bytes; tests pass fixed ones.
+    ``hooks`` is the registry of observers; ``on`` is its ``on``. ``intercept(name, handler)`` adds
+    an interceptor: an awaited handler that may change what is about to happen. ``clock`` returns
+    UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones.
     """
 
     def __init__(
@@ -93,36 +110,41 @@ class Engine:
         self.store = store
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
+        self.interceptors = Interceptors()
+        self.intercept = self.interceptors.on
         self._current_span = current_span
         self._clock = clock
         self._random = random
         self._contexts: dict[str, Context] = {}
+        self._recall: Recall | None = None
 
     # -- sessions --------------------------------------------------------------------------------
 
     async def session(
-        self, session: str, *, policy: str | Policy = "simple", **settings: Any
+        self,
+        session: str,
+        *,
+        policy: str | Policy | None = None,
+        summarizer: Summarizer | None = None,
+        scorer: Scorer | None = None,
+        **settings: Any,
     ) -> Context:
         """The context manager of a session, which is created if it is new.
 
         There is one per session and engine; asking again returns it, and refuses other settings.
-        ``settings`` are those of ``Settings`` and, for a policy given by name, of the policy
-        (``keep_recent``, ``max_messages``). Raises InvalidSessionId, InvalidSetting.
+        ``settings`` are those of ``Settings`` and, for a policy given by name, of the policy; of
+        unknown ones it warns. ``summarizer`` and ``scorer`` are called by the policies that need
+        them. Raises InvalidSessionId, InvalidSetting.
         """
         check_session_id(session)
-        known = {field.name for field in msgspec.structs.fields(Settings)}
-        own = {name: value for name, value in settings.items() if name in known}
-        others = {name: value for name, value in settings.items() if name not in known}
-        chosen = policy_named(policy, **others) if isinstance(policy, str) else policy
-        if not isinstance(policy, str) and others:
-            raise InvalidSetting(
-                f"settings: expected some of {sorted(known)}, found {sorted(others)}"
-            )
-        made = Settings(**own)
+        made, chosen = self._chosen(policy, settings)
+        check_advised(chosen, summarizer, scorer)
+        remember = partial(self._remembered, session)
+        advisers = Advisers(summarizer, scorer, remember, made.adviser_timeout)
         context = self._contexts.get(session)
         if context is None:
-            context = await self._open(session, chosen, made)
-        elif (settings or policy != "simple") and (made, chosen) != (
+            context = await self._open(session, chosen, made, advisers)
+        elif (settings or policy is not None) and (made, chosen) != (
             context.settings,
             context.policy,
         ):
@@ -132,17 +154,77 @@ class Engine:
             )
         return context
 
-    async def _open(self, session: str, policy: Policy, settings: Settings) -> Context:
+    @staticmethod
+    def _chosen(policy: str | Policy | None, settings: dict[str, Any]) -> tuple[Settings, Policy]:
+        """Settings and policy from what a caller gave, under whichever names."""
+        given = by_own_name(settings)
+        named = given.pop("policy", None)
+        policy = policy if policy is not None else named if named is not None else DEFAULT
+        own = {name: value for name, value in given.items() if name in NAMES}
+        others = {name: value for name, value in given.items() if name not in NAMES}
+        known: tuple[str, ...] = ()
+        if isinstance(policy, str):
+            known = settings_of_policy(policy)
+            policy = policy_named(
+                policy, {name: others.pop(name) for name in known if name in others}
+            )
+        warn_of_unknown(others, known, stacklevel=4)
+        return Settings(**own), policy
+
+    async def _open(
+        self, session: str, policy: Policy, settings: Settings, advisers: Advisers
+    ) -> Context:
         recorded = {**msgspec.to_builtins(settings), "policy": policy.name}
-        if isinstance(policy, msgspec.Struct):
-            recorded = {**msgspec.to_builtins(policy), **recorded}
+        recorded = {**settings_of(policy), **recorded}
         live = await open_session(
             self.store, session, self.hooks.publish, self._clock, self._random, recorded
         )
         # Two tasks may have opened it at the same time: the first one in keeps the place.
         return self._contexts.setdefault(
-            session, Context(live, policy, settings, self._current_span)
+            session,
+            Context(
+                live,
+                policy,
+                settings,
+                self._current_span,
+                advisers,
+                self._intercepted,
+                self.recaller,
+            ),
         )
+
+    # -- recall ----------------------------------------------------------------------------------
+
+    def recaller(self) -> Recall:
+        """The search over this store; its index is made when the first search needs it."""
+        if self._recall is None:
+            from eventctx.stores.sqlite_recall import SqliteTextIndex
+
+            path = getattr(self.store, "path", None)
+            index = SqliteTextIndex(path, version=recall_documents.VERSION)
+            self._recall = Recall(self.store, index)
+        return self._recall
+
+    async def recall(
+        self, query: str, session: str | None = None, limit: int = 10
+    ) -> list[Recalled]:
+        """The messages that match ``query`` best, whether or not a view still shows them.
+
+        Words, ``"phrases"`` and ``prefix*`` are understood, all else is literal. Raises
+        StreamNotFound, InvalidSetting, StoreUnavailable.
+        """
+        return await self.recaller().search(query, session, limit)
+
+    async def _remembered(
+        self, session: str, query: str, limit: int, in_view: frozenset[int]
+    ) -> list[str]:
+        """Snippets of messages of a session that are out of view and bear on ``query``."""
+        found = await self.recall(query, session, min(1_000, limit + len(in_view)))
+        out_of_view = [one for one in found if one.number not in in_view]
+        return [f"(message {one.number}) {one.snippet}" for one in out_of_view[:limit]]
+
+    async def _intercepted(self, asked: CompactionAsked) -> Verdict:
+        return await self.interceptors.ask(asked) if self.interceptors else NO_OBJECTION
 
     async def sessions(self) -> list[StreamInfo]:
         """All sessions in order of creation."""
@@ -241,6 +323,78 @@ class Engine:
         """
         return await verify(self.store, session, receipt, facts=facts)
 
+    async def why(
+        self,
+        session: str,
+        number: int,
+        *,
+        turn: int | None = None,
+        iteration: int | None = None,
+        position: int | None = None,
+    ) -> Explanation:
+        """How message ``number`` stands in a request's view, and why; else in the view as it is.
+
+        The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
+        """
+        spot = Spot(turn, iteration, position)
+        return await answering.why(self.store, session, number, spot)
+
+    async def diff(
+        self,
+        session: str,
+        before: int | tuple[int, int],
+        after: int | tuple[int, int],
+        *,
+        by: Literal["turn", "position"] = "turn",
+    ) -> ViewDiff:
+        """What two requests differ in: the last ones of two turns, or of ``(turn, iteration)``.
+
+        With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
+        InvalidSetting.
+        """
+        one, other = Spot.of(before, by), Spot.of(after, by)
+        return await answering.difference(self.store, session, one, other)
+
+    async def lost(
+        self,
+        session: str,
+        turn: int | None = None,
+        *,
+        iteration: int | None = None,
+        position: int | None = None,
+    ) -> tuple[Explanation, ...]:
+        """A person's messages that a request's view does not show, each with the reason.
+
+        The request is named as for ``why``. Raises StreamNotFound, InvalidSetting.
+        """
+        spot = Spot(turn, iteration, position)
+        return await answering.lost_messages(self.store, session, spot)
+
+    async def dry_run(
+        self,
+        session: str,
+        *,
+        policy: str | Policy | None = None,
+        reason: str | None = None,
+        keep: str | None = None,
+        **settings: Any,
+    ) -> CompactionResult:
+        """What ``compact`` would do now, under another policy or settings. Nothing is written.
+
+        ``policy`` and ``settings`` are as for ``session``; without any, those of the session as
+        it is open in this engine. A given ``max_tokens`` is the budget, else it is that of the
+        last request. A policy's questions get placeholders for answers. Raises StreamNotFound,
+        InvalidSetting.
+        """
+        made, chosen = self._chosen(policy, settings)
+        context = self._contexts.get(session)
+        if context is not None and policy is None and not settings:
+            made, chosen = context.settings, context.policy
+        limit = made.max_tokens if "max_tokens" in by_own_name(settings) else None
+        asked = Asked("manual", "caller", reason, keep)
+        rim = (self._clock, self._random)
+        return await dry_run(self.store, session, chosen, made, *rim, asked=asked, limit=limit)
+
     # -- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -252,6 +406,8 @@ class Engine:
             self._contexts.clear()
             try:
                 await self.hooks.close()
+                if self._recall is not None:
+                    await self._recall.close()
             finally:
                 await self.store.close()
 

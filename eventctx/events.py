@@ -39,10 +39,12 @@ class MessageAdded(Event, frozen=True, tag="context:message_added"):
 class MessagesSet(Event, frozen=True, tag="context:messages_set"):
     """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
 
-    Numbers not seen before belong to the record's bodies, in rising order.
+    Numbers not seen before belong to the record's bodies, in rising order. ``unbound`` as in a
+    plan.
     """
 
     order: tuple[tuple[int, int], ...]
+    unbound: tuple[tuple[int, int], ...] = ()
 
 
 class Cleared(Event, frozen=True, tag="context:cleared"):
@@ -74,9 +76,13 @@ class Located(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Restored(Event, frozen=True, tag="context:restored"):
-    """These messages were brought back into view; they stay until the next compaction."""
+    """These messages were brought back into view; they stay until the next compaction.
+
+    ``unbound`` as in a plan.
+    """
 
     messages: tuple[Located, ...]
+    unbound: tuple[tuple[int, int], ...] = ()
 
 
 class Erased(Event, frozen=True, tag="context:erased"):
@@ -216,7 +222,12 @@ class ToolError(Event, frozen=True, tag="tool:error"):
 
 
 class PreCompact(Event, frozen=True, tag="context:pre_compact"):
-    """A compaction begins; exactly one ``context:post_compact`` with the same span follows."""
+    """A compaction begins; exactly one ``context:post_compact`` with the same span follows.
+
+    ``settings`` are the policy's. ``reason`` says why it was asked for; a hint of what to keep is
+    body ``hint``. Interceptors may have added ``pins`` for this compaction, or a ``veto``, which
+    is overruled when the trigger is the budget.
+    """
 
     trigger: Trigger
     strategy: str
@@ -226,13 +237,21 @@ class PreCompact(Event, frozen=True, tag="context:pre_compact"):
     budget: int | None = None
     threshold: int | None = None
     requested_by: str | None = None
+    settings: dict[str, int | float | bool | str | None] = {}
+    reason: str | None = None
+    hint: int | None = None
+    pins: tuple[int, ...] = ()
+    veto: str | None = None
 
 
 class PostCompact(Event, frozen=True, tag="context:post_compact"):
     """A compaction ended. Only ``applied`` carries a plan, which is in force from here on.
 
-    The bodies are those of the plan's shortenings and insertions. Counts are of the view, before
-    and after. ``estimator`` and ``factor`` are what the token counts were made with.
+    The bodies are those of the plan's shortenings and insertions; body ``scores`` holds the scores
+    that the policy decided on, by message number. Counts are of the view, before and after.
+    ``estimator``, ``factor`` and ``reserve`` are what the token counts were made with (see
+    ``RequestPrepared``). ``fallback`` names the policy that made the plan where the chosen one
+    could not, and ``error`` says why.
     """
 
     outcome: Outcome
@@ -253,6 +272,8 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
     duration: int = 0
     error: str | None = None
     requested_by: str | None = None
+    reserve: int = 0
+    scores: int | None = None
 
 
 class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
@@ -261,6 +282,8 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     ``plan`` is the position of the post_compact in force, ``last_message`` the last message number
     (-1: none), ``digest`` the view's digest (hex). ``insertions`` are those of this request alone;
     their bodies are this record's. ``reconstructed`` marks a request that an importer inferred.
+    ``tokens`` is what ``estimator`` counts for the view, times ``factor``, plus ``reserve`` for
+    what is sent beside the messages (system prompt, tool definitions).
     """
 
     renderer: int
@@ -276,6 +299,9 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     tools_digest: str | None = None
     floor_sent: bool = False
     reconstructed: bool = False
+    estimator: str = "by-kind-1"
+    factor: float = 1.0
+    reserve: int = 0
 
 
 class UsageReported(Event, frozen=True, tag="usage:reported"):

@@ -117,6 +117,7 @@ class LiveSession:
         self._sent_time = max(self._sent_time, loaded.time)
         self._last_id = loaded.last_id
         self._snapshot = loaded.snapshot
+        self.open_compactions = {record.span_id for record in loaded.open_compactions}
         self.cache, self._cached = {}, 0
         self._stale = False
 
@@ -178,15 +179,20 @@ class LiveSession:
                     self._submit((), 0)
         return ticket.again
 
-    async def append_exactly(self, version: int, *drafts: Draft) -> tuple[Record, ...] | None:
+    async def append_exactly(
+        self, version: int, *drafts: Draft, after: ViewState | None = None
+    ) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
 
-        None when this process appended in between; WrongExpectedVersion when another one did.
+        ``after`` is the view behind the drafts, if the caller has folded them already. None when
+        this process appended in between; WrongExpectedVersion when another one did.
         """
         with self._lock:
             if self._stale or self.head != version or self._unsent:
                 return None
             ticket = self._submit(drafts, len(drafts))
+            if after is not None and len(self._unfolded) == len(drafts):
+                self._folded(after, drafts)
         return await self._settle(ticket)
 
     async def emit(self, draft: Draft) -> None:
@@ -241,10 +247,15 @@ class LiveSession:
         return tuple(timed)
 
     def _fold(self) -> None:
-        view, cache = self._view, self.cache
+        view = self._view
         for draft in self._unfolded:
             position = view.position + 1
             view = request_view.evolve(view, place(draft, self.stream, position, -1, b""))
+        self._folded(view, self._unfolded)
+
+    def _folded(self, view: ViewState, drafts: Sequence[Draft]) -> None:
+        cache = self.cache
+        for position, draft in enumerate(drafts, start=view.position + 1 - len(drafts)):
             for index, body in enumerate(draft.bodies):
                 cache[position, index] = body.data
                 self._cached += len(body.data or b"")
@@ -278,6 +289,7 @@ class LiveSession:
             while self._in_flight and self._in_flight[0].records is not None:
                 ready.extend(self._in_flight.popleft().records or ())
             for record in ready:
+                self._note(record)
                 self._publish(record)
             if ready and not self._in_flight and not self._stale:
                 self._maybe_snapshot(ready)
@@ -369,7 +381,15 @@ class LiveSession:
         if len(self.cache) > 2 * len(wanted) + 64:
             self.cache = {place: self.cache[place] for place in wanted if place in self.cache}
 
+    def _note(self, record: Record) -> None:
+        if record.type == "context:pre_compact":
+            self.open_compactions.add(record.span_id)
+        elif record.type == "context:post_compact":
+            self.open_compactions.discard(record.span_id)
+
     def _maybe_snapshot(self, records: Sequence[Record]) -> None:
+        if self.open_compactions:
+            return  # behind a snapshot nobody would see that a compaction was left open
         record = records[-1]
         since = record.position - self._snapshot
         compacted = any(one.type == "context:post_compact" for one in records)

@@ -1,13 +1,15 @@
 """The compaction plan: what a request view takes from the transcript, as pure data.
 
-A plan speaks of messages by number. It covers every number up to ``through``; messages added
-later are kept until the next plan. It is recorded in ``context:post_compact`` and is all that is
-needed, with the log, to derive the view again.
+A plan speaks of messages by number, and says what becomes of every message that was in view.
+What an earlier plan took out stays out; messages added later are kept until the next plan. It is
+recorded in ``context:post_compact`` and is all that is needed, with the log, to derive the view
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -28,6 +30,16 @@ REASONS: dict[str, str] = {
     "duplicate": "same role and first 100 characters as a later message",
     "oversize": "larger than its share of the budget",
     "budget": "to fit the budget",
+    "old_result": "an old tool result, shortened to reach the target",
+    "old_arguments": "old tool arguments, shortened to reach the target",
+    "old_round": "an old tool round, dropped to reach the target",
+    "old_words": "an old user message, cut to its beginning to reach the target",
+    "protected": "among the messages or results that the policy protects",
+    "task": "the first human message, which says what it is all about",
+    "fits": "room was left for it",
+    "important": "scored high enough to stay",
+    "unimportant": "scored too low to stay",
+    "custom": "so decided by a custom policy",
     "summary": "a summary stands for it",
     "restored": "brought back on request",
     "imported": "so recorded in the imported transcript",
@@ -62,7 +74,8 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
     ``body`` and ``at`` say where its body lies, as in ``Shortening``; it holds a whole message in
     the session's dialect. It stands before message ``before``; ``None`` is the start of the
     conversation, behind the leading system messages. ``stands_for`` are the runs of numbers
-    ``[first, last]`` that a summary replaces.
+    ``[first, last]`` that a summary replaces, and ``depth`` says how many times what it tells was
+    summarised.
     """
 
     kind: InsertionKind
@@ -70,28 +83,33 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
     at: int | None = None
     before: int | None = None
     stands_for: tuple[tuple[int, int], ...] = ()
+    depth: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dispositions of every message with a number up to ``through``, and what is inserted."""
+    """Dispositions of what was in view, up to number ``through``, and what is inserted.
+
+    ``unbound`` are runs of message numbers whose signed thinking blocks the view leaves out from
+    here on: a provider binds them to what precedes them, and this plan changed that.
+    """
 
     through: int
     runs: tuple[Run, ...] = ()
     shortened: tuple[Shortening, ...] = ()
     insertions: tuple[Insertion, ...] = ()
+    unbound: tuple[tuple[int, int], ...] = ()
 
 
 def runs_of(dispositions: Iterable[tuple[int, Disposition, str]]) -> tuple[Run, ...]:
     """Join ``(number, disposition, reason)`` in rising order of number into the fewest runs.
 
-    A gap in the numbers (a message that a ``set`` took out) does not end a run: a plan is only
-    ever read for numbers that are in the transcript.
+    A gap in the numbers (messages that are out of view) ends a run, so that runs count right.
     """
     runs: list[Run] = []
     first = last = -1
     current: tuple[Disposition, str] | None = None
     for number, disposition, reason in dispositions:
-        if (disposition, reason) != current:
+        if (disposition, reason) != current or number != last + 1:
             if current is not None:
                 runs.append(Run(first, last, *current))
             first, current = number, (disposition, reason)
@@ -108,7 +126,42 @@ def expand(runs: tuple[Run, ...]) -> Iterator[tuple[int, Disposition, str]]:
             yield number, run.disposition, run.reason
 
 
-def find(runs: tuple[Run, ...], number: int) -> Run | None:
+def without(runs: Iterable[Run], numbers: Sequence[int]) -> list[Run]:
+    """What is left of ``runs`` when these (rising) numbers are taken out of them."""
+    left: list[Run] = []
+    for run in runs:
+        first = run.first
+        for number in numbers[bisect_left(numbers, first) : bisect_right(numbers, run.last)]:
+            if first < number:
+                left.append(Run(first, number - 1, run.disposition, run.reason))
+            first = number + 1
+        if first <= run.last:
+            left.append(run if first == run.first else msgspec.structs.replace(run, first=first))
+    return left
+
+
+def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Runs in rising order, with those that touch and say the same made one."""
+    result: list[Run] = []
+    for run in sorted(runs, key=lambda run: run.first):
+        last = result[-1] if result else None
+        if (
+            last is not None
+            and last.last + 1 == run.first
+            and (last.disposition, last.reason) == (run.disposition, run.reason)
+        ):
+            result[-1] = Run(last.first, run.last, run.disposition, run.reason)
+        else:
+            result.append(run)
+    return tuple(result)
+
+
+def numbers_in(runs: Iterable[tuple[int, int]]) -> set[int]:
+    """All numbers of runs ``(first, last)``."""
+    return {number for first, last in runs for number in range(first, last + 1)}
+
+
+def find(runs: Sequence[Run], number: int) -> Run | None:
     """Return the run that covers ``number``, by bisection; None when no run does."""
     low, high = 0, len(runs)
     while low < high:

@@ -11,7 +11,8 @@ from eventctx.plan import InsertionKind
 class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Message ``number`` as a view shows it, and where its body lies in the stream.
 
-    For a ``shortened`` message body, digest, facts and tokens are those of the shorter text.
+    For a ``shortened`` message body, digest, facts and tokens are those of the shorter text. A
+    ``bare`` one is shown without its bound thinking blocks, which facts and tokens leave out.
     """
 
     number: int
@@ -21,12 +22,13 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     facts: Facts
     tokens: int
     shortened: bool = False
+    bare: bool = False
 
 
 class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An insertion as it stands in a view. ``before`` as in ``plan.Insertion``.
 
-    ``through`` is the last message number when it was made.
+    ``through`` is the last message number when it was made; ``depth`` as in ``plan.Insertion``.
     """
 
     kind: InsertionKind
@@ -38,3 +40,4 @@ class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     before: int | None
     stands_for: tuple[tuple[int, int], ...]
     through: int
+    depth: int = 0

@@ -39,6 +39,22 @@ class _Round:
         self.results: list[int] = []
         self.pending = dict.fromkeys(facts.calls)
 
+    def answered(
+        self, row: int, results: Sequence[str], open_calls: dict[str, list[_Round]]
+    ) -> None:
+        self.results.append(row)
+        for call_id in results:
+            if call_id in self.pending:
+                del self.pending[call_id]
+                open_calls[call_id].remove(self)
+
+    def group(self, rows: Sequence[Facts]) -> Group:
+        results = self.results
+        if len(results) > 1:
+            # A user row may hold results and a person's words: all results come before any words.
+            results = sorted(results, key=lambda row: rows[row].human)
+        return Group(tuple(self.calls), tuple(results), tuple(self.pending))
+
 
 def joins(previous: Facts, facts: Facts) -> bool:
     """Whether an assistant row continues the round of the row directly before it.
@@ -58,20 +74,29 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
     it comes and whatever stands between. A row with results of several rounds belongs to the
     round of the first one that it matches.
     """
-    rounds: list[_Round | int] = []
+    rounds: list[_Round | Group] = []
     open_calls: dict[str, list[_Round]] = {}
     last: _Round | None = None
+    answer = -1
     for index, facts in enumerate(rows):
+        if index == answer:
+            continue
         if facts.kind == "result":
             owner = _owner(facts, open_calls)
             if owner is None:
-                rounds.append(index)
+                rounds.append(Group((), (index,)))
             else:
-                owner.results.append(index)
-                for call_id in facts.results:
-                    if call_id in owner.pending:
-                        del owner.pending[call_id]
-                        open_calls[call_id].remove(owner)
+                owner.answered(index, facts.results, open_calls)
+            last = None
+            continue
+        continues = facts.kind == "assistant" and facts.dialect == "responses"
+        if not (facts.calls or continues):
+            rounds.append(Group((index,)))
+            last = None
+            continue
+        if _is_answered_next(rows, index):
+            answer = index + 1
+            rounds.append(Group((index,), (answer,)))
             last = None
             continue
         if last is not None and joins(rows[index - 1], facts):
@@ -87,7 +112,16 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
             if not waiting or waiting[-1] is not current:
                 waiting.append(current)
         last = current
-    return [_group(entry, rows) for entry in rounds]
+    return [one if isinstance(one, Group) else one.group(rows) for one in rounds]
+
+
+def _is_answered_next(rows: Sequence[Facts], index: int) -> bool:
+    """Whether the next row is the only answer to the one call of this row: most rounds by far."""
+    facts = rows[index]
+    if len(facts.calls) != 1 or index + 1 == len(rows) or facts.dialect == "responses":
+        return False
+    following = rows[index + 1]
+    return following.kind == "result" and following.results == facts.calls
 
 
 def _owner(facts: Facts, open_calls: dict[str, list[_Round]]) -> _Round | None:
@@ -96,11 +130,3 @@ def _owner(facts: Facts, open_calls: dict[str, list[_Round]]) -> _Round | None:
         if waiting:
             return waiting[-1]
     return None
-
-
-def _group(entry: _Round | int, rows: Sequence[Facts]) -> Group:
-    if isinstance(entry, int):
-        return Group((), (entry,))
-    # A user row may hold results and a person's words; results must all come before any words.
-    results = sorted(entry.results, key=lambda row: rows[row].human)
-    return Group(tuple(entry.calls), tuple(results), tuple(entry.pending))

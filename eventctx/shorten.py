@@ -19,13 +19,14 @@ MARKER_CHARACTERS: Final = 80
 
 
 class Limit(NamedTuple):
-    """Largest number of characters to keep, of all results and of all arguments of a message.
+    """Largest number of characters to keep of a message: of its results, arguments and words.
 
     None leaves that kind as it is.
     """
 
     outcome: int | None = None
     arguments: int | None = None
+    prose: int | None = None
 
 
 def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any]:
@@ -45,6 +46,9 @@ def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any
         most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
         if facts.arguments > most:
             _replace_arguments(message, number, limit.arguments)
+    if limit.prose is not None:
+        places = _texts_of_words(message)
+        _share([(holder, key, holder[key]) for holder, key in places], number, limit.prose)
     return message
 
 
@@ -76,6 +80,20 @@ def _texts_of_results(message: dict[str, Any]) -> list[tuple[Any, Any]]:
             elif row and isinstance(block.get("text"), str):
                 places.append((block, "text"))
     return places
+
+
+def _texts_of_words(message: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """``(container, key)`` of every text that is no part of a result."""
+    if message.get("role") in ("tool", "function"):
+        return []
+    content = message.get("content")
+    if isinstance(content, str):
+        return [(message, "content")]
+    return [
+        (block, "text")
+        for block in as_list(content)
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
 
 
 def _collect(holder: dict[str, Any], key: str, places: list[tuple[Any, Any]]) -> None:

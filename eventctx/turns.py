@@ -249,17 +249,25 @@ class ProviderCall(_Call):
     """A model call in progress."""
 
     def __init__(
-        self, emitter: Emitter, around: Scope, model: str | None, provider: str | None
+        self,
+        emitter: Emitter,
+        around: Scope,
+        model: str | None,
+        provider: str | None,
+        *,
+        sends_view: bool = True,
     ) -> None:
         super().__init__(emitter, around, None)
         self.model = model
         self.provider = provider
+        self._sends_view = sends_view
         self._finish_reason: str | None = None
         self._response_id: str | None = None
         self._prepared: int | None = None
 
     async def __aenter__(self) -> ProviderCall:
-        self._prepared = self._emitter.prepared_in(self._around)
+        # A call that summarizes the view is no request of it, and its usage says nothing about it.
+        self._prepared = self._emitter.prepared_in(self._around) if self._sends_view else None
         await self._begin(
             events.ProviderRequest(
                 model=self.model, provider=self.provider, prepared=self._prepared

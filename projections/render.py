@@ -11,6 +11,7 @@ from eventctx.refs import MessageRef
 from eventctx.store import Address
 
 ERASED = "[erased]"
+THINKING_LEFT_OUT = "[Only thinking was here; it is left out.]"
 
 
 def addresses(entries: Iterable[Entry]) -> list[Address]:
@@ -37,10 +38,13 @@ def render(
         if kind == "message" or kind == "insertion":
             assert ref is not None  # noqa: S101 - tells the type checker
             data = bodies[ref.position, ref.index]
-            if data is not None and not omit:
+            bare = isinstance(ref, MessageRef) and ref.bare
+            if data is not None and not omit and not bare:
                 parts.append(data)
                 continue
             message = _erased(ref) if data is None else _without(decode_body(data), omit)
+            if bare:
+                message = without_thinking(message)
         elif kind == "synthetic":
             assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
             message = synthetic_result(ref, call_id, bodies[ref.position, ref.index])
@@ -75,6 +79,23 @@ def _without(message: dict[str, Any], omit: tuple[str, ...]) -> dict[str, Any]:
                 and block.get("tool_use_id", block.get("tool_call_id")) in omit
             )
         ]
+    return message
+
+
+def without_thinking(message: dict[str, Any]) -> dict[str, Any]:
+    """The message without its thinking blocks, which what precedes them no longer matches."""
+    message.pop("thinking_block", None)
+    content = message.get("content")
+    if isinstance(content, list):
+        left = [
+            block
+            for block in content
+            if not (
+                isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
+            )
+        ]
+        # A provider refuses an answer that holds nothing.
+        message["content"] = left or [{"type": "text", "text": THINKING_LEFT_OUT}]
     return message
 
 

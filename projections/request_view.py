@@ -7,36 +7,55 @@ record is constant, and proportional to the view at a break.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
 
-from eventctx import events
+import msgspec
+
+from eventctx import events, gauge
 from eventctx.codec import decode_known
 from eventctx.events import Break, Located, RequestPrepared
-from eventctx.messages import decode_facts
-from eventctx.plan import Insertion, Plan, find
+from eventctx.gauge import Gauge, Scale
+from eventctx.messages import decode_facts, without_bound
+from eventctx.plan import (
+    Disposition,
+    Insertion,
+    Plan,
+    Run,
+    find,
+    joined,
+    numbers_in,
+    runs_of,
+    without,
+)
 from eventctx.projections import layout as layouts
 from eventctx.projections.layout import Layout
 from eventctx.record import Record
 from eventctx.refs import InsertionRef, MessageRef
-from eventctx.tokens import BY_KIND
+from eventctx.tokens import FAMILIES, Estimator
+
+R = TypeVar("R", MessageRef, InsertionRef)
+
+_HIDDEN = ("summarised", "dropped", "merged")
 
 
 class ViewState(NamedTuple):
     """The view after some record of a stream.
 
     ``position`` is that record's (-1: none), ``next_number`` the number of the next message,
-    ``messages`` how many the transcript holds. ``breaks`` happened since the last prepared
-    request; ``low_water`` is the view's size in tokens after the last compaction; ``hidden`` counts
-    the messages summarised, dropped and merged; ``turns`` is the number of the last turn. ``shown``
-    is what the last request showed of a round in progress: where it began, how many entries, and
-    their digest; None where no round was in progress.
+    ``messages`` how many the transcript holds. ``gone`` are the runs of numbers that compactions
+    took out of view, ``hidden`` counts them as summarised, dropped and merged. ``breaks`` happened
+    since the last prepared request; ``low_water`` is the view's size, as the estimator counts,
+    after the last compaction; ``turns`` is the number of the last turn. ``shown`` is what the last
+    request showed of a round in progress: where it began, how many entries, and their digest; None
+    where no round was in progress. ``gauge`` is what is known of token counts.
     """
 
     position: int
     next_number: int
     messages: int
     layout: Layout
-    plan: Plan | None
+    gone: tuple[Run, ...]
     plan_position: int | None
     pins: frozenset[int]
     breaks: tuple[Break, ...]
@@ -45,6 +64,12 @@ class ViewState(NamedTuple):
     hidden: tuple[int, int, int]
     turns: int
     shown: tuple[int, int, str] | None
+    gauge: Gauge
+
+    @property
+    def estimator(self) -> Estimator:
+        """What the tokens of this view are counted with."""
+        return FAMILIES[self.gauge.family]
 
 
 class Counts(NamedTuple):
@@ -63,7 +88,22 @@ class Counts(NamedTuple):
 
 def initial() -> ViewState:
     """The view of an empty stream."""
-    return ViewState(-1, 0, 0, layouts.EMPTY, None, None, frozenset(), (), 0, 0, (0, 0, 0), 0, None)
+    return ViewState(
+        position=-1,
+        next_number=0,
+        messages=0,
+        layout=layouts.EMPTY,
+        gone=(),
+        plan_position=None,
+        pins=frozenset(),
+        breaks=(),
+        low_water=0,
+        compactions=0,
+        hidden=(0, 0, 0),
+        turns=0,
+        shown=None,
+        gauge=gauge.UNREAD,
+    )
 
 
 def evolve(state: ViewState, record: Record) -> ViewState:
@@ -86,6 +126,7 @@ def counts(state: ViewState) -> Counts:
 def prepared(
     state: ViewState,
     *,
+    scale: Scale | None = None,
     budget: int | None = None,
     model: str | None = None,
     tools_digest: str | None = None,
@@ -93,12 +134,13 @@ def prepared(
     reconstructed: bool = False,
 ) -> RequestPrepared:
     """The event that records the view of this state as a request."""
-    digest, entries, tokens = state.layout.measure()
+    digest, entries, counted = state.layout.measure()
+    scale = gauge.scale(state.gauge) if scale is None else scale
     return RequestPrepared(
         renderer=layouts.RENDERER,
         last_message=state.next_number - 1,
         messages=entries,
-        tokens=tokens,
+        tokens=scale.tokens(counted),
         digest=digest,
         plan=state.plan_position,
         breaks=_breaks_until_now(state),
@@ -107,24 +149,68 @@ def prepared(
         tools_digest=tools_digest,
         floor_sent=floor_sent,
         reconstructed=reconstructed,
+        estimator=state.estimator.name,
+        factor=scale.factor,
+        reserve=scale.reserve,
     )
 
 
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def reference(record: Record, index: int, number: int, shortened: bool = False) -> MessageRef:
+def reference(
+    record: Record, index: int, number: int, estimator: Estimator, shortened: bool = False
+) -> MessageRef:
     """The reference of message ``number``, whose body is ``index`` of ``record``."""
     body = record.bodies[index]
     facts = decode_facts(body.facts)
     return MessageRef(
-        number, record.position, index, body.digest, facts, BY_KIND.tokens(facts), shortened
+        number, record.position, index, body.digest, facts, estimator.tokens(facts), shortened
     )
+
+
+def with_unbound(state: ViewState, unbound: tuple[tuple[int, int], ...]) -> ViewState:
+    """The view without the thinking of these messages, as a plan with ``unbound`` makes it."""
+    refs = _bared(state.layout.refs, unbound, state.estimator)
+    layout = layouts.build(refs, state.layout.insertions)
+    return state._replace(layout=layout, low_water=layout.tokens)
+
+
+def _bared(
+    refs: Iterable[MessageRef], unbound: tuple[tuple[int, int], ...], estimator: Estimator
+) -> list[MessageRef]:
+    numbers = numbers_in(unbound)
+    return [bared(ref, estimator) if ref.number in numbers else ref for ref in refs]
+
+
+def bared(ref: MessageRef, estimator: Estimator) -> MessageRef:
+    """The reference of the same message, shown without its bound thinking blocks."""
+    if not ref.facts.bound:
+        return ref
+    facts = without_bound(ref.facts)
+    return msgspec.structs.replace(ref, facts=facts, tokens=estimator.tokens(facts), bare=True)
+
+
+def unbound_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
+    """Numbers whose bound thinking stands behind the first place where ``after`` differs."""
+    old, new = before.entries(), after.entries()
+    same = 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    numbers = sorted(
+        entry.ref.number
+        for entry in new[same:]
+        if entry.kind == "message" and isinstance(entry.ref, MessageRef) and entry.ref.facts.bound
+    )
+    runs = joined([Run(number, number, "kept", "") for number in numbers])
+    return tuple([(run.first, run.last) for run in runs])
 
 
 def _added(state: ViewState, record: Record) -> ViewState:
     number = state.next_number
-    layout = layouts.append(state.layout, reference(record, 0, number))
+    layout = layouts.append(
+        state.layout, reference(record, 0, number, FAMILIES[state.gauge.family])
+    )
     breaks = state.breaks
     if layout.late != state.layout.late:
         breaks = _with(breaks, "late_result")
@@ -134,7 +220,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
         number + 1,
         state.messages + 1,
         layout,
-        state.plan,
+        state.gone,
         state.plan_position,
         state.pins,
         breaks,
@@ -143,6 +229,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.hidden,
         state.turns,
         state.shown,
+        state.gauge,
     )
 
 
@@ -159,10 +246,11 @@ def _set(state: ViewState, record: Record) -> ViewState:
             if number in known:
                 refs.append(known[number])
             elif number >= state.next_number:
-                refs.append(reference(record, fresh, number))
+                refs.append(reference(record, fresh, number, state.estimator))
                 fresh += 1
-            elif state.plan is not None and (run := find(state.plan.runs, number)) is not None:
+            elif (run := find(state.gone, number)) is not None:
                 hidden[run.disposition] += 1
+    refs = _bared(refs, event.unbound, state.estimator)
     return state._replace(
         next_number=state.next_number + fresh,
         messages=messages,
@@ -194,6 +282,7 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
         breaks=_with(state.breaks, "clear"),
         compactions=state.compactions,
         turns=state.turns,
+        gauge=state.gauge,
     )
 
 
@@ -217,28 +306,33 @@ def _restored(state: ViewState, record: Record) -> ViewState:
     summarised, dropped, merged = state.hidden
     back: dict[int, MessageRef] = {}
     whole = {ref.number for ref in state.layout.refs if not ref.shortened}
+    shortened = {ref.number for ref in state.layout.refs if ref.shortened}
     for located in event.messages:
-        run = None if state.plan is None else find(state.plan.runs, located.number)
-        if run is None or located.number in whole:
+        run = find(state.gone, located.number)
+        if located.number in whole or (run is None and located.number not in shortened):
             continue
-        summarised -= run.disposition == "summarised"
-        dropped -= run.disposition == "dropped"
-        merged -= run.disposition == "merged"
-        back[located.number] = _located(located)
+        if run is not None and located.number not in shortened:
+            summarised -= run.disposition == "summarised"
+            dropped -= run.disposition == "dropped"
+            merged -= run.disposition == "merged"
+        back[located.number] = _located(located, state.estimator)
+    gone = without(state.gone, sorted(back))
     # Whole messages take the place of their shortened forms; numbers rise along the conversation
     # except behind a set, where a restored message goes before the first higher number.
     refs = [back.pop(ref.number, ref) for ref in state.layout.refs]
     for number in sorted(back):
         place = next((i for i, ref in enumerate(refs) if ref.number > number), len(refs))
         refs.insert(place, back[number])
+    refs = _bared(refs, event.unbound, state.estimator)
     return state._replace(
+        gone=tuple(gone),
         layout=layouts.build(refs, state.layout.insertions),
         breaks=_with(state.breaks, "restore"),
         hidden=(summarised, dropped, merged),
     )
 
 
-def _located(located: Located) -> MessageRef:
+def _located(located: Located, estimator: Estimator) -> MessageRef:
     facts = decode_facts(located.facts)
     return MessageRef(
         located.number,
@@ -246,7 +340,7 @@ def _located(located: Located) -> MessageRef:
         located.index,
         located.digest,
         facts,
-        BY_KIND.tokens(facts),
+        estimator.tokens(facts),
     )
 
 
@@ -256,38 +350,52 @@ def _erased(state: ViewState, record: Record) -> ViewState:
 
 def _compacted(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
+    if event.outcome == "skipped" and event.trigger != "manual":
+        # Nothing could go, or it was vetoed: not asked again until the view has grown.
+        return state._replace(low_water=state.layout.tokens)
     if event.outcome != "applied" or event.plan is None:
         return state
     plan: Plan = event.plan
-    return apply_plan(state, plan, record)._replace(
+    after = apply_plan(state, plan, record)
+    return after._replace(
         breaks=_with(state.breaks, "compaction"),
-        low_water=event.tokens_after,
+        low_water=after.layout.tokens,
         compactions=state.compactions + 1,
     )
 
 
 def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
     """The view under ``plan``, carried by ``record``; only what is visible can stay visible."""
-    visible = {ref.number: ref for ref in state.layout.refs}
     texts = {short.number: short for short in plan.shortened}
     refs: list[MessageRef] = []
-    hidden = list(state.hidden)
+    leaving: list[tuple[int, Disposition]] = []
+    first, last = 0, -1
+    disposition: Disposition = "kept"
     for ref in state.layout.refs:
-        run = find(plan.runs, ref.number)
-        disposition = "kept" if run is None else run.disposition
+        number = ref.number
+        if not first <= number <= last:
+            run = find(plan.runs, number)
+            first, last, disposition = (
+                (number, number, "kept") if run is None else (run.first, run.last, run.disposition)
+            )
         if disposition == "kept":
             refs.append(ref)
         elif disposition == "shortened":
-            refs.append(_shortened(visible[ref.number], texts.get(ref.number), record))
+            refs.append(_shortened(ref, texts.get(number), record, state.estimator))
         else:
-            hidden[("summarised", "dropped", "merged").index(disposition)] += 1
+            leaving.append((number, disposition))
+    if plan.unbound:
+        refs = _bared(refs, plan.unbound, state.estimator)
+    hidden: dict[str, int] = dict(zip(_HIDDEN, state.hidden, strict=True))
+    gone = runs_of((number, how, "") for number, how in sorted(leaving))
+    for run in gone:
+        hidden[run.disposition] += run.last - run.first + 1
     insertions = _insertion_refs(plan.insertions, state, record)
-    summarised, dropped, merged = hidden
     return state._replace(
         layout=layouts.build(refs, insertions),
-        plan=plan,
+        gone=joined([*state.gone, *gone]) if gone else state.gone,
         plan_position=record.position,
-        hidden=(summarised, dropped, merged),
+        hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
     )
 
 
@@ -309,7 +417,9 @@ def _insertion_refs(
     refs: list[InsertionRef] = []
     for insertion in insertions:
         if insertion.at is not None and (insertion.at, insertion.body) in current:
-            refs.append(current[insertion.at, insertion.body])
+            # What it stood before may be gone: the plan says where it stands now.
+            known = current[insertion.at, insertion.body]
+            refs.append(msgspec.structs.replace(known, before=insertion.before))
             continue
         body = record.bodies[insertion.body]
         facts = decode_facts(body.facts)
@@ -320,28 +430,66 @@ def _insertion_refs(
                 insertion.body,
                 body.digest,
                 facts,
-                BY_KIND.tokens(facts),
+                state.estimator.tokens(facts),
                 insertion.before,
                 insertion.stands_for,
                 state.next_number - 1,
+                insertion.depth,
             )
         )
     return refs
 
 
-def _shortened(ref: MessageRef, short: Any, record: Record) -> MessageRef:
+def _shortened(ref: MessageRef, short: Any, record: Record, estimator: Estimator) -> MessageRef:
     if short is None or short.at is not None:
         return ref
-    return reference(record, short.body, ref.number, shortened=True)
+    shorter = reference(record, short.body, ref.number, estimator, shortened=True)
+    return bared(shorter, estimator) if ref.bare else shorter
 
 
 def _prepared(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
     shown = None
     if state.layout.region:
         start = len(state.layout.sealed)
         tail = state.layout.tail()
         shown = (start, len(tail), layouts.digest_of(tail))
-    return state._replace(breaks=(), shown=shown)
+    asked = gauge.Asked(record.position, state.layout.tokens, not event.breaks, event.budget)
+    state = state._replace(breaks=(), shown=shown, gauge=gauge.prepared(state.gauge, asked))
+    return _read(state, gauge.called(state.gauge, event.model))
+
+
+def _called(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    if event.prepared is None:
+        return state  # a call that sends no view, such as a summarizer's, says nothing about it
+    return _read(state, gauge.called(state.gauge, event.model))
+
+
+def _reported(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    if event.prepared is None:
+        return state
+    called = _read(state, gauge.called(state.gauge, event.model))
+    read = gauge.reported(called.gauge, event.prepared, event.prompt, event.model)
+    return called._replace(gauge=read)
+
+
+def _read(state: ViewState, read: Gauge) -> ViewState:
+    """The view under a new gauge; counted again where another family's rates hold now."""
+    before, estimator = state.estimator, FAMILIES[read.family]
+    if estimator == before:
+        return state if read is state.gauge else state._replace(gauge=read)
+    refs = [_counted(ref, estimator) for ref in state.layout.refs]
+    insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
+    layout = layouts.build(refs, insertions)._replace(late=state.layout.late)
+    low_water = layout.tokens * state.low_water // max(1, state.layout.tokens)
+    read = gauge.recounted(read, layout.tokens)
+    return state._replace(layout=layout, low_water=low_water, gauge=read)
+
+
+def _counted(ref: R, estimator: Estimator) -> R:
+    return msgspec.structs.replace(ref, tokens=estimator.tokens(ref.facts))
 
 
 def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
@@ -373,4 +521,6 @@ _STEPS = {
     _name(events.PostCompact): _compacted,
     _name(events.RequestPrepared): _prepared,
     _name(events.PromptSubmit): _turn,
+    _name(events.ProviderRequest): _called,
+    _name(events.UsageReported): _reported,
 }

@@ -9,7 +9,8 @@ import msgspec
 
 from eventctx.errors import DecodeError
 from eventctx.events import Break
-from eventctx.plan import Plan
+from eventctx.gauge import Gauge
+from eventctx.plan import Run
 from eventctx.projections import layout as layouts
 from eventctx.projections.request_view import ViewState
 from eventctx.projections.series import Series
@@ -17,7 +18,7 @@ from eventctx.refs import InsertionRef, MessageRef
 
 CHECKSUM_BYTES: Final = 16
 
-VERSION = 1
+VERSION = 2
 """Version of the stored state; a snapshot of another version is not read."""
 
 
@@ -27,7 +28,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     messages: int
     refs: list[MessageRef]
     insertions: list[InsertionRef]
-    plan: Plan | None
+    gone: tuple[Run, ...]
     plan_position: int | None
     pins: list[int]
     breaks: tuple[Break, ...]
@@ -36,6 +37,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     hidden: tuple[int, int, int]
     turns: int
     shown: tuple[int, int, str] | None
+    gauge: Gauge
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -51,7 +53,7 @@ def dump(state: ViewState) -> bytes:
             state.messages,
             list(state.layout.refs),
             list(state.layout.insertions),
-            state.plan,
+            state.gone,
             state.plan_position,
             sorted(state.pins),
             state.breaks,
@@ -60,6 +62,7 @@ def dump(state: ViewState) -> bytes:
             state.hidden,
             state.turns,
             state.shown,
+            state.gauge,
         )
     )
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
@@ -78,7 +81,7 @@ def load(data: bytes) -> ViewState:
         stored.next_number,
         stored.messages,
         layouts.build(Series(stored.refs), stored.insertions),
-        stored.plan,
+        stored.gone,
         stored.plan_position,
         frozenset(stored.pins),
         stored.breaks,
@@ -87,4 +90,5 @@ def load(data: bytes) -> ViewState:
         stored.hidden,
         stored.turns,
         stored.shown,
+        stored.gauge,
     )

@@ -21,6 +21,7 @@ from eventctx.errors import (
     InvalidSetting,
     StreamNotFound,
 )
+from eventctx.settings import Settings, UnknownSetting
 from tests.sessions import USER, filled, names
 
 
@@ -123,11 +124,11 @@ def _longest(old: list[bytes | None], new: list[bytes]) -> int:
 
 async def test_compact_on_demand_returns_the_tokens_saved() -> None:
     async with eventctx.open() as engine:
-        ctx = await filled(engine)
+        ctx = await filled(engine, policy="simple")
         before = await ctx.get_token_count()
         result = await ctx.compact()
         assert result == before - await ctx.get_token_count() > 0
-        assert (result.outcome, result.tokens_before) == ("applied", before)
+        assert (result.outcome, result.before_tokens) == ("applied", before)
         again = await ctx.compact()
         assert (again, again.outcome) == (0, "skipped")
         rows = (await engine.audit("s")).compactions
@@ -201,9 +202,12 @@ async def test_a_session_id_that_could_do_harm_is_refused(session: Any) -> None:
         {"target_usage": 0.95},
         {"on_overflow": "panic"},
         {"policy": "psychic"},
-        {"keep_recent": 0},
-        {"max_messages": 3},
-        {"no_such_setting": 1},
+        {"policy": "simple", "keep_recent": 0},
+        {"policy": "simple", "max_messages": 3},
+        {"compact_threshold": 0.8, "compaction_threshold": 0.9},
+        {"reserve_tokens": -1},
+        {"adviser_timeout": 0},
+        {"export_on_compact": "yes"},
     ],
 )
 async def test_a_wrong_setting_is_refused_by_name(options: dict[str, Any]) -> None:
@@ -212,14 +216,29 @@ async def test_a_wrong_setting_is_refused_by_name(options: dict[str, Any]) -> No
             await engine.session("s", **options)
 
 
+async def test_an_unknown_setting_is_warned_of_with_the_nearest_name_and_has_no_effect() -> None:
+    async with eventctx.open() as engine:
+        with pytest.warns(UnknownSetting, match=r"max_token.*did you mean 'max_tokens'"):
+            ctx = await engine.session("s", max_token=5)
+        assert ctx.settings == Settings()
+
+
+async def test_settings_go_by_the_names_of_every_specification() -> None:
+    async with eventctx.open() as engine:
+        given = {"compaction_threshold": 0.8, "compaction_strategy": "simple", "max_messages": 50}
+        ctx = await engine.session("s", **given)
+        assert ctx.settings.compact_threshold == 0.8
+        assert (ctx.policy.name, ctx.policy.max_messages) == ("simple", 50)
+
+
 async def test_a_session_is_one_object_per_engine_and_refuses_other_settings() -> None:
     async with eventctx.open() as engine:
         first, second = await asyncio.gather(engine.session("s"), engine.session("s"))
         assert first is second
-        for other in ({"max_tokens": 5}, {"keep_recent": 3}):
+        for other in ({"max_tokens": 5}, {"policy": "simple"}, {"truncate_chars": 9}):
             with pytest.raises(InvalidSetting, match="is open with"):
                 await engine.session("s", **other)
-        assert await engine.session("s", keep_recent=10) is first
+        assert await engine.session("s", truncate_chars=250) is first
 
 
 async def test_records_of_a_turn_carry_its_ids_and_those_outside_null() -> None:
@@ -374,7 +393,7 @@ async def test_unknown_sessions_and_turns_are_named_in_the_error() -> None:
 
 async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
     async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+        ctx = await engine.session("s", policy="simple")
         for number in range(30):
             await ctx.add_message({"role": "user", "content": f"message {number}"})
         await ctx.compact()

@@ -127,7 +127,7 @@ async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_
 
 async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None:
     async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_messages=10)
+        ctx = await engine.session("s", policy="simple", max_messages=10)
         for number in range(200):
             await ctx.add_message({"role": "user", "content": f"message {number}"})
             assert len(await ctx.get_messages_for_request()) <= 10
@@ -136,7 +136,7 @@ async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None
 
 async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
     async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000, keep_recent=200)
+        ctx = await engine.session("s", policy="simple", max_tokens=10_000, keep_recent=200)
         for number in range(300):
             await ctx.add_message(tool_round(number)[0])
         for number in range(40):

@@ -123,7 +123,9 @@ def test_any_session_can_be_held_compacted_and_read_back(
 ) -> None:
     async def play() -> None:
         engine = Engine(MemoryStore())
-        ctx = await engine.session("s", max_tokens=budget, keep_recent=2, on_overflow="send_floor")
+        ctx = await engine.session(
+            "s", policy="simple", max_tokens=budget, keep_recent=2, on_overflow="send_floor"
+        )
         for row in rows:
             await ctx.add_message(row)
             await ctx.get_messages_for_request()

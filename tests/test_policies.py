@@ -310,12 +310,14 @@ async def test_a_policy_that_breaks_a_rule_is_refused_and_the_session_goes_on() 
             return Proposal({ref.number: ("dropped", "older") for ref in visible.messages})
 
     async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=Careless(), max_tokens=100)
-        await ctx.add_message(user("x" * 2_000))
-        with pytest.raises(InvalidPlan, match="latest human"):
-            await ctx.get_messages_for_request()
-        await ctx.add_message(model("fine"))
-        assert len(await ctx.get_messages()) == 2
+        ctx = await engine.session("s", policy=Careless(), max_tokens=1_000)
+        for number in range(10):
+            await ctx.add_message(user(f"question {number}"))
+            await ctx.add_message(model("x" * 400))
+        assert len(await ctx.get_messages_for_request()) < 20
+        (row,) = (await engine.audit("s")).compactions
+        assert (row.outcome, row.fallback) == ("applied", "ladder")
+        assert "the latest human message stays" in (row.error or "")
 
 
 # -- plans ---------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def user(text: str) -> Row:
 async def compacted() -> Engine:
     """Thirty messages, of which the last ten are in view."""
     engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
+    ctx = await engine.session("s", policy="simple")
     for number in range(30):
         await ctx.add_message(user(f"message {number}"))
     await ctx.compact()
@@ -43,7 +43,7 @@ async def given(engine: Engine, event: Event, *bodies: Body) -> int:
 
 
 async def seen(engine: Engine) -> list[str]:
-    ctx = await Engine(engine.store).session("s")
+    ctx = await Engine(engine.store).session("s", policy="simple")
     return [message["content"] for message in await ctx.get_messages_for_request()]
 
 
@@ -78,7 +78,7 @@ async def test_restoring_what_is_in_view_already_changes_nothing() -> None:
 async def test_the_next_compaction_may_drop_a_restored_message_again() -> None:
     engine = await compacted()
     await given(engine, events.Restored(messages=(await located(engine, 3),)))
-    ctx = await Engine(engine.store).session("s")
+    ctx = await Engine(engine.store).session("s", policy="simple")
     await ctx.compact()
     assert "message 3" not in await seen(engine)
     assert (await engine.audit("s")).requests[-1].counts.dropped == 20
@@ -86,7 +86,7 @@ async def test_the_next_compaction_may_drop_a_restored_message_again() -> None:
 
 async def test_pins_hold_through_a_compaction_until_they_are_taken_away() -> None:
     engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
+    ctx = await engine.session("s", policy="simple")
     for number in range(30):
         await ctx.add_message(user(f"message {number}"))
     await ctx.pin(2, 4)
@@ -137,7 +137,7 @@ async def test_a_request_may_have_insertions_of_its_own() -> None:
 
 async def test_a_summary_goes_with_what_it_stands_for() -> None:
     engine = await compacted()
-    ctx = await Engine(engine.store).session("s")
+    ctx = await Engine(engine.store).session("s", policy="simple")
     body = body_of(user("[a secret plan]"), os.urandom)
     plan = Plan(29, (Run(0, 28, "summarised", "summary"), Run(29, 29, "kept", "recent")))
     summary = Insertion("summary", 0, None, None, ((0, 28),))
@@ -162,7 +162,7 @@ async def test_a_summary_goes_with_what_it_stands_for() -> None:
 
 async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
     engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
+    ctx = await engine.session("s", policy="simple")
     for number in range(30):
         await ctx.add_message(user(f"message {number}"))
     body = body_of(user("In short: all went well."), os.urandom)
@@ -188,7 +188,7 @@ async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
         body,
     )
     assert (await seen(engine))[:2] == ["In short: all went well.", "message 20"]
-    again = await Engine(engine.store).session("s", keep_recent=4)
+    again = await Engine(engine.store).session("s", policy="simple", keep_recent=4)
     await again.compact()
     assert (await seen(engine))[:2] == ["In short: all went well.", "message 26"]
     row = (await engine.audit("s")).requests[-1]

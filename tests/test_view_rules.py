@@ -16,6 +16,7 @@ from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
 from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.layout import append, build
+from eventctx.projections.render import without_thinking
 from eventctx.reading import fold
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import (
@@ -38,7 +39,12 @@ def played(story: Story, budget: int, **options: Any) -> tuple[Engine, list[Any]
     async def play() -> tuple[Engine, list[Any]]:
         engine = Engine(MemoryStore())
         ctx = await engine.session(
-            "s", keep_recent=4, on_overflow="send_floor", max_tokens=budget, **options
+            "s",
+            policy="simple",
+            keep_recent=4,
+            on_overflow="send_floor",
+            max_tokens=budget,
+            **options,
         )
         requests = []
         for message in story.messages:
@@ -89,7 +95,9 @@ def test_pinned_messages_are_in_every_view_unchanged(
 
     async def play() -> list[list[dict[str, Any]]]:
         engine = Engine(MemoryStore())
-        ctx = await engine.session("s", keep_recent=2, on_overflow="send_floor", max_tokens=budget)
+        ctx = await engine.session(
+            "s", policy="simple", keep_recent=2, on_overflow="send_floor", max_tokens=budget
+        )
         requests = []
         for number, message in enumerate(story.messages):
             await ctx.add_message(message)
@@ -101,9 +109,10 @@ def test_pinned_messages_are_in_every_view_unchanged(
 
     wanted = story.messages[pinned]
     for request in asyncio.run(play()):
-        # A result without its call can be in no request, pinned or not.
+        # A result without its call can be in no request, pinned or not; and thinking does not
+        # outlive what it is bound to.
         if not results_of(wanted):
-            assert wanted in request
+            assert wanted in request or without_thinking(copy.deepcopy(wanted)) in request
 
 
 @examples
@@ -126,6 +135,38 @@ def test_messages_keep_conversation_order(story: Story, budget: int) -> None:
 
     for numbers in asyncio.run(orders()):
         assert numbers == sorted(set(numbers))
+
+
+@examples
+@given(story=stories(), budget=budgets, policy=st.sampled_from(["ladder", "simple"]))
+def test_thinking_is_in_a_request_only_behind_the_very_prefix_that_it_was_made_for(
+    story: Story, budget: int, policy: str
+) -> None:
+    async def play() -> tuple[list[list[dict[str, Any]]], dict[str, int], list[Any]]:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s", policy=policy, on_overflow="send_floor", max_tokens=budget)
+        requests: list[list[dict[str, Any]]] = []
+        made_for: dict[str, int] = {}
+        for message in story.messages:
+            if message.get("role") == "assistant":
+                requests.append(await ctx.get_messages_for_request())
+                if _thinking(message):
+                    made_for.setdefault(json.dumps(_thinking(message)), len(requests) - 1)
+            await ctx.add_message(message)
+        requests.append(await ctx.get_messages_for_request())
+        return requests, made_for, list((await engine.audit("s")).requests)
+
+    requests, made_for, rows = asyncio.run(play())
+    for place, request in enumerate(requests):
+        for message in request:
+            first = made_for.get(json.dumps(_thinking(message)))
+            if not _thinking(message) or first is None:
+                continue
+            # A late result takes the place of a made-up one: a break that no compaction made.
+            if any("late_result" in row.breaks for row in rows[first : place + 1]):
+                continue
+            before = requests[first]
+            assert request[: len(before)] == before
 
 
 @examples
@@ -227,7 +268,9 @@ def test_the_same_log_gives_the_same_view_from_zero_and_from_a_snapshot(
         assert restored.layout.entries() == state.layout.entries()
         assert restored.layout.measure() == state.layout.measure()
         assert request_view.prepared(restored) == request_view.prepared(state)
-        again = await Engine(engine.store).session("s", keep_recent=4, max_tokens=budget)
+        again = await Engine(engine.store).session(
+            "s", policy="simple", keep_recent=4, max_tokens=budget
+        )
         assert await again.get_messages() == story.messages
 
     asyncio.run(check())

@@ -12,21 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from eventctx.messages import Facts, read_facts
-from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
+import msgspec
+
+from eventctx.policies.bench import Bench
+from eventctx.policies.policy import Budget, Proposal, Visible
 from eventctx.refs import InsertionRef, MessageRef
-from eventctx.rounds import Group, group_rows
-from eventctx.shorten import MARKER_CHARACTERS, Limit
-from eventctx.tokens import BY_KIND, SYNTHETIC_TOKENS
+from eventctx.rounds import Group
+from eventctx.shorten import Limit
 
 OLD_CHARACTERS: Final = 1_000
 """What stays of an old result or of old arguments when room is needed."""
 
 OPEN_CHARACTERS: Final = (16_000, 4_000, 1_000, 250, 0)
 """Steps by which the round in progress is shortened."""
-
-OVERSIZE_SHARE: Final = 4
-"""One message's results may take this fraction of the budget: a quarter."""
 
 
 class Fitted(NamedTuple):
@@ -40,110 +38,60 @@ class Fitted(NamedTuple):
     overflow: dict[str, int]
 
 
-class _Bench:
-    """The working state of one fit: decisions, limits and the running total."""
-
-    def __init__(self, visible: Visible, proposal: Proposal) -> None:
-        self.messages = visible.messages
-        self.rows = {ref.number: row for row, ref in enumerate(visible.messages)}
-        self.decided = dict(proposal.dispositions)
-        self.limits = dict(proposal.limits)
-        self.groups = group_rows([ref.facts for ref in visible.messages])
-        # A result without a call is in no view, so leaving it out frees nothing.
-        self.orphans = {row for group in self.groups if group.orphan for row in group.rows}
-        self.tokens_of = [
-            0 if row in self.orphans else self._tokens(ref)
-            for row, ref in enumerate(visible.messages)
-        ]
-        self.total = self._overhead(visible, proposal) + sum(
-            self.tokens_of[row] for row in range(len(self.messages)) if self.stays(row)
-        )
-
-    def _overhead(self, visible: Visible, proposal: Proposal) -> int:
-        """Tokens of what is in the view besides messages: insertions and synthetic results."""
-        shown = sum(
-            ref.tokens for row, ref in enumerate(visible.messages) if row not in self.orphans
-        )
-        present = sum(ref.tokens for ref in visible.insertions)
-        kept = sum(ref.tokens for ref in proposal.kept_insertions)
-        new = sum(insertion_tokens(one) for one in proposal.insertions)
-        # Calls without an answer leave with their round, and so do the results made up for them.
-        gone = [group for group in self.groups if not self.stays(group.rows[0])]
-        freed = SYNTHETIC_TOKENS * sum(len(group.pending) for group in gone)
-        return visible.tokens - shown - present + kept + new - freed
-
-    def stays(self, row: int) -> bool:
-        return self.decided[self.messages[row].number][0] in ("kept", "shortened")
-
-    def _tokens(self, ref: MessageRef) -> int:
-        limit = self.limits.get(ref.number)
-        return ref.tokens if limit is None else shortened_tokens(ref.facts, limit)
-
-    def shorten(self, row: int, limit: Limit, reason: str) -> None:
-        """Shorten further; a limit that frees nothing changes nothing."""
-        ref = self.messages[row]
-        before = self.limits.get(ref.number, Limit())
-        merged = Limit(
-            _lower(before.outcome, limit.outcome), _lower(before.arguments, limit.arguments)
-        )
-        tokens = shortened_tokens(ref.facts, merged)
-        if row in self.orphans or tokens >= self.tokens_of[row]:
-            return
-        self.limits[ref.number] = merged
-        self.decided[ref.number] = ("shortened", reason)
-        self.total += tokens - self.tokens_of[row]
-        self.tokens_of[row] = tokens
-
-    def drop(self, group: Group) -> None:
-        if self.stays(group.rows[0]):
-            self.total -= SYNTHETIC_TOKENS * len(group.pending)
-        for row in group.rows:
-            if self.stays(row):
-                self.total -= self.tokens_of[row]
-                self.decided[self.messages[row].number] = ("dropped", "budget")
-                self.limits.pop(self.messages[row].number, None)
-
-
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``; pure, on facts alone."""
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
-    bench = _Bench(visible, proposal)
-    protected, open_round = _protected(visible, bench.groups)
-    share = budget.tokens // OVERSIZE_SHARE
-    for row, ref in enumerate(visible.messages):
-        # Of a row that holds a person's words and results, the results may be shortened.
-        whole = row in protected and not (ref.facts.human and ref.facts.results)
-        whole = whole or ref.number in visible.pins
-        if bench.stays(row) and not whole and _outcome_tokens(ref.facts) > share:
-            bench.shorten(row, Limit(outcome=_characters(share)), "oversize")
+    bench = Bench(visible, proposal)
+    protected, open_round = protected_rows(visible, bench.groups)
+    bench.shorten_oversize(shortenable(visible, protected), budget.tokens)
     old = [row for row in range(len(visible.messages)) if row not in protected | open_round]
-    for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
-        for row in old:
-            if bench.total <= budget.target:
-                break
-            if bench.stays(row):
-                bench.shorten(row, limit, "budget")
-    drop_line = min(budget.tokens, budget.threshold * 4 // 5)
+    drop_line = line_to_drop_to(budget)
+    if bench.total > drop_line:
+        # The policy did not get there: go for the target, so that the next request has room.
+        for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
+            for row in old:
+                if bench.total <= budget.target:
+                    break
+                if bench.stays(row):
+                    bench.shorten(row, limit, "budget")
     for group in bench.groups:
         if bench.total <= drop_line:
             break
         if protected.isdisjoint(group.rows) and open_round.isdisjoint(group.rows):
-            bench.drop(group)
+            bench.drop(group, "budget")
     while bench.total > drop_line and kept:
         # Summaries and notices go last of what can go, oldest first.
         bench.total -= kept[0].tokens
         kept = kept[1:]
     _shorten_open_round(bench, open_round - protected, drop_line, budget)
-    fitted = Proposal(bench.decided, bench.limits, proposal.insertions, kept)
+    fitted = msgspec.structs.replace(
+        proposal, dispositions=bench.decided, limits=bench.limits, kept_insertions=kept
+    )
     overflow = {}
     if bench.total > budget.tokens:
         overflow = _parts(bench, visible, open_round)
     return Fitted(fitted, bench.total, overflow)
 
 
-def _shorten_open_round(
-    bench: _Bench, rows: frozenset[int], drop_line: int, budget: Budget
-) -> None:
+def line_to_drop_to(budget: Budget) -> int:
+    """How far down a view must come, for the next requests to have room."""
+    return min(budget.tokens, budget.threshold * 4 // 5)
+
+
+def shortenable(visible: Visible, protected: frozenset[int]) -> list[int]:
+    """Rows whose results may be shortened: not pins, and of protected rows those with both.
+
+    Of a row that holds a person's words and results, the results may be shortened.
+    """
+    return [
+        row
+        for row, ref in enumerate(visible.messages)
+        if ref.number not in visible.pins
+        and (row not in protected or (ref.facts.human and ref.facts.results))
+    ]
+
+
+def _shorten_open_round(bench: Bench, rows: frozenset[int], drop_line: int, budget: Budget) -> None:
     for characters in OPEN_CHARACTERS:
         for limit in (Limit(outcome=characters), Limit(arguments=characters)):
             for row in sorted(rows):
@@ -156,52 +104,9 @@ def _shorten_open_round(
             return
 
 
-def shortened_tokens(facts: Facts, limit: Limit) -> int:
-    """An upper bound of a message's tokens under ``limit``, from its facts."""
-    markers = MARKER_CHARACTERS * max(1, len(facts.results))
-    outcome, arguments = facts.outcome, facts.arguments
-    if limit.outcome is not None:
-        outcome = min(outcome, limit.outcome + markers)
-    if limit.arguments is not None:
-        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
-        arguments = min(arguments, most)
-    return BY_KIND.tokens(
-        Facts(
-            facts.reader,
-            facts.role,
-            facts.kind,
-            facts.dialect,
-            facts.calls,
-            facts.results,
-            facts.prose,
-            arguments,
-            outcome,
-            facts.thinking,
-            facts.images,
-        )
-    )
-
-
-def insertion_tokens(insertion: NewInsertion) -> int:
-    """Estimated tokens of an insertion that is not stored yet."""
-    return BY_KIND.tokens(read_facts(insertion.message))
-
-
-def _outcome_tokens(facts: Facts) -> int:
-    return -(-facts.outcome * 10 // BY_KIND.outcome)
-
-
-def _characters(tokens: int) -> int:
-    return tokens * BY_KIND.outcome // 10
-
-
-def _lower(first: int | None, second: int | None) -> int | None:
-    if first is None or second is None:
-        return first if second is None else second
-    return min(first, second)
-
-
-def _protected(visible: Visible, groups: Sequence[Group]) -> tuple[frozenset[int], frozenset[int]]:
+def protected_rows(
+    visible: Visible, groups: Sequence[Group]
+) -> tuple[frozenset[int], frozenset[int]]:
     """Rows that must stay whole, and rows of the round in progress, which may be shortened."""
     messages = visible.messages
     protected = {
@@ -209,10 +114,15 @@ def _protected(visible: Visible, groups: Sequence[Group]) -> tuple[frozenset[int
         for row, ref in enumerate(messages)
         if ref.facts.kind == "system" or ref.number in visible.pins
     }
-    human = next((r for r in range(len(messages) - 1, -1, -1) if messages[r].facts.human), None)
+    human = latest_human(messages)
     if human is not None:
         protected.add(human)
     return frozenset(protected), open_rows(messages, groups, human)
+
+
+def latest_human(messages: Sequence[MessageRef]) -> int | None:
+    """The row of the latest message that holds a person's words."""
+    return next((r for r in range(len(messages) - 1, -1, -1) if messages[r].facts.human), None)
 
 
 def open_rows(
@@ -228,7 +138,7 @@ def open_rows(
     return frozenset()
 
 
-def _parts(bench: _Bench, visible: Visible, open_round: frozenset[int]) -> dict[str, int]:
+def _parts(bench: Bench, visible: Visible, open_round: frozenset[int]) -> dict[str, int]:
     parts = {"system messages": 0, "pins": 0, "latest human message": 0, "open round": 0}
     for row, ref in enumerate(visible.messages):
         if not bench.stays(row):

@@ -2,13 +2,17 @@
 
 A policy is pure: it gets references (no texts), a budget and a state, and returns a ``Proposal``,
 which is a plan before its texts are filled in. Every proposal goes through ``fit`` and the rules
-before it becomes the plan that the log records. A policy that needs more than references (scores,
-summaries made by a model) gets them in ``PolicyState``, as they were recorded.
+before it becomes the plan that the log records.
+
+A policy that needs more than references (a summary, scores, memories) returns a question instead,
+as data. The engine answers it and calls ``propose`` again with the answer in
+``PolicyState.answers``; the same answers give the same proposal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
@@ -16,44 +20,119 @@ import msgspec
 from eventctx.events import Trigger
 from eventctx.plan import Disposition, InsertionKind
 from eventctx.refs import InsertionRef, MessageRef
+from eventctx.rounds import Group, group_rows
 from eventctx.shorten import Limit
+from eventctx.tokens import BY_KIND, Estimator
 
 
-class Visible(msgspec.Struct, frozen=True):
+class Visible(msgspec.Struct, frozen=True, dict=True):
     """What is in view: messages in conversation order, insertions, and pinned numbers.
 
-    ``tokens`` is the whole view's estimate, synthetic results included.
+    ``tokens`` is the whole view's count by ``estimator``, synthetic results included. ``groups``
+    are the rows of ``messages`` that stand or fall together.
     """
 
     messages: Sequence[MessageRef]
     insertions: Sequence[InsertionRef]
     pins: frozenset[int]
     tokens: int
+    estimator: Estimator = BY_KIND
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Tool rounds and single rows, in order; worked out once, as every stage needs them."""
+        return group_rows([ref.facts for ref in self.messages])
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """Tokens: the most a view may have, the size that triggers a compaction, and where it aims."""
+    """Tokens: the most a view may have, the size that triggers a compaction, and where it aims.
+
+    A policy's are in the view's own count: what is sent beside the messages is taken off, and the
+    factor learnt from reported usage is divided out.
+    """
 
     tokens: int
     threshold: int
     target: int
 
 
+class AskSummary(msgspec.Struct, frozen=True):
+    """Asks for a summary of visible messages ``numbers``, in at most ``max_tokens`` tokens.
+
+    ``merged`` are the summaries in view that the new one takes in.
+    """
+
+    key: str
+    numbers: tuple[int, ...]
+    max_tokens: int
+    merged: tuple[InsertionRef, ...] = ()
+
+
+class AskScores(msgspec.Struct, frozen=True):
+    """Asks how important each of these visible messages is, from 0 to 1."""
+
+    key: str
+    numbers: tuple[int, ...]
+
+
+class AskMemory(msgspec.Struct, frozen=True):
+    """Asks what was said before that bears on message ``number``, from outside the view."""
+
+    key: str
+    number: int
+    max_snippets: int
+
+
+Ask = AskSummary | AskScores | AskMemory
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The answer to ``AskSummary``; times are UTC nanoseconds of the first and last message."""
+
+    text: str
+    first_time: int | None = None
+    last_time: int | None = None
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """The answer to ``AskScores``: a score from 0 to 1 for every number that was asked for."""
+
+    by_number: Mapping[int, float]
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The answer to ``AskMemory``: snippets, the most relevant first."""
+
+    snippets: tuple[str, ...]
+
+
+Answer = Summary | Scores | Memory
+
+
 class PolicyState(msgspec.Struct, frozen=True):
-    """What a policy may know of the session besides what is in view."""
+    """What a policy may know of the session besides what is in view.
+
+    ``hint`` is what the caller of ``compact`` wants kept, in words. ``answers`` are those to the
+    policy's own questions in this compaction, by key.
+    """
 
     trigger: Trigger
     compactions: int = 0
-    recorded: Mapping[str, Any] = {}
+    hint: str | None = None
+    answers: Mapping[str, Answer] = {}
 
 
 class NewInsertion(msgspec.Struct, frozen=True):
-    """An insertion whose text the policy gives; ``message`` is a whole message."""
+    """An insertion whose text the policy gives; ``message`` is a whole message.
+
+    The other fields are those of ``plan.Insertion``.
+    """
 
     kind: InsertionKind
     message: dict[str, Any]
     before: int | None = None
     stands_for: tuple[tuple[int, int], ...] = ()
+    depth: int = 0
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -61,13 +140,15 @@ class Proposal(msgspec.Struct, frozen=True):
 
     ``dispositions`` maps every visible number to a disposition and a reason code; a message that
     is ``shortened`` has a limit in ``limits``, unless it was shortened before and stays so.
-    ``kept_insertions`` are those of the view that stay.
+    ``kept_insertions`` are those of the view that stay. ``scores`` are recorded where the policy
+    decided on any.
     """
 
     dispositions: Mapping[int, tuple[Disposition, str]]
     limits: Mapping[int, Limit] = {}
     insertions: tuple[NewInsertion, ...] = ()
     kept_insertions: tuple[InsertionRef, ...] = ()
+    scores: Mapping[int, float] = {}
 
 
 class Policy(Protocol):
@@ -88,6 +169,9 @@ class Policy(Protocol):
         """Conversation messages in view above which a compaction is due; None: no limit."""
         ...
 
-    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        """Say what should become of every visible message. Must not read a clock or draw."""
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
+        """Say what should become of every visible message, or ask what it takes to say so.
+
+        Must not read a clock or draw. Asking a key again that is in ``state.answers`` is an error.
+        """
         ...

@@ -2,70 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import re
+from collections.abc import Iterable
+from typing import Any, Final, get_args
 
 from eventctx.errors import InvalidPlan
+from eventctx.plan import Disposition
 from eventctx.policies.policy import Proposal, Visible
-from eventctx.rounds import group_rows
+
+_STAYS: Final = ("kept", "shortened")
+_REASON: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def check_form(visible: Visible, proposal: Proposal) -> None:
+    """Raise InvalidPlan if ``proposal`` does not speak of exactly what is in view."""
+    numbers = {ref.number for ref in visible.messages}
+    told = proposal.dispositions.keys()
+    if told != numbers:
+        if numbers - told:
+            raise _broken("every message has a disposition", numbers - told, "they have none")
+        raise _broken("a plan speaks of what is in view", told - numbers, "not in view")
+    strange = proposal.limits.keys() - numbers
+    if strange:
+        raise _broken("a plan speaks of what is in view", strange, "limits, but not in view")
+    known = get_args(Disposition)
+    said: dict[Any, int] = {decided: n for n, decided in proposal.dispositions.items()}
+    for decided, number in said.items():
+        disposition, reason = decided if isinstance(decided, tuple) else (decided, "")
+        if disposition not in known:
+            raise _broken(f"a disposition is one of {list(known)}", [number], f"{disposition!r}")
+        if not isinstance(reason, str) or not _REASON.fullmatch(reason):
+            raise _broken("a reason is a code such as 'older'", [number], f"found {reason!r}")
 
 
 def check(visible: Visible, proposal: Proposal) -> None:
     """Raise InvalidPlan, naming the rule and the messages, if ``proposal`` breaks a rule."""
+    check_form(visible, proposal)
+    check_rules(visible, proposal)
+
+
+def check_rules(visible: Visible, proposal: Proposal) -> None:
+    """As ``check``, of a proposal whose form has been checked before."""
     messages = visible.messages
-    numbers = {ref.number for ref in messages}
-    missing = numbers - proposal.dispositions.keys()
-    if missing:
-        raise _broken("every message has a disposition", missing, "they have none")
-    staying = {
-        number
-        for number, (disposition, _) in proposal.dispositions.items()
-        if disposition in ("kept", "shortened")
-    }
-    system = {ref.number for ref in messages if ref.facts.kind == "system"}
-    if system - staying:
-        raise _broken("system messages stay", system - staying, "left out")
-    pins = visible.pins & numbers
-    if pins - staying:
-        raise _broken("pinned messages stay", pins - staying, "left out")
-    touched = (system | pins) & proposal.limits.keys()
-    if touched:
-        raise _broken("system messages and pins stay whole", touched, "shortened")
-    human = next((ref.number for ref in reversed(messages) if ref.facts.human), None)
-    if human is not None and human not in staying:
-        raise _broken("the latest human message stays", {human}, "left out")
-    _check_rounds(visible, staying)
+    here = [proposal.dispositions[ref.number][0] in _STAYS for ref in messages]
+    pins = visible.pins
+    human: int | None = None
+    for row, ref in enumerate(messages):
+        facts = ref.facts
+        if facts.human:
+            human = row
+        if facts.kind == "system":
+            if not here[row]:
+                raise _broken("system messages stay", [ref.number], "left out")
+        elif ref.number in pins:
+            if not here[row]:
+                raise _broken("pinned messages stay", [ref.number], "left out")
+        else:
+            continue
+        if ref.number in proposal.limits:
+            raise _broken("system messages and pins stay whole", [ref.number], "shortened")
+    if human is not None and not here[human]:
+        raise _broken("the latest human message stays", [messages[human].number], "left out")
+    _check_rounds(visible, here)
     _check_texts(visible, proposal)
+    _check_places(visible, proposal, here)
 
 
-def _check_rounds(visible: Visible, staying: set[int]) -> None:
-    for group in group_rows([ref.facts for ref in visible.messages]):
-        numbers = {visible.messages[row].number for row in group.rows}
-        here = numbers & staying
-        if here and here != numbers:
+def _check_rounds(visible: Visible, here: list[bool]) -> None:
+    for calls, results, _ in visible.groups:
+        if len(calls) + len(results) == 1:
+            continue
+        staying = [here[row] for row in (*calls, *results)]
+        if any(staying) and not all(staying):
+            numbers = [visible.messages[row].number for row in (*calls, *results)]
             raise _broken("a tool round stands or falls as one", numbers, "only part of it stays")
 
 
 def _check_texts(visible: Visible, proposal: Proposal) -> None:
-    already = {ref.number for ref in visible.messages if ref.shortened}
-    bare = {
-        number
-        for number, (disposition, _) in proposal.dispositions.items()
-        if disposition == "shortened" and number not in proposal.limits and number not in already
-    }
+    limits, decided = proposal.limits, proposal.dispositions
+    bare = [
+        ref.number
+        for ref in visible.messages
+        if not ref.shortened and decided[ref.number][0] == "shortened" and ref.number not in limits
+    ]
     if bare:
         raise _broken("a shortened message has a limit", bare, "no limit given")
-    groups = group_rows([ref.facts for ref in visible.messages])
+
+
+def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> None:
+    places = {new.before for new in proposal.insertions if new.before is not None}
+    if not places:
+        return
+    groups = visible.groups
     # Behind the first row of an open round everything may still move.
-    still = next((group.rows[0] for group in reversed(groups) if group.pending), None)
+    open_groups = [group.rows[0] for group in groups if group.pending and here[group.rows[0]]]
+    still = open_groups[-1] if open_groups else None
     starts = {
         visible.messages[group.rows[0]].number
         for group in groups
         if still is None or group.rows[0] <= still
     }
-    places = {new.before for new in proposal.insertions if new.before is not None}
     if places - starts:
         raise _broken("nothing is inserted into a round", places - starts, "not a round's start")
 
 
-def _broken(rule: str, numbers: Set[int], problem: str) -> InvalidPlan:
+def _broken(rule: str, numbers: Iterable[int], problem: str) -> InvalidPlan:
     return InvalidPlan(rule, tuple(sorted(numbers)), problem)

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.plan import Disposition
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.proposals import Decisions, conversation, decisions
 from eventctx.refs import MessageRef
-from eventctx.rounds import group_rows
 
 
 class Simple(msgspec.Struct, frozen=True):
@@ -27,57 +26,39 @@ class Simple(msgspec.Struct, frozen=True):
     version: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.keep_recent) is not int or self.keep_recent < 1:
-            raise InvalidSetting(f"keep_recent: expected an int from 1, found {self.keep_recent!r}")
-        most = self.max_messages
-        if most is not None and (type(most) is not int or most < self.keep_recent):
-            raise InvalidSetting(
-                f"max_messages: expected an int from keep_recent ({self.keep_recent}), "
-                f"found {most!r}"
-            )
-
-    def _kept(self, state: PolicyState) -> int:
-        # Down to half of the limit, or the next message would be over it again.
-        if state.trigger == "max_messages" and self.max_messages is not None:
-            return min(self.keep_recent, max(1, self.max_messages // 2))
-        return self.keep_recent
+        check_counts(self.keep_recent, self.max_messages)
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
-        messages = visible.messages
-        conversation = [row for row, ref in enumerate(messages) if ref.facts.kind != "system"]
-        recent = set(conversation[-self._kept(state) :])
-        human = next((row for row in reversed(conversation) if messages[row].facts.human), None)
-        pinned = {row for row, ref in enumerate(messages) if ref.number in visible.pins}
-        wanted = recent | pinned | ({human} if human is not None else set())
-        decided: dict[int, tuple[Disposition, str]] = {}
-        for group in group_rows([ref.facts for ref in messages]):
-            stays = not wanted.isdisjoint(group.rows)
-            for row in group.rows:
-                ref = messages[row]
-                if ref.facts.kind == "system":
-                    decided[ref.number] = ("kept", "system")
-                elif not stays:
-                    decided[ref.number] = ("dropped", "older")
-                else:
-                    reason = _reason(row, recent, pinned, human)
-                    decided[ref.number] = ("shortened" if ref.shortened else "kept", reason)
-        _merge_duplicates(messages, decided, visible.pins)
+        most = at_most(self.max_messages, state)
+        kept = self.keep_recent if most is None else min(self.keep_recent, most)
+        recent = conversation(visible.messages)[-kept:]
+        decided = decisions(visible, dict.fromkeys(recent, "recent"))
+        _merge_duplicates(visible.messages, decided, visible.pins)
         return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 
-def _reason(row: int, recent: set[int], pinned: set[int], human: int | None) -> str:
-    if row in pinned:
-        return "pinned"
-    if row == human:
-        return "latest_human"
-    return "recent" if row in recent else "same_round"
+def check_counts(keep_recent: int, max_messages: int | None) -> None:
+    """Raise InvalidSetting for numbers of messages that make no sense, alone or together."""
+    if type(keep_recent) is not int or keep_recent < 1:
+        raise InvalidSetting(f"keep_recent: expected an int from 1, found {keep_recent!r}")
+    most = max_messages
+    if most is not None and (type(most) is not int or most < keep_recent):
+        raise InvalidSetting(
+            f"max_messages: expected an int from keep_recent ({keep_recent}), found {most!r}"
+        )
+
+
+def at_most(max_messages: int | None, state: PolicyState) -> int | None:
+    """How many messages may stay because of ``max_messages``; None where it is not the trigger."""
+    if state.trigger != "max_messages" or max_messages is None:
+        return None
+    # Down to half of the limit, or the next message would be over it again.
+    return max(1, max_messages // 2)
 
 
 def _merge_duplicates(
-    messages: Sequence[MessageRef],
-    decided: dict[int, tuple[Disposition, str]],
-    pins: frozenset[int],
+    messages: Sequence[MessageRef], decided: Decisions, pins: frozenset[int]
 ) -> None:
     seen: set[bytes] = set()
     for ref in reversed(messages):

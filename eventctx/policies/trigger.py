@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eventctx.errors import InvalidSetting
 from eventctx.events import Trigger
+from eventctx.gauge import Scale
 from eventctx.policies.policy import Budget
 
 
@@ -27,17 +28,34 @@ def due(
 ) -> Trigger | None:
     """Why a view of ``tokens`` and ``messages`` (without system messages) must be compacted now.
 
-    ``low_water`` is the view's size after the last compaction. Where that could not get below the
-    threshold, the next one waits until half of what is left up to the budget is used up, so that
-    a floor that cannot be reduced does not cause one compaction per request.
+    ``low_water`` is the view's size after the last compaction. Where that stayed nearer to the
+    threshold than to the target, the next one waits for the budget, or where it stayed above the
+    threshold, until half of what is left up to the budget is used up. So a floor that cannot be
+    reduced does not cause one compaction per request.
     """
     if tokens > budget.tokens:
         return "budget"
     line = budget.threshold
-    if low_water >= line:
+    if low_water > (budget.target + budget.threshold) // 2:
+        line = budget.tokens
+    if low_water >= budget.threshold:
         line = low_water + max(1, (budget.tokens - low_water) // 2)
     if tokens >= line:
         return "threshold"
     if max_messages is not None and messages > max_messages:
         return "max_messages"
     return None
+
+
+def counted(budget: Budget, scale: Scale) -> Budget:
+    """A budget of tokens in an estimator's own count; at least 1 where nothing fits at all.
+
+    What is sent beside the messages is taken off first; threshold and target are the same shares
+    of what is left.
+    """
+    tokens = max(1, scale.room(budget.tokens))
+    return Budget(
+        tokens,
+        max(1, tokens * budget.threshold // budget.tokens),
+        max(1, tokens * budget.target // budget.tokens),
+    )

@@ -24,6 +24,7 @@ MODULES = (
     "disk",
     "importing",
     "starting",
+    "tokens",
 )
 
 

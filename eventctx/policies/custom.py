@@ -1,0 +1,134 @@
+"""A policy of the user's own: one function, given as such or by its dotted path.
+
+The function gets what every policy gets and returns a ``Proposal`` (``eventctx.policies.proposals``
+makes one from message numbers) or a question. The engine holds it to the rules like any other;
+whatever it does wrong, the ladder decides instead, and the log says why.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import CompactionError, InvalidSetting
+from eventctx.policies.policy import (
+    AskMemory,
+    AskScores,
+    AskSummary,
+    Budget,
+    PolicyState,
+    Proposal,
+    Visible,
+)
+
+EXPECTED: Final = (
+    "function: expected a function of (visible, budget, state) or its path "
+    "('package.module:function')"
+)
+
+
+class Custom(msgspec.Struct, frozen=True, dict=True):
+    """Let ``function(visible, budget, state)`` decide.
+
+    ``function`` is a plain function (or anything else that can be called), or a path:
+    ``package.module:function`` or ``package.module.function``, imported when the policy is made.
+    Like every policy it must not read a clock or draw, and ``version`` should go up when it
+    decides differently. Raises InvalidSetting for what cannot be found or called.
+    """
+
+    function: Any = None
+    max_messages: int | None = None
+    name: str = "custom"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        most = self.max_messages
+        if most is not None and (type(most) is not int or most < 1):
+            raise InvalidSetting(f"max_messages: expected an int from 1 or None, found {most!r}")
+        _ = self.call  # now, and not in the middle of a session
+
+    @cached_property
+    def call(self) -> Callable[..., Any]:
+        """The function itself."""
+        return _checked(self.function)
+
+    def propose(
+        self, visible: Visible, budget: Budget, state: PolicyState
+    ) -> Proposal | AskSummary | AskScores | AskMemory:
+        """What the function answers. Raises CompactionError where that is no proposal."""
+        answer = self.call(visible, budget, state)
+        if isinstance(answer, Proposal | AskSummary | AskScores | AskMemory):
+            return answer
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise CompactionError(
+            f"{path_of(self.function)}: expected a Proposal or a question, found "
+            f"{type(answer).__name__}; keep_only() and drop() make one from message numbers"
+        )
+
+
+def _checked(function: object) -> Callable[..., Any]:
+    found = imported(function) if isinstance(function, str) else function
+    path = path_of(function)
+    if isinstance(found, type) or hasattr(found, "propose"):
+        raise InvalidSetting(
+            f"{EXPECTED}, found {path}, a class or a policy; pass an instance of it as policy="
+        )
+    if not callable(found):
+        raise InvalidSetting(f"{EXPECTED}, found {path}, which cannot be called: {_shown(found)}")
+    if inspect.iscoroutinefunction(found):
+        raise InvalidSetting(
+            f"{EXPECTED}, found {path}, which is async; a policy is pure and asks questions "
+            "(AskSummary, AskScores, AskMemory) instead of waiting"
+        )
+    return found
+
+
+def path_of(function: object) -> str:
+    """A path as it is; of a function its ``module:qualname``, of other objects their class's."""
+    if isinstance(function, str):
+        return function
+    known = function if hasattr(function, "__qualname__") else type(function)
+    return f"{known.__module__}:{getattr(known, '__qualname__', '')}"
+
+
+def imported(path: str) -> object:
+    """What stands at ``package.module:name.name`` or ``package.module.name``."""
+    module, separator, name = path.partition(":")
+    if not separator:
+        module, _, name = path.rpartition(".")
+    names = name.split(".")
+    if not all(part.isidentifier() for part in [*module.split("."), *names]):
+        raise InvalidSetting(f"{EXPECTED}, found {path!r}")
+    found: object = _module(module, path)
+    for name in names:
+        try:
+            found = getattr(found, name)
+        except AttributeError as error:
+            where = found.__name__ if isinstance(found, ModuleType) else repr(found)
+            raise InvalidSetting(
+                f"function: expected {name!r} in {where}, found no such name; correct {path!r}"
+            ) from error
+    return found
+
+
+def _module(module: str, path: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except Exception as error:
+        # A module of the user's own may raise anything while it is imported.
+        raise InvalidSetting(
+            f"function: expected {path!r} to be importable, found {type(error).__name__}: {error}; "
+            "install or correct it, or pass the function itself"
+        ) from error
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"

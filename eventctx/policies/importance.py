@@ -1,0 +1,209 @@
+"""The importance policy ("smart"): what matters most stays, wherever it stands.
+
+Every tool round has a score: how recent it is, how important, and how little room it takes. The
+best ones that fit the target stay, in conversation order. The most recent rows stay whatever their
+score. A round's score is the best of its members', because it stands or falls as one.
+
+How important a message is, a model may say (``scorer="model"``); else it is a matter of who
+speaks. The scores decided on are recorded with the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.messages import Facts
+from eventctx.policies.bench import Bench, kept_whole
+from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.ladder import open_loop
+from eventctx.policies.policy import (
+    Ask,
+    AskScores,
+    Budget,
+    PolicyState,
+    Proposal,
+    Scores,
+    Visible,
+)
+from eventctx.rounds import Group
+
+HUMAN: Final = 1.0
+ANSWER: Final = 0.7
+CALL: Final = 0.4
+RESULT: Final = 0.3
+OTHER: Final = 0.2
+"""How important a message is by who speaks. Only people say what is wanted; an answer tells what
+was found and decided; a call tells what was done; a result can be had again by calling again; what
+a harness adds, it adds again. Facts do not tell a failed result from another."""
+
+HALF_TOKENS: Final = 1_000
+"""A round of so many tokens gets half of what there is to get for taking little room."""
+
+DIGITS: Final = 4
+"""Scores are rounded before they are compared, so that the recorded ones explain the plan."""
+
+
+class Importance(msgspec.Struct, frozen=True):
+    """Settings of the importance policy.
+
+    The three weights say how much recency, importance and size count beside each other.
+    ``keep_recent`` rows at the end of the conversation stay whatever their score. ``scorer`` is
+    ``builtin`` or ``model``: the scorer that the session was given.
+    """
+
+    recency_weight: float = 0.4
+    importance_weight: float = 0.5
+    size_weight: float = 0.1
+    keep_recent: int = 6
+    scorer: Literal["builtin", "model"] = "builtin"
+    name: str = "importance"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        names = ("recency_weight", "importance_weight", "size_weight")
+        for name in names:
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value <= 1:
+                raise InvalidSetting(f"{name}: expected 0 to 1, found {value!r}")
+        if not any(getattr(self, name) for name in names):
+            raise InvalidSetting(f"{', '.join(names)}: expected one above 0, found all 0")
+        if type(self.keep_recent) is not int or self.keep_recent < 0:
+            raise InvalidSetting(f"keep_recent: expected an int from 0, found {self.keep_recent!r}")
+        if self.scorer not in ("builtin", "model"):
+            raise InvalidSetting(f"scorer: expected 'builtin' or 'model', found {self.scorer!r}")
+
+    @property
+    def max_messages(self) -> int | None:
+        """The policy counts tokens, not messages."""
+        return None
+
+    @property
+    def needs_scorer(self) -> bool:
+        """Whether a session with this policy must be given a scorer."""
+        return self.scorer == "model"
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
+        """Dispositions of every visible message, or a question for scores; insertions stay."""
+        bench = Bench(visible, kept_whole(visible))
+        whole, open_round = protected_rows(visible, bench.groups)
+        bench.shorten_oversize(shortenable(visible, whole), budget.tokens)
+        if bench.total <= budget.target:
+            return Proposal(bench.decided, bench.limits, kept_insertions=tuple(visible.insertions))
+        for guarded in self._guards(visible, whole, open_round):
+            free = [group for group in bench.groups if guarded.isdisjoint(group.rows)]
+            left = bench.total - sum(bench.cost(group) for group in free)
+            if left <= line_to_drop_to(budget):
+                break
+        asked = [group for group in free if not group.orphan]
+        given: Mapping[int, float] = {}
+        if self.scorer == "model" and asked:
+            found = next((one for one in state.answers.values() if isinstance(one, Scores)), None)
+            if found is None:
+                return _question(visible, asked)
+            given = found.by_number
+        scores = self._scores(visible, bench, asked, given)
+        _choose(bench, free, scores, budget.target - left)
+        return _proposal(visible, bench, free, guarded, scores)
+
+    def _guards(
+        self, visible: Visible, whole: frozenset[int], open_round: frozenset[int]
+    ) -> Iterator[frozenset[int]]:
+        """Rows that stay, ever fewer: a tool loop still open, then the recent rows give way."""
+        rows = [row for row, ref in enumerate(visible.messages) if ref.facts.kind != "system"]
+        recent = frozenset(rows[-self.keep_recent :] if self.keep_recent else ())
+        fixed = whole | open_round
+        yield fixed | recent | open_loop(visible.messages, open_round)
+        yield fixed | recent
+        yield fixed
+
+    def _scores(
+        self, visible: Visible, bench: Bench, groups: list[Group], given: Mapping[int, float]
+    ) -> dict[Group, float]:
+        """The score of every round, from 0 to 1: a weighted mean of three parts, each 0 to 1.
+
+        Recency is the place in the conversation, from 0 for the first to 1 for the last message.
+        Importance is the model's score, or the built-in one for messages it was not asked about.
+        For size a round of t tokens gets HALF / (HALF + t). Only sums, products and quotients:
+        they come out the same everywhere, which powers and logarithms need not.
+        """
+        total = self.recency_weight + self.importance_weight + self.size_weight
+        last = max(1, len(visible.messages) - 1)
+        scores: dict[Group, float] = {}
+        for group in groups:
+            best = 0.0
+            for row in group.rows:
+                ref = visible.messages[row]
+                importance = given.get(ref.number, importance_of(ref.facts))
+                best = max(
+                    best, self.recency_weight * row / last + self.importance_weight * importance
+                )
+            brief = HALF_TOKENS / (HALF_TOKENS + bench.cost(group))
+            scores[group] = round((best + self.size_weight * brief) / total, DIGITS)
+        return scores
+
+
+def importance_of(facts: Facts) -> float:
+    """How important a message is by who speaks, from 0 to 1."""
+    if facts.human:
+        return HUMAN
+    if facts.kind == "assistant":
+        return ANSWER if facts.prose and not facts.calls else CALL
+    return RESULT if facts.kind == "result" else OTHER
+
+
+def _question(visible: Visible, groups: list[Group]) -> AskScores:
+    numbers = sorted(visible.messages[row].number for group in groups for row in group.rows)
+    # One question is asked in one compaction: what comes meanwhile gets the built-in score.
+    return AskScores(f"scores {numbers[0]}-{numbers[-1]}", tuple(numbers))
+
+
+def _choose(bench: Bench, free: list[Group], scores: Mapping[Group, float], room: int) -> None:
+    """Drop what does not fit into ``room`` tokens behind better rounds; of equals the newer stays.
+
+    One too large for what room is left does not keep smaller ones out.
+    """
+    best = sorted(scores, key=lambda group: (scores[group], group.rows[0]), reverse=True)
+    chosen: set[Group] = set()
+    for group in best:
+        cost = bench.cost(group)
+        if cost <= room:
+            room -= cost
+            chosen.add(group)
+    for group in free:
+        if group not in chosen:
+            bench.drop(group, "unimportant")
+
+
+def _proposal(
+    visible: Visible,
+    bench: Bench,
+    free: list[Group],
+    guarded: frozenset[int],
+    scores: Mapping[Group, float],
+) -> Proposal:
+    decided = dict(bench.decided)
+    human = latest_human(visible.messages)
+    judged = {row for group in free for row in group.rows}
+    for row, ref in enumerate(visible.messages):
+        disposition, reason = decided[ref.number]
+        if reason == "fits":
+            if row == human:
+                reason = "latest_human"
+            elif row in judged:
+                reason = "important"
+            else:
+                reason = "protected" if row in guarded else "same_round"
+            decided[ref.number] = (disposition, reason)
+    by_number = {
+        visible.messages[row].number: score for group, score in scores.items() for row in group.rows
+    }
+    return Proposal(
+        decided,
+        bench.limits,
+        kept_insertions=tuple(visible.insertions),
+        scores=by_number,
+    )

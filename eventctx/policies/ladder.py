@@ -1,0 +1,205 @@
+"""The ladder: progressive, the cheapest loss first, each step only as far as needed.
+
+Old tool results are shortened, then old arguments; then old tool rounds and answers are dropped;
+then old user messages are cut to their beginning, and last dropped. Rows that the policy protects
+(the task, the most recent rows, the last tool results) are left alone as long as that suffices;
+protection shrinks in steps, and a tool loop that is still open is entered last. The names of the
+settings are those of Amplifier's context-simple; there, as here, it stops at the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.policies.bench import Bench, kept_whole
+from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.refs import MessageRef
+from eventctx.rounds import Group
+from eventctx.shorten import MARKER_CHARACTERS, Limit
+
+PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
+"""Parts of ``protected_recent`` and ``protected_tool_results`` that hold, step by step."""
+
+STEPS: Final = len(PROTECTION)
+NEVER: Final = 2 * STEPS
+
+
+class Ladder(msgspec.Struct, frozen=True):
+    """Settings of the ladder.
+
+    ``protected_recent`` is the share of the conversation's rows at its end that is left alone,
+    ``protected_tool_results`` how many of the last tool results are, ``truncate_chars`` what
+    stays of an old result, of old arguments or of an old user message, in characters.
+    """
+
+    protected_recent: float = 0.3
+    protected_tool_results: int = 5
+    truncate_chars: int = 250
+    name: str = "ladder"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        share = self.protected_recent
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise InvalidSetting(f"protected_recent: expected 0 to 1, found {share!r}")
+        for name, least in (("protected_tool_results", 0), ("truncate_chars", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise InvalidSetting(f"{name}: expected an int from {least}, found {value!r}")
+
+    @property
+    def max_messages(self) -> int | None:
+        """The ladder counts tokens, not messages."""
+        return None
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        """Dispositions of every visible message; insertions stay as they are."""
+        bench = Bench(visible, kept_whole(visible))
+        whole, open_round = protected_rows(visible, bench.groups)
+        bench.shorten_oversize(shortenable(visible, whole), budget.tokens)
+        loop = open_loop(visible.messages, open_round)
+        steps = self._steps(visible, bench, whole | open_round, loop)
+        for number, step in enumerate(steps):
+            if bench.total <= budget.target:
+                break
+            inside = number >= STEPS and state.trigger != "manual"
+            if inside and bench.total <= line_to_drop_to(budget):
+                break  # cutting inside the loop that is still open is not worth its thinking
+            self._climb(bench, step, budget.target)
+            if number % STEPS == STEPS - 1:
+                _drop_words(bench, steps[: number + 1], budget.target)
+        return _explained(visible, bench, whole | open_round)
+
+    def _steps(
+        self, visible: Visible, bench: Bench, always: frozenset[int], loop: frozenset[int]
+    ) -> list[_Step]:
+        """What becomes free step by step: first outside the open loop, then inside it."""
+        messages = visible.messages
+        freed_at = self._freed_at(messages)
+        for row in loop:
+            freed_at[row] += STEPS
+        for row in always:
+            freed_at[row] = NEVER
+        # One list more takes what is never freed.
+        steps = [_Step([], [], [], []) for _ in range(NEVER + 1)]
+        for group in bench.groups:
+            rows = group.calls + group.results
+            at = freed_at[rows[0]] if len(rows) == 1 else max([freed_at[row] for row in rows])
+            step = steps[at]
+            step.rows.extend(rows)
+            said = [row for row in rows if messages[row].facts.human]
+            if said:
+                step.words.extend(said)
+            else:
+                step.rounds.append(group)
+                step.costs.append(bench.cost(group))
+        return steps[:NEVER]
+
+    def _freed_at(self, messages: Sequence[MessageRef]) -> list[int]:
+        """The step at which each row is no longer protected."""
+        conversation = [r for r, ref in enumerate(messages) if ref.facts.kind != "system"]
+        results = [row for row in conversation if messages[row].facts.results]
+        freed_at = [0] * len(messages)
+        for step, part in enumerate(PROTECTION, start=1):
+            recent = int(len(conversation) * self.protected_recent * part)
+            last = int(self.protected_tool_results * part)
+            for row in conversation[len(conversation) - recent :]:
+                freed_at[row] = step
+            for row in results[len(results) - last :] if last else ():
+                freed_at[row] = step
+        task = next((row for row in conversation if messages[row].facts.human), None)
+        if task is not None:
+            freed_at[task] = STEPS - 1
+        return freed_at
+
+    def _climb(self, bench: Bench, step: _Step, target: int) -> None:
+        """Take what the step frees, as far as needed."""
+        least = self.truncate_chars
+        stubbed = sum([bench.saving_words(row, least) for row in step.words])
+        if bench.total - sum(step.costs) - stubbed <= target:
+            self._shorten(bench, step, target)
+        else:
+            # All of it must go, and shortening first what is dropped then would be for nothing.
+            for group, cost in zip(step.rounds, step.costs, strict=True):
+                bench.drop(group, "old_round", cost)
+        for row in step.words:
+            if bench.total <= target:
+                return
+            bench.shorten(row, Limit(prose=least), "old_words")
+
+    def _shorten(self, bench: Bench, step: _Step, target: int) -> None:
+        """Shorten old results, then old arguments; drop the rounds that this cannot save.
+
+        The same as shortening first and dropping then, without the work for what is dropped.
+        """
+        least = self.truncate_chars
+        saved = {row: bench.saving(row, least) for row in step.rows}
+        total = bench.total - sum(saved.values())
+        for group, cost in zip(step.rounds, step.costs, strict=True):
+            if total <= target:
+                break
+            total -= cost - sum([saved[row] for row in group.calls + group.results])
+            bench.drop(group, "old_round", cost)
+        left = [row for row in step.rows if bench.here[row]]
+        for row in left:
+            if bench.total <= target:
+                return
+            outcome = bench.messages[row].facts.outcome
+            if outcome > least:
+                kept = _still_room(bench, outcome, target, least)
+                bench.shorten(row, Limit(outcome=kept), "old_result")
+        for row in left:
+            if bench.total <= target:
+                return
+            if bench.messages[row].facts.arguments > least:
+                bench.shorten(row, Limit(arguments=least), "old_arguments")
+
+
+class _Step(NamedTuple):
+    """What one step frees: rows, rounds to drop with what each would free, rows of a person."""
+
+    rows: list[int]
+    rounds: list[Group]
+    costs: list[int]
+    words: list[int]
+
+
+def open_loop(messages: Sequence[MessageRef], open_round: frozenset[int]) -> frozenset[int]:
+    """Rows behind the latest human message while the model is still at work on it."""
+    if not open_round:
+        return frozenset()
+    human = latest_human(messages)
+    return frozenset(range(0 if human is None else human + 1, len(messages)))
+
+
+def _still_room(bench: Bench, characters: int, target: int, least: int) -> int:
+    """How much of a result may stay: as much as the target allows, at least ``least``."""
+    surplus = bench.total - target
+    freed = surplus * bench.estimator.outcome // 10 + 1 + MARKER_CHARACTERS
+    return max(least, characters - freed)
+
+
+def _drop_words(bench: Bench, steps: Sequence[_Step], target: int) -> None:
+    """Drop what is left of old user messages, when nothing else is protected any more."""
+    rows = {row for step in steps for row in step.words}
+    for group in bench.groups:
+        if bench.total <= target:
+            return
+        if not rows.isdisjoint(group.calls + group.results):
+            bench.drop(group, "old_words")
+
+
+def _explained(visible: Visible, bench: Bench, always: frozenset[int]) -> Proposal:
+    decided = dict(bench.decided)
+    human = latest_human(visible.messages)
+    for row in always:
+        number = visible.messages[row].number
+        if decided[number][1] == "fits":
+            reason = "latest_human" if row == human else "open_round"
+            decided[number] = (decided[number][0], reason)
+    return Proposal(decided, bench.limits, kept_insertions=tuple(visible.insertions))

@@ -1,0 +1,74 @@
+"""Policies by name: the one table that settings, the command line and the documentation share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.policies.custom import Custom
+from eventctx.policies.importance import Importance
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.pipeline import Pipeline
+from eventctx.policies.policy import Policy
+from eventctx.policies.simple import Simple
+from eventctx.policies.summarize import Summarize
+from eventctx.policies.token_budget_policy import TokenBudgetPolicy
+from eventctx.policies.truncate import Truncate
+
+POLICIES: Final[dict[str, type[Any]]] = {
+    "custom": Custom,
+    "importance": Importance,
+    "ladder": Ladder,
+    "pipeline": Pipeline,
+    "simple": Simple,
+    "summarize": Summarize,
+    "token-budget": TokenBudgetPolicy,
+    "truncate": Truncate,
+}
+"""Policies by name; their fields, but for name and version, are their settings."""
+
+ALIASES: Final = {"smart": "importance", "summarise": "summarize", "token_budget": "token-budget"}
+"""Other names: context-persistent's, and other spellings."""
+
+DEFAULT: Final = "ladder"
+
+
+def settings_of_policy(name: str) -> tuple[str, ...]:
+    """The names of a policy's settings. Raises InvalidSetting for an unknown policy."""
+    fields = msgspec.structs.fields(_class_of(name))
+    return tuple(field.name for field in fields if field.name not in ("name", "version"))
+
+
+def policy_named(name: str, settings: Mapping[str, Any] = {}) -> Policy:
+    """A policy by its name and settings. Raises InvalidSetting."""
+    chosen = _class_of(name)
+    unknown = settings.keys() - set(settings_of_policy(name))
+    if unknown:
+        raise InvalidSetting(
+            f"policy {name!r}: expected settings among {list(settings_of_policy(name))}, "
+            f"found {sorted(unknown)}"
+        )
+    given = dict(settings)
+    if chosen is Pipeline and isinstance(given.get("policies"), list | tuple):
+        given["policies"] = tuple([_step(one) for one in given["policies"]])
+    policy: Policy = chosen(**given)
+    return policy
+
+
+def _step(given: Any) -> Any:
+    """A pipeline's step: a name and a pair of a name and settings become the policy."""
+    if isinstance(given, str):
+        return policy_named(given)
+    if isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[1], Mapping):
+        return policy_named(given[0], given[1])
+    return given
+
+
+def _class_of(name: str) -> type[Any]:
+    found = POLICIES.get(ALIASES.get(name, name)) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidSetting(f"policy: expected one of {sorted(POLICIES)}, found {name!r}")
+    return found

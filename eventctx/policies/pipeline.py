@@ -1,0 +1,210 @@
+"""The pipeline: one policy after the other, until the view is down to the target.
+
+Each policy decides on what those before it left. Nothing that one hides comes back with the next;
+of two limits the lower one holds; what any of them inserts goes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import CompactionError, InvalidSetting
+from eventctx.messages import Facts
+from eventctx.plan import Disposition
+from eventctx.policies.bench import Bench, shortened_tokens
+from eventctx.policies.policy import (
+    Answer,
+    Ask,
+    Budget,
+    Policy,
+    PolicyState,
+    Proposal,
+    Visible,
+)
+from eventctx.policies.proposals import conversation
+from eventctx.policies.rules import check
+from eventctx.refs import MessageRef
+from eventctx.shorten import MARKER_CHARACTERS, Limit
+
+_STAYS: Final = ("kept", "shortened")
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """Apply ``policies`` in order until the view counts at most the budget's target.
+
+    The steps are policies; where the pipeline itself is made by name (``policy_named``,
+    ``engine.session(policy="pipeline", policies=…)``), also names, and pairs of a name and
+    settings. Where the number of messages is what makes a compaction due, it must be down, too.
+    A step's question is asked under its key with the step's place before it (``0:scores``).
+    Raises InvalidSetting.
+    """
+
+    policies: tuple[Policy, ...] = ()
+    name: str = "pipeline"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        given: Any = self.policies
+        if not isinstance(given, list | tuple) or not given:
+            raise InvalidSetting(f"policies: expected a list of policies, found {given!r}")
+        for step in given:
+            if isinstance(step, type) or not callable(getattr(step, "propose", None)):
+                raise InvalidSetting(
+                    f"policies: expected policies, found {step!r}; make it with policy_named()"
+                )
+        msgspec.structs.force_setattr(self, "policies", tuple(given))
+
+    @property
+    def max_messages(self) -> int | None:
+        """The lowest limit of any step."""
+        limits = [step.max_messages for step in self.policies if step.max_messages is not None]
+        return min(limits, default=None)
+
+    @property
+    def needs_summarizer(self) -> bool:
+        """Whether a step needs one."""
+        return any(getattr(step, "needs_summarizer", False) for step in self.policies)
+
+    @property
+    def needs_scorer(self) -> bool:
+        """Whether a step needs one."""
+        return any(getattr(step, "needs_scorer", False) for step in self.policies)
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
+        """What all steps together make of the view, or a step's question."""
+        joined: Proposal | None = None
+        seen = visible
+        for place, step in enumerate(self.policies):
+            answers = _own_answers(state.answers, place)
+            found = step.propose(seen, budget, msgspec.structs.replace(state, answers=answers))
+            if isinstance(found, Ask):
+                return msgspec.structs.replace(found, key=f"{place}:{found.key}")
+            if not isinstance(found, Proposal):
+                raise CompactionError(
+                    f"policy {step.name!r}: expected a Proposal or a question, found "
+                    f"{type(found).__name__}"
+                )
+            check(seen, found)
+            joined = found if joined is None else joined_with(joined, found)
+            seen = reduced(seen, found)
+            if self._is_enough(seen, budget, state):
+                break
+        assert joined is not None  # noqa: S101 - there is at least one step
+        return placed(visible, joined)
+
+    def _is_enough(self, seen: Visible, budget: Budget, state: PolicyState) -> bool:
+        most = self.max_messages
+        if state.trigger == "max_messages" and most is not None:
+            return len(conversation(seen.messages)) <= most and seen.tokens <= budget.target
+        return seen.tokens <= budget.target
+
+
+def reduced(visible: Visible, proposal: Proposal) -> Visible:
+    """What is in view under ``proposal``, as far as facts tell; shortened texts at their most.
+
+    What it inserts is counted, but is not among ``insertions``: it has no place in the log yet,
+    so nothing can be asked about it.
+    """
+    messages = []
+    for ref in visible.messages:
+        limit = proposal.limits.get(ref.number)
+        if proposal.dispositions[ref.number][0] not in _STAYS:
+            continue
+        messages.append(ref if limit is None else _limited(ref, limit, visible))
+    return Visible(
+        messages,
+        proposal.kept_insertions,
+        visible.pins,
+        Bench(visible, proposal).total,
+        visible.estimator,
+    )
+
+
+def _limited(ref: MessageRef, limit: Limit, visible: Visible) -> MessageRef:
+    tokens = min(ref.tokens, shortened_tokens(ref.facts, limit, visible.estimator))
+    return msgspec.structs.replace(
+        ref, facts=_limited_facts(ref.facts, limit), tokens=tokens, shortened=True
+    )
+
+
+def _limited_facts(facts: Facts, limit: Limit) -> Facts:
+    """The most that is left under ``limit``, as ``shortened_tokens`` counts it."""
+    outcome, arguments, prose = facts.outcome, facts.arguments, facts.prose
+    if limit.outcome is not None:
+        outcome = min(outcome, limit.outcome + MARKER_CHARACTERS * max(1, len(facts.results)))
+    if limit.arguments is not None:
+        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
+        arguments = min(arguments, most)
+    if limit.prose is not None:
+        prose = min(prose, limit.prose + MARKER_CHARACTERS)
+    return msgspec.structs.replace(facts, outcome=outcome, arguments=arguments, prose=prose)
+
+
+def joined_with(first: Proposal, second: Proposal) -> Proposal:
+    """One proposal for a view, of ``first`` for it and ``second`` for what ``first`` leaves."""
+    decided: dict[int, tuple[Disposition, str]] = dict(first.dispositions)
+    limits = dict(first.limits)
+    for number, (disposition, reason) in second.dispositions.items():
+        limit = second.limits.get(number)
+        if disposition not in _STAYS:
+            limits.pop(number, None)
+        elif limit is not None:
+            limits[number] = _lower(limits.get(number, Limit()), limit)
+        elif number in limits:
+            continue  # still as short as the first made it, for the first's reason
+        decided[number] = (disposition, reason)
+    return Proposal(
+        decided,
+        limits,
+        (*first.insertions, *second.insertions),
+        second.kept_insertions,
+        {**first.scores, **second.scores},
+    )
+
+
+def placed(visible: Visible, proposal: Proposal) -> Proposal:
+    """The proposal with its insertions where the whole view has a place for them.
+
+    What a step inserts before a message that a later one drops goes before the next one that
+    stays. Behind an unanswered round nothing can be inserted, also where an earlier step dropped
+    it: what a later one inserts there goes to the start.
+    """
+    rows = {ref.number: row for row, ref in enumerate(visible.messages)}
+    still = next((group.rows[0] for group in reversed(visible.groups) if group.pending), len(rows))
+    open_places = [
+        group.rows[0]
+        for group in visible.groups
+        if not group.orphan
+        and group.rows[0] <= still
+        and proposal.dispositions[visible.messages[group.rows[0]].number][0] in _STAYS
+    ]
+    insertions = []
+    for one in proposal.insertions:
+        if one.before is not None:
+            wanted = rows[one.before]
+            found = next((row for row in open_places if row >= wanted), None)
+            before = None if found is None else visible.messages[found].number
+            one = msgspec.structs.replace(one, before=before)
+        insertions.append(one)
+    return msgspec.structs.replace(proposal, insertions=tuple(insertions))
+
+
+def _lower(first: Limit, second: Limit) -> Limit:
+    return Limit(
+        *[
+            min((limit for limit in pair if limit is not None), default=None)
+            for pair in zip(first, second, strict=True)
+        ]
+    )
+
+
+def _own_answers(answers: Mapping[str, Answer], place: int) -> dict[str, Answer]:
+    prefix = f"{place}:"
+    return {
+        key.removeprefix(prefix): answer
+        for key, answer in answers.items()
+        if key.startswith(prefix)
+    }

@@ -1,0 +1,88 @@
+"""From the rows that a policy wants to a proposal that keeps the rules.
+
+A policy says which messages matter. What follows from the rules is added here: system messages,
+pins and the latest human message stay, and a tool round stays whole if one of its rows does.
+``keep_only`` and ``drop`` do so for authors of policies of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from eventctx.errors import InvalidPlan
+from eventctx.plan import Disposition
+from eventctx.policies.fit import latest_human
+from eventctx.policies.policy import Proposal, Visible
+from eventctx.refs import MessageRef
+
+Decisions = dict[int, tuple[Disposition, str]]
+"""A disposition and a reason code by message number."""
+
+
+def keep_only(visible: Visible, numbers: Iterable[int], reason: str = "custom") -> Proposal:
+    """Keep these messages and what the rules want kept; everything else leaves the view.
+
+    ``reason`` is recorded for both; insertions stay. Raises InvalidPlan for a number that is not
+    in view.
+    """
+    rows = _rows_of(visible, numbers)
+    decided = decisions(visible, dict.fromkeys(rows, reason), gone=reason)
+    return Proposal(decided, kept_insertions=tuple(visible.insertions))
+
+
+def drop(visible: Visible, numbers: Iterable[int], reason: str = "custom") -> Proposal:
+    """Take these messages out of the view, each with its whole round, as far as the rules allow.
+
+    ``reason`` is recorded for what leaves; insertions stay. Raises InvalidPlan for a number that is
+    not in view.
+    """
+    rows = set(_rows_of(visible, numbers))
+    wanted: dict[int, str] = {}
+    for group in visible.groups:
+        if rows.isdisjoint(group.rows):
+            wanted.update(dict.fromkeys(group.rows, "fits"))
+    return Proposal(
+        decisions(visible, wanted, gone=reason), kept_insertions=tuple(visible.insertions)
+    )
+
+
+def decisions(visible: Visible, wanted: Mapping[int, str], gone: str = "older") -> Decisions:
+    """What becomes of every message when the rows ``wanted`` stay, each for its reason code.
+
+    ``gone`` is the reason code of those that leave.
+    """
+    messages = visible.messages
+    human = latest_human(messages)
+    pinned = {row for row, ref in enumerate(messages) if ref.number in visible.pins}
+    staying = {*wanted, *pinned, *(() if human is None else (human,))}
+    decided: Decisions = {}
+    for group in visible.groups:
+        stays = not staying.isdisjoint(group.rows)
+        for row in group.rows:
+            ref = messages[row]
+            if ref.facts.kind == "system":
+                decided[ref.number] = ("kept", "system")
+            elif not stays:
+                decided[ref.number] = ("dropped", gone)
+            else:
+                reason = wanted.get(row, "same_round")
+                reason = "latest_human" if row == human else reason
+                reason = "pinned" if row in pinned else reason
+                decided[ref.number] = ("shortened" if ref.shortened else "kept", reason)
+    return decided
+
+
+def conversation(messages: Sequence[MessageRef]) -> list[int]:
+    """The rows that are no system messages."""
+    return [row for row, ref in enumerate(messages) if ref.facts.kind != "system"]
+
+
+def _rows_of(visible: Visible, numbers: Iterable[int]) -> list[int]:
+    rows = {ref.number: row for row, ref in enumerate(visible.messages)}
+    wanted = set(numbers)
+    unknown = wanted - rows.keys()
+    if unknown:
+        raise InvalidPlan(
+            "a policy speaks of messages in view", tuple(sorted(unknown)), "they are not in view"
+        )
+    return [rows[number] for number in wanted]

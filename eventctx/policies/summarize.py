@@ -1,0 +1,347 @@
+"""The summarize policy: one summary stands for the middle of the conversation.
+
+What it is about (system messages, the first human message, pins) and a recent tail stay as they
+are. Summaries are of one depth until ``fan_in`` of them stand in view; then the next one takes
+them in and is one deeper, so that their number grows with the logarithm of the session.
+
+The policy asks for a summary and is called again with the answer. Messages that came meanwhile
+stay; an answer is used as long as what it tells of can still leave the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from eventctx.diff import runs_of_numbers
+from eventctx.errors import InvalidSetting
+from eventctx.plan import Disposition, numbers_in
+from eventctx.policies.bench import Bench, insertion_tokens, kept_whole
+from eventctx.policies.fit import fit, latest_human, line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.ladder import Ladder, open_loop
+from eventctx.policies.policy import (
+    Ask,
+    AskSummary,
+    Budget,
+    NewInsertion,
+    PolicyState,
+    Proposal,
+    Summary,
+    Visible,
+)
+from eventctx.policies.summary_text import (
+    UnfitSummary,
+    check_length,
+    summary_message,
+    tolerated,
+    united,
+)
+from eventctx.refs import InsertionRef
+from eventctx.rounds import Group
+
+LEAST_SAVED: Final = 10
+"""A summary must save this fraction of what a compaction aims at, a tenth: less is not worth a
+model call, and the next one would soon be due."""
+
+SUMMARY_SHARE: Final = 8
+"""One summary may take this fraction of what a compaction aims at, an eighth."""
+
+SUMMARIES_SHARE: Final = 2
+"""Older summaries that take more than this fraction of it, a half, are taken in at once: they
+would crowd out the tail, and the fit stage would drop the oldest."""
+
+FRAME_TOKENS: Final = 120
+"""What header, note and marks of a summary take, about."""
+
+
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """What one summary is to do; as JSON it is the key of the question.
+
+    ``runs`` are the numbers it stands for, ``covered`` those that leave the view because an older
+    summary stands for them (they had been restored), ``merged`` the older summaries it takes in
+    by the place of their bodies, ``most`` its tokens.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+    covered: tuple[tuple[int, int], ...]
+    merged: tuple[tuple[int, int], ...]
+    most: int
+
+    @property
+    def key(self) -> str:
+        """The question's key: all that the answer depends on."""
+        return f"summary {msgspec.json.encode(self).decode()}"
+
+
+class Summarize(msgspec.Struct, frozen=True):
+    """Settings of the summarize policy.
+
+    ``keep_recent_share`` is the part of the target that the recent tail may take (from 0 to 1),
+    ``summary_tokens`` the most that one summary is asked to have, ``fan_in`` how many summaries
+    of one depth are taken into the next one.
+    """
+
+    keep_recent_share: float = 0.5
+    summary_tokens: int = 2_000
+    fan_in: int = 4
+    name: str = "summarize"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        share = self.keep_recent_share
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise InvalidSetting(f"keep_recent_share: expected 0 to 1, found {share!r}")
+        for name, least in (("summary_tokens", 1), ("fan_in", 2)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise InvalidSetting(f"{name}: expected an int from {least}, found {value!r}")
+
+    @property
+    def max_messages(self) -> int | None:
+        """The policy counts tokens, not messages."""
+        return None
+
+    @property
+    def needs_summarizer(self) -> bool:
+        """A session with this policy must be given a summarizer."""
+        return True
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
+        """A question for a summary, and with its answer the proposal; else what the ladder says.
+
+        The ladder decides where there is too little between head and tail. Raises UnfitSummary.
+        """
+        goal = _goal(visible, budget, state)
+        scene = _Scene(visible, budget)
+        if scene.bench.total <= goal:
+            return Ladder().propose(visible, budget, state)
+        for key, answer in state.answers.items():
+            cut = _cut_of(key)
+            if cut is not None and isinstance(answer, Summary) and scene.allows(cut):
+                return _checked(scene, cut, answer, budget)
+        cut = self._cut(scene, goal, budget)
+        if cut is None:
+            return Ladder().propose(visible, budget, state)
+        merged = tuple([one for one in visible.insertions if _place(one) in cut.merged])
+        numbers = tuple(sorted(numbers_in(cut.runs)))
+        return AskSummary(cut.key, numbers, cut.most, merged)
+
+    def _cut(self, scene: _Scene, goal: int, budget: Budget) -> Cut | None:
+        """The first cut that gets far enough, else the deepest; None if none is worth a summary."""
+        merged = self._merged(scene.visible.insertions, goal)
+        most = max(1, min(self.summary_tokens, goal // SUMMARY_SHARE))
+        found: Cut | None = None
+        for guarded in scene.guards(budget):
+            middle = self._middle(scene, guarded, goal, most)
+            freed = sum(scene.bench.cost(group) for group in middle)
+            freed += sum(one.tokens for one in merged) - most - FRAME_TOKENS
+            if not middle or freed * LEAST_SAVED < goal:
+                continue
+            cut = scene.cut(middle, merged, most)
+            if not cut.runs or scene.overflows(cut, budget):
+                continue
+            found = cut
+            if scene.bench.total - freed <= line_to_drop_to(budget):
+                break
+        return found
+
+    def _middle(self, scene: _Scene, guarded: frozenset[int], goal: int, most: int) -> list[Group]:
+        """Rounds before the tail that are not guarded; the tail has at least the last round."""
+        bench = scene.bench
+        rounds = [group for group in bench.groups if not group.orphan]
+        free = {group for group in rounds if guarded.isdisjoint(group.rows)}
+        fixed = bench.total - sum(bench.cost(group) for group in free) + most + FRAME_TOKENS
+        share, room = int(goal * self.keep_recent_share), goal - fixed
+        start = len(rounds)
+        for group in reversed(rounds):
+            share -= bench.cost(group)
+            room -= bench.cost(group) if group in free else 0
+            if group in free and start < len(rounds) and min(share, room) < 0:
+                break
+            start -= 1
+        return [group for group in rounds[:start] if group in free]
+
+    def _merged(self, insertions: Sequence[InsertionRef], goal: int) -> list[InsertionRef]:
+        """Older summaries that the next one takes in; with a depth all that are less deep."""
+        summaries = [one for one in insertions if one.kind == "summary"]
+        if sum(one.tokens for one in summaries) * SUMMARIES_SHARE > goal:
+            return summaries
+        depths = [one.depth for one in summaries]
+        full = [depth for depth in depths if depths.count(depth) >= self.fan_in]
+        return [one for one in summaries if full and one.depth <= max(full)]
+
+
+class _Scene:
+    """A view and what may leave it. Lives inside one policy call.
+
+    ``head`` are rows of the rounds that must stay, ``task`` those of the first human message.
+    """
+
+    def __init__(self, visible: Visible, budget: Budget) -> None:
+        self.visible = visible
+        self.bench = Bench(visible, kept_whole(visible))
+        protected, self.open_round = protected_rows(visible, self.bench.groups)
+        # The fit stage will, and what that frees needs no summary.
+        self.bench.shorten_oversize(shortenable(visible, protected), budget.tokens)
+        self.loop = open_loop(visible.messages, self.open_round)
+        self.human = latest_human(visible.messages)
+        first = next((r for r, ref in enumerate(visible.messages) if ref.facts.human), None)
+        self.head = self._whole(protected | self.open_round)
+        self.task = self._whole(frozenset() if first is None else {first})
+        self.row_of = {ref.number: row for row, ref in enumerate(visible.messages)}
+
+    def _whole(self, rows: frozenset[int] | set[int]) -> frozenset[int]:
+        touched = [group for group in self.bench.groups if not rows.isdisjoint(group.rows)]
+        return frozenset(row for group in touched for row in group.rows)
+
+    def guards(self, budget: Budget) -> Iterator[frozenset[int]]:
+        """Rows that stay, ever fewer: a loop that is still open is entered last.
+
+        Where even that is not enough, the task goes: the fit stage would drop it, and nothing
+        would tell of it.
+        """
+        yield self.head | self.task | self._whole(self.loop)
+        yield self.head | self.task
+        if self.bench.total > line_to_drop_to(budget):
+            yield self.head
+
+    def cut(self, middle: Sequence[Group], merged: Sequence[InsertionRef], most: int) -> Cut:
+        """The cut that takes ``middle`` out; what an older summary tells is not told again."""
+        told = self._told([one for one in self.visible.insertions if one not in merged])
+        numbers = sorted(self.visible.messages[row].number for one in middle for row in one.rows)
+        return Cut(
+            runs_of_numbers([number for number in numbers if number not in told]),
+            runs_of_numbers([number for number in numbers if number in told]),
+            tuple([_place(one) for one in merged]),
+            most,
+        )
+
+    @staticmethod
+    def _told(insertions: Sequence[InsertionRef]) -> set[int]:
+        runs = [run for one in insertions if one.kind == "summary" for run in one.stands_for]
+        return numbers_in(runs)
+
+    def allows(self, cut: Cut) -> bool:
+        """Whether all that ``cut`` takes out is in view, in whole rounds, and need not stay."""
+        numbers = numbers_in((*cut.runs, *cut.covered))
+        rows = {self.row_of[number] for number in numbers if number in self.row_of}
+        kept = [one for one in self.visible.insertions if _place(one) not in cut.merged]
+        here = len(self.visible.insertions) - len(kept)
+        return (
+            len(rows) == len(numbers)
+            and here == len(cut.merged)
+            and numbers_in(cut.covered) <= self._told(kept)
+            and self.head.isdisjoint(rows)
+            and self._whole(rows) == rows
+        )
+
+    def overflows(self, cut: Cut, budget: Budget) -> bool:
+        """Whether the longest summary that is taken would leave too little room for the floor."""
+        longest = Summary("x" * (tolerated(cut.most) * self.visible.estimator.prose // 10))
+        return bool(fit(self.visible, self.proposal(cut, longest), budget).overflow)
+
+    def taken(self, cut: Cut) -> tuple[list[InsertionRef], frozenset[int], int]:
+        """What ``cut`` takes out: older summaries, rows, and the tokens of both."""
+        merged = [one for one in self.visible.insertions if _place(one) in cut.merged]
+        rows = frozenset(self.row_of[number] for number in numbers_in((*cut.runs, *cut.covered)))
+        groups = [one for one in self.bench.groups if not rows.isdisjoint(one.rows)]
+        tokens = sum(self.bench.cost(one) for one in groups) + sum(one.tokens for one in merged)
+        return merged, rows, tokens
+
+    def proposal(self, cut: Cut, answer: Summary) -> Proposal:
+        """The view with ``answer`` in place of what ``cut`` takes out."""
+        merged, rows, _ = self.taken(cut)
+        runs = united([*cut.runs, *(run for one in merged for run in one.stands_for)])
+        depth = 1 + max([one.depth for one in merged], default=0)
+        message = summary_message(answer, runs, depth)
+        anchor = self._anchor(rows)
+        new = NewInsertion("summary", message, anchor, runs, depth)
+        gone = {self.visible.messages[row].number for row in rows}
+        kept = [
+            # What stood before a message that goes now stands before the summary of it.
+            msgspec.structs.replace(one, before=anchor) if one.before in gone else one
+            for one in self.visible.insertions
+            if one not in merged
+        ]
+        return Proposal(self._dispositions(rows), insertions=(new,), kept_insertions=tuple(kept))
+
+    def _anchor(self, rows: frozenset[int]) -> int | None:
+        """Before which message the summary stands: the first that stays behind what it is for.
+
+        None, the start, where there is none, and where an unanswered round stands before it:
+        behind such a one the order of a view may still change, and the rules let nothing in.
+        """
+        starts = [group.rows[0] for group in self.bench.groups if not group.orphan]
+        last = max(start for start in starts if start in rows)
+        behind = next((start for start in starts if start > last and start not in rows), None)
+        waiting = [
+            group.rows[0]
+            for group in self.bench.groups
+            if group.pending and group.rows[0] not in rows
+        ]
+        if behind is None or (waiting and waiting[-1] < behind):
+            return None
+        return self.visible.messages[behind].number
+
+    def _dispositions(self, rows: frozenset[int]) -> dict[int, tuple[Disposition, str]]:
+        decided: dict[int, tuple[Disposition, str]] = {}
+        strays = {row for row in self.bench.orphans if row < max(rows)} - self.head
+        for row, ref in enumerate(self.visible.messages):
+            if row in rows:
+                decided[ref.number] = ("summarised", "summary")
+            elif row in strays:
+                # It was in no request, and no provider takes it: a summarizer is not shown it.
+                decided[ref.number] = ("dropped", "old_round")
+            else:
+                decided[ref.number] = ("shortened" if ref.shortened else "kept", self._reason(row))
+        return decided
+
+    def _reason(self, row: int) -> str:
+        ref = self.visible.messages[row]
+        reasons = {
+            "system": ref.facts.kind == "system",
+            "pinned": ref.number in self.visible.pins,
+            "latest_human": row == self.human,
+            "task": row in self.task,
+            "open_round": row in self.open_round,
+            "same_round": row in self.head,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "recent")
+
+
+def _goal(visible: Visible, budget: Budget, state: PolicyState) -> int:
+    """Tokens to come down to; who asks by hand wants less than there is, whatever the target."""
+    if state.trigger == "manual":
+        return max(1, min(budget.target, visible.tokens // 2))
+    return budget.target
+
+
+def _checked(scene: _Scene, cut: Cut, answer: Summary, budget: Budget) -> Proposal:
+    estimator, replaced = scene.visible.estimator, scene.taken(cut)[2]
+    check_length(answer.text, cut.most, estimator)
+    proposal = scene.proposal(cut, answer)
+    tokens = insertion_tokens(proposal.insertions[0], estimator)
+    if tokens >= replaced:
+        raise UnfitSummary(
+            f"the summary takes {tokens} tokens; expected less than the {replaced} of what it "
+            "stands for"
+        )
+    if fit(scene.visible, proposal, budget).overflow:
+        raise UnfitSummary(
+            f"the summary takes {tokens} tokens; the budget of {budget.tokens} has no room for it "
+            "beside what must stay"
+        )
+    return proposal
+
+
+def _cut_of(key: str) -> Cut | None:
+    try:
+        return msgspec.json.decode(key.removeprefix("summary "), type=Cut)
+    except msgspec.DecodeError:
+        return None
+
+
+def _place(one: InsertionRef) -> tuple[int, int]:
+    return one.position, one.index

@@ -1,0 +1,59 @@
+"""Truncation: the most recent messages stay, whole rounds and whole turns.
+
+"Simple Truncation" of the context contract (keep N most recent messages, with tool pairs
+preserved), and "recent messages (last 3-5 turns)" of the orchestrator specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.proposals import conversation, decisions
+from eventctx.policies.simple import at_most, check_counts
+from eventctx.refs import MessageRef
+
+
+class Truncate(msgspec.Struct, frozen=True):
+    """Keep system messages and the end of the conversation.
+
+    That is its last ``keep_recent`` messages or, where ``keep_turns`` is given, its last
+    ``keep_turns`` turns instead, however long they are; a turn begins at a human message. Above
+    ``max_messages`` messages a compaction is due whatever their size, and leaves at most half as
+    many, but for rounds that stay whole.
+    """
+
+    keep_recent: int = 50
+    keep_turns: int | None = None
+    max_messages: int | None = None
+    name: str = "truncate"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        turns = self.keep_turns
+        if turns is not None and (type(turns) is not int or turns < 1):
+            raise InvalidSetting(f"keep_turns: expected an int from 1 or None, found {turns!r}")
+        check_counts(self.keep_recent, None)
+        # Where turns are counted, nothing ties the two numbers of messages together.
+        check_counts(self.keep_recent if turns is None else 1, self.max_messages)
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        """Dispositions of every visible message; insertions stay as they are."""
+        rows = conversation(visible.messages)
+        if self.keep_turns is None:
+            rows = rows[-self.keep_recent :]
+        else:
+            rows = last_turns(visible.messages, rows, self.keep_turns)
+        most = at_most(self.max_messages, state)
+        rows = rows if most is None else rows[-most:]
+        decided = decisions(visible, dict.fromkeys(rows, "recent"))
+        return Proposal(decided, kept_insertions=tuple(visible.insertions))
+
+
+def last_turns(messages: Sequence[MessageRef], rows: list[int], turns: int) -> list[int]:
+    """Of ``rows``, those from the last but ``turns`` human message on; all if there are fewer."""
+    begins = [place for place, row in enumerate(rows) if messages[row].facts.human]
+    return rows if len(begins) < turns else rows[begins[-turns] :]

@@ -1,0 +1,227 @@
+"""Preparing requests and compacting: decide, append, and only then hand out a view."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from eventctx import gauge
+from eventctx.asking import Asking
+from eventctx.deciding import Compaction, Decided, Why
+from eventctx.emitting import SessionEmitter
+from eventctx.errors import ContextOverflow, WrongExpectedVersion
+from eventctx.events import Outcome, Trigger
+from eventctx.gauge import Scale
+from eventctx.live import LiveSession
+from eventctx.policies.policy import Budget, Policy
+from eventctx.policies.trigger import counted, due, make_budget
+from eventctx.projections import request_view
+from eventctx.projections.request_view import ViewState
+from eventctx.record import place
+from eventctx.result import CompactionResult
+from eventctx.settings import Settings
+from eventctx.turns import scope_of
+from eventctx.verdict import Intercept
+
+MAX_CONFLICTS = 8
+"""How often a request is decided again because another process wrote meanwhile."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A request to prepare: its budget, and what is sent beside the messages, in tokens."""
+
+    limit: int
+    reserve: int = 0
+    model: str | None = None
+    tools_digest: str | None = None
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A request as recorded: its view, and the position of a compaction made for it."""
+
+    view: ViewState
+    compacted: int | None
+
+
+class Requests:
+    """Prepares the requests of one session."""
+
+    def __init__(
+        self,
+        live: LiveSession,
+        policy: Policy,
+        settings: Settings,
+        asking: Asking,
+        emitter: SessionEmitter,
+        intercept: Intercept | None,
+    ) -> None:
+        self._live = live
+        self._policy = policy
+        self._settings = settings
+        self._asking = asking
+        self._emitter = emitter
+        self._intercept = intercept
+        self._overflowed_at = -1
+
+    def budget(self, limit: int) -> Budget:
+        """The session's thresholds for a request of ``limit`` tokens."""
+        return make_budget(limit, self._settings.compact_threshold, self._settings.target_usage)
+
+    async def prepare(self, wanted: Wanted) -> Prepared:
+        """Record the next request, compacting where it is due. Raises ContextOverflow."""
+        budget = self.budget(wanted.limit)
+        underway: Compaction | None = None
+        conflicts = 0
+        try:
+            while True:
+                view, version = await self._live.settled()
+                scale = gauge.scale(view.gauge, wanted.reserve)
+                if underway is None:
+                    underway = self._begun(view, counted(budget, scale))
+                decided = None
+                if underway is not None:
+                    decided = await underway.decide(view, version, budget, scale, self._intercept)
+                    if decided is None:
+                        continue
+                overflow = _overflow(view, budget, scale, decided)
+                if overflow is not None and self._settings.on_overflow == "raise":
+                    await self._record_overflow(underway, budget, scale, overflow)
+                    underway = None
+                    raise overflow
+                try:
+                    done = await self._append(view, version, wanted, scale, decided)
+                except WrongExpectedVersion:
+                    # Nothing was decided for good: decide again on what the other process added.
+                    conflicts += 1
+                    if conflicts == MAX_CONFLICTS:
+                        raise
+                else:
+                    if done is not None:
+                        underway = None
+                        return done
+        except BaseException as error:
+            await self._close(underway, budget, error)
+            raise
+
+    async def compact(self, policy: Policy, why: Why, *, dry_run: bool = False) -> CompactionResult:
+        """Compact now, whatever the threshold."""
+        underway = Compaction(self._live, policy, why, self._asking, dry_run=dry_run)
+        budget = self.budget(self._settings.max_tokens)
+        try:
+            while True:
+                view, version = await self._live.settled()
+                budget = self.budget(self._last_limit(view))
+                scale = gauge.scale(view.gauge, self._settings.reserve_tokens)
+                intercept = None if dry_run else self._intercept
+                decided = await underway.decide(view, version, budget, scale, intercept)
+                if decided is None or decided.ended is None:
+                    continue
+                if dry_run:
+                    return CompactionResult.of(decided.ended, dry_run=True)
+                appended = await self._live.append_exactly(version, *decided.drafts)
+                if appended is not None:
+                    return CompactionResult.of(decided.ended)
+        except BaseException as error:
+            await self._close(underway, budget, error)
+            raise
+
+    def _last_limit(self, view: ViewState) -> int:
+        """The budget of the last request; what the settings say where there was none."""
+        asked = view.gauge.asked[-1:]
+        limit = asked[0].budget if asked else None
+        return self._settings.max_tokens if limit is None else limit
+
+    def _begun(self, view: ViewState, budget: Budget) -> Compaction | None:
+        trigger = self._due(view, budget)
+        if trigger is None:
+            return None
+        return Compaction(self._live, self._policy, Why(trigger), self._asking)
+
+    def _due(self, view: ViewState, budget: Budget) -> Trigger | None:
+        layout = view.layout
+        tokens = layout.tokens
+        if not self._settings.auto_compact and tokens <= budget.tokens:
+            return None
+        most = self._policy.max_messages
+        conversation = 0
+        if most is not None:
+            conversation = sum(1 for ref in layout.refs if ref.facts.kind != "system")
+        return due(tokens, conversation, budget, view.low_water, most)
+
+    async def _append(
+        self,
+        view: ViewState,
+        version: int,
+        wanted: Wanted,
+        scale: Scale,
+        decided: Decided | None,
+    ) -> Prepared | None:
+        """Append a compaction and the request in one step; None if the view moved on meanwhile."""
+        after = view if decided is None else decided.view
+        tokens = scale.tokens(after.layout.tokens)
+        event = request_view.prepared(
+            after,
+            scale=scale,
+            budget=wanted.limit,
+            model=wanted.model,
+            tools_digest=wanted.tools_digest,
+            floor_sent=tokens > wanted.limit,
+        )
+        drafts = () if decided is None else decided.drafts
+        draft = self._live.draft(event, scope_of(self._live.stream))
+        position = version + 1 + len(drafts)
+        folded = request_view.evolve(after, place(draft, self._live.stream, position, -1, b""))
+        records = await self._live.append_exactly(version, *drafts, draft, after=folded)
+        if records is None:
+            return None
+        self._emitter.remember(scope_of(self._live.stream), records[-1].position)
+        applied = decided is not None and decided.ended is not None
+        applied = applied and decided.ended.outcome == "applied"  # type: ignore[union-attr]
+        return Prepared(after, records[-2].position if applied else None)
+
+    # -- when it does not work out ---------------------------------------------------------------
+
+    async def _record_overflow(
+        self, underway: Compaction | None, budget: Budget, scale: Scale, error: ContextOverflow
+    ) -> None:
+        """Leave a trace of a request that could not be prepared, once for every state."""
+        view, version = await self._live.settled()
+        if underway is None:
+            underway = Compaction(self._live, self._policy, Why("budget"), self._asking)
+        if version == self._overflowed_at and not underway.is_open:
+            return
+        drafts = underway.abandoned(view, budget, scale, "failed", str(error))
+        records = await self._live.append(*drafts)
+        self._overflowed_at = records[-1].position
+
+    async def _close(
+        self, underway: Compaction | None, budget: Budget, error: BaseException
+    ) -> None:
+        """A compaction whose beginning is on disk gets its end, whatever stopped it."""
+        if underway is None or not underway.is_open:
+            return
+        outcome: Outcome = "failed"
+        if isinstance(error, asyncio.CancelledError):
+            outcome = "cancelled"
+        view = self._live.view
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        for draft in underway.abandoned(view, budget, gauge.scale(view.gauge), outcome, text):
+            await self._live.emit(draft)
+
+
+def _overflow(
+    view: ViewState, budget: Budget, scale: Scale, decided: Decided | None
+) -> ContextOverflow | None:
+    """The error that says by what a view exceeds the budget; None if it does not."""
+    after = view if decided is None else decided.view
+    tokens = scale.tokens(after.layout.tokens)
+    if tokens <= budget.tokens:
+        return None
+    counts = dict(decided.overflow) if decided is not None else {}
+    parts = {part: scale.factor * size for part, size in counts.items()}
+    named = {part: int(size) for part, size in parts.items()}
+    named["system prompt and tools"] = scale.reserve
+    made = "notices and synthetic results"
+    named[made] = tokens - sum(size for part, size in named.items() if part != made)
+    return ContextOverflow(budget.tokens, tokens, named)

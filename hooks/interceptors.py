@@ -1,0 +1,99 @@
+"""Interceptors: awaited handlers that may change what is about to happen, and are recorded.
+
+Unlike observers they run before the append, one after the other by priority, and the agent waits
+for them. One that raises, takes too long or answers something else has no say: that is counted
+and logged, and the compaction goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from eventctx.errors import InvalidSetting, UnknownEventName
+from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
+
+EVENTS: Final = ("context:pre_compact",)
+"""The events that can be intercepted."""
+
+Interceptor = Callable[[CompactionAsked], Verdict | Awaitable[Verdict | None] | None]
+"""Sync or async; None is no objection."""
+
+_log = logging.getLogger("eventctx.hooks")
+
+
+class Interceptors:
+    """The interceptors of one engine. ``timeout``: seconds that each may take."""
+
+    def __init__(self, *, timeout: float = 30.0) -> None:
+        if not timeout > 0:
+            raise InvalidSetting(f"interceptor timeout: expected more than 0 s, found {timeout}")
+        self._timeout = timeout
+        self._handlers: list[tuple[int, int, Interceptor]] = []
+        self._registered = 0
+        self.errors: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._handlers)
+
+    def on(self, name: str, handler: Interceptor, *, priority: int = 0) -> Callable[[], None]:
+        """Ask ``handler`` before each ``name`` (lower priorities first); returns how to stop.
+
+        Raises UnknownEventName for an event that cannot be intercepted.
+        """
+        if name not in EVENTS:
+            near = difflib.get_close_matches(name, EVENTS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UnknownEventName(
+                f"interceptor: expected one of {list(EVENTS)}, found {name!r}{hint}"
+            )
+        if not callable(handler):
+            raise InvalidSetting(f"interceptor: expected a function, found {handler!r}")
+        self._registered += 1
+        entry = (priority, self._registered, handler)
+        self._handlers = sorted([*self._handlers, entry], key=lambda one: one[:2])
+
+        def stop() -> None:
+            self._handlers = [one for one in self._handlers if one is not entry]
+
+        return stop
+
+    async def ask(self, asked: CompactionAsked) -> Verdict:
+        """What all of them say together: every pin, and the first veto."""
+        pins: dict[int, None] = {}
+        veto: str | None = None
+        for _, _, handler in self._handlers:
+            answer = await self._answer(handler, asked)
+            pins.update(dict.fromkeys(answer.pins))
+            veto = veto if veto is not None else answer.veto
+        return Verdict(tuple(sorted(pins)), veto)
+
+    async def _answer(self, handler: Interceptor, asked: CompactionAsked) -> Verdict:
+        try:
+            answer: Any = handler(asked)
+            if inspect.isawaitable(answer):
+                answer = await asyncio.wait_for(answer, self._timeout)
+            return NO_OBJECTION if answer is None else _checked(answer, asked)
+        except Exception as error:
+            name = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
+            self.errors[name] += 1
+            _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
+            return NO_OBJECTION
+
+
+def _checked(answer: object, asked: CompactionAsked) -> Verdict:
+    if not isinstance(answer, Verdict):
+        raise InvalidSetting(f"interceptor: expected a Verdict or None, found {answer!r}")
+    unknown = set(answer.pins) - set(asked.numbers)
+    if unknown:
+        raise InvalidSetting(
+            f"interceptor: expected pins among the messages in view, found {sorted(unknown)}"
+        )
+    if answer.veto is not None and not isinstance(answer.veto, str):
+        raise InvalidSetting(f"interceptor: expected a reason as veto, found {answer.veto!r}")
+    return answer

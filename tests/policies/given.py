@@ -1,0 +1,179 @@
+"""Views without a session, stories played in one, and what must hold of any policy in both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from eventctx.engine import Engine
+from eventctx.messages import read_facts
+from eventctx.plan import REASONS
+from eventctx.policies import rules
+from eventctx.policies.bench import kept_whole
+from eventctx.policies.fit import Fitted, fit
+from eventctx.policies.policy import (
+    Answer,
+    AskMemory,
+    AskSummary,
+    Budget,
+    Memory,
+    Policy,
+    PolicyState,
+    Proposal,
+    Scores,
+    Summary,
+    Visible,
+)
+from eventctx.policies.trigger import make_budget
+from eventctx.projections.layout import build
+from eventctx.refs import MessageRef
+from eventctx.stores.memory import MemoryStore
+from eventctx.tokens import BY_KIND
+from tests.transcripts import Story, is_system, refusal
+
+Row = dict[str, Any]
+ROOMY = Budget(1_000_000, 920_000, 500_000)
+MANUAL = PolicyState("manual")
+DUE = PolicyState("threshold")
+
+examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+budgets = st.sampled_from([1, 300, 1_200, 4_000, 20_000])
+
+
+def user(text: str) -> Row:
+    return {"role": "user", "content": text}
+
+
+def model(text: str) -> Row:
+    return {"role": "assistant", "content": text}
+
+
+def system(text: str) -> Row:
+    return {"role": "system", "content": text}
+
+
+def asks(*ids: str, size: int = 2) -> Row:
+    function = {"name": "f", "arguments": '{"x":"' + "a" * size + '"}'}
+    return {"role": "assistant", "tool_calls": [{"id": i, "function": function} for i in ids]}
+
+
+def tells(call_id: str, size: int = 5) -> Row:
+    return {"role": "tool", "tool_call_id": call_id, "content": "r" * size}
+
+
+def view(*rows: Row, pins: tuple[int, ...] = ()) -> Visible:
+    """What a policy sees of these messages, counted as the engine counts them."""
+    refs = []
+    for number, row in enumerate(rows):
+        facts = read_facts(row)
+        refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
+    return Visible(refs, (), frozenset(pins), build(refs).tokens)
+
+
+def staying(proposal: Proposal) -> list[int]:
+    return sorted(
+        number
+        for number, (disposition, _) in proposal.dispositions.items()
+        if disposition in ("kept", "shortened")
+    )
+
+
+def decided(
+    policy: Policy, visible: Visible, budget: Budget = ROOMY, state: PolicyState = DUE
+) -> Proposal:
+    """The policy's proposal, its questions answered the same way every time."""
+    answers: dict[str, Answer] = {}
+    for _ in range(8):
+        given = PolicyState(state.trigger, state.compactions, state.hint, answers)
+        found = policy.propose(visible, budget, given)
+        if isinstance(found, Proposal):
+            assert found == policy.propose(visible, budget, given)
+            return found
+        assert found.key not in answers
+        if isinstance(found, AskMemory):
+            answers[found.key] = Memory(("the port is 8080", "deploys go to Kubernetes"))
+        elif isinstance(found, AskSummary):
+            answers[found.key] = Summary("all went well")
+        else:
+            answers[found.key] = Scores(dict.fromkeys(found.numbers, 0.5))
+    raise AssertionError("it asks again and again")
+
+
+def keeps_the_rules(
+    policy: Policy, visible: Visible, budget: Budget, state: PolicyState = DUE
+) -> Fitted:
+    """Check a proposal before and after ``fit``, and that it takes no room from the floor."""
+    proposal = decided(policy, visible, budget, state)
+    rules.check(visible, proposal)
+    fitted = fit(visible, proposal, budget)
+    rules.check(visible, fitted.proposal)
+    assert {reason for _, reason in fitted.proposal.dispositions.values()} <= REASONS.keys()
+    assert bool(fitted.overflow) == (fitted.tokens > budget.tokens)
+    if fitted.overflow:
+        assert fit(visible, kept_whole(visible), budget).overflow
+    return fitted
+
+
+def seen(story: Story, pins: tuple[int, ...] = ()) -> Visible:
+    return view(*story.messages, pins=pins)
+
+
+def budget_of(tokens: int) -> Budget:
+    return make_budget(tokens, 0.92, 0.5)
+
+
+ODD_VIEWS: dict[str, list[Row]] = {
+    "empty": [],
+    "only system": [system("be careful"), system("be brief")],
+    "orphans first": [tells("nowhere"), tells("elsewhere"), user("go"), asks("a"), tells("a")],
+    "duplicate ids": [
+        *(user("go"), asks("a"), tells("a"), asks("a"), tells("a"), tells("a")),
+        *(asks("a", "a"), tells("a"), user("on"), asks("a")),
+    ],
+    "no human": [asks("a"), tells("a"), model("done"), asks("b")],
+    "only a person": [user("x" * 9_000)],
+}
+
+
+def play(policy: Policy, story: Story, tokens: int, **options: Any) -> tuple[Engine, list[Any]]:
+    """Add the story message by message and prepare a request after each; returns all requests."""
+
+    async def played() -> tuple[Engine, list[Any]]:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session(
+            "s", policy=policy, on_overflow="send_floor", max_tokens=tokens, **options
+        )
+        requests = []
+        for message in story.messages:
+            await ctx.add_message(message)
+            requests.append(await ctx.get_messages_for_request())
+        assert await ctx.get_messages() == story.messages
+        return engine, requests
+
+    return asyncio.run(played())
+
+
+def accepted(policy: Policy, story: Story, tokens: int) -> None:
+    """Check all views of a session: a provider takes them, the budget holds, nothing is lost."""
+    engine, requests = play(policy, story, tokens)
+    for count, request in enumerate(requests, start=1):
+        assert refusal(request) is None, json.dumps(request, indent=1)
+        for message in story.messages[:count]:
+            assert not is_system(message) or message in request
+
+    async def check() -> None:
+        audit = await engine.audit("s")
+        assert all(row.outcome != "failed" for row in audit.compactions)
+        assert all(row.fallback is None for row in audit.compactions), audit.compactions
+        for row in audit.requests:
+            assert row.floor_sent == (row.tokens > tokens)
+            found = await engine.request_view("s", position=row.position)
+            assert found.verified
+            if row.floor_sent:
+                assert not any(entry.kind == "insertion" for entry in found.entries)
+
+    asyncio.run(check())

@@ -1,0 +1,337 @@
+"""Policies of a user's own: from a function or its path, with whatever the function does wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.codec import decode_event
+from eventctx.deciding import settings_of
+from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
+from eventctx.policies.custom import Custom
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.named import policy_named
+from eventctx.policies.policy import (
+    AskScores,
+    Budget,
+    NewInsertion,
+    PolicyState,
+    Proposal,
+    Scores,
+    Visible,
+)
+from eventctx.policies.proposals import drop, keep_only
+from tests.policies.given import (
+    DUE,
+    ODD_VIEWS,
+    ROOMY,
+    accepted,
+    asks,
+    budget_of,
+    budgets,
+    decided,
+    examples,
+    keeps_the_rules,
+    model,
+    seen,
+    staying,
+    system,
+    tells,
+    user,
+    view,
+)
+from tests.transcripts import DIALECTS, Story, stories
+
+HERE = __name__
+
+
+def last_three(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    return keep_only(visible, [ref.number for ref in visible.messages[-3:]])
+
+
+def without_the_oldest(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    return drop(visible, [ref.number for ref in visible.messages[: len(visible.messages) // 2]])
+
+
+def wants_scores(visible: Visible, budget: Budget, state: PolicyState) -> Proposal | AskScores:
+    numbers = tuple([ref.number for ref in visible.messages])
+    scores = state.answers.get("s")
+    if not isinstance(scores, Scores):
+        return AskScores("s", numbers)
+    return keep_only(visible, [n for n in numbers if scores.by_number[n] >= 0.5])
+
+
+class Own:
+    name, version, max_messages = "own", 1, None
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        return last_three(visible, budget, state)
+
+
+NUMBER = 5
+
+# -- what authors are given ----------------------------------------------------------------------
+
+ROWS = [
+    *(system("s"), user("task"), asks("a", "b"), tells("a"), tells("b"), model("so")),
+    *(user("on"), asks("c"), tells("c"), model("done")),
+]
+
+
+def test_keeping_only_some_messages_keeps_their_rounds_and_what_must_stay() -> None:
+    proposal = keep_only(view(*ROWS, pins=(5,)), [3])
+    assert staying(proposal) == [0, 2, 3, 4, 5, 6]
+    assert proposal.dispositions[3] == ("kept", "custom")
+    assert proposal.dispositions[2] == ("kept", "same_round")
+    assert proposal.dispositions[9] == ("dropped", "custom")
+
+
+def test_dropping_some_messages_drops_their_rounds_but_nothing_that_must_stay() -> None:
+    proposal = drop(view(*ROWS, pins=(8,)), [0, 3, 6, 7])
+    assert staying(proposal) == [0, 1, 5, 6, 7, 8, 9]
+    assert proposal.dispositions[2] == ("dropped", "custom")
+    assert proposal.dispositions[1] == ("kept", "fits")
+
+
+@pytest.mark.parametrize("make", [keep_only, drop])
+def test_a_number_that_is_not_in_view_is_an_error(make: Callable[..., Proposal]) -> None:
+    with pytest.raises(InvalidPlan, match=r"in view.*\[77\]"):
+        make(view(*ROWS), [1, 77])
+
+
+@examples
+@given(story=stories(), data=st.data())
+def test_any_choice_of_messages_makes_a_proposal_that_keeps_the_rules(
+    story: Story, data: st.DataObject
+) -> None:
+    numbers = data.draw(st.sets(st.integers(0, len(story.messages) - 1)))
+    visible = seen(story, tuple(data.draw(st.sets(st.integers(0, len(story.messages) - 1)))))
+    for make in (keep_only, drop):
+        keeps_the_rules(Custom(lambda v, b, s, make=make: make(v, numbers)), visible, ROOMY)
+
+
+# -- finding the function ------------------------------------------------------------------------
+
+
+def test_a_function_and_both_spellings_of_its_path_are_the_same_policy() -> None:
+    sys.modules.setdefault(HERE, sys.modules[last_three.__module__])
+    by_colon = policy_named("custom", {"function": f"{HERE}:last_three"})
+    by_dot = policy_named("custom", {"function": f"{HERE}.last_three"})
+    itself = policy_named("custom", {"function": last_three})
+    visible = view(*ROWS)
+    assert by_dot.propose(visible, ROOMY, DUE) == itself.propose(visible, ROOMY, DUE)
+    assert by_colon.propose(visible, ROOMY, DUE) == itself.propose(visible, ROOMY, DUE)
+    assert itself == Custom(last_three)
+    assert itself != Custom(without_the_oldest)
+
+
+def test_what_is_recorded_of_it_is_its_path() -> None:
+    assert settings_of(Custom(f"{HERE}:last_three"))["function"] == f"{HERE}:last_three"
+    assert settings_of(Custom(last_three))["function"] == f"{HERE}:last_three"
+    assert settings_of(Custom(Own().propose))["function"] == f"{HERE}:Own.propose"
+    assert "functools" in str(settings_of(Custom(partial(last_three)))["function"])
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (None, "expected a function"),
+        (5, "cannot be called"),
+        ("", "expected a function"),
+        ("last_three", "expected a function"),
+        ("no way", "expected a function"),
+        ("no.such.module:f", "ModuleNotFoundError"),
+        (f"{HERE}:missing", "no such name"),
+        (f"{HERE}:last_three.missing", "no such name"),
+        (f"{HERE}:NUMBER", "cannot be called: 5"),
+        (f"{HERE}:Own", "a class or a policy"),
+        (Own(), "a class or a policy"),
+    ],
+)
+def test_what_cannot_be_found_or_called_is_refused_at_once(function: Any, problem: str) -> None:
+    with pytest.raises(InvalidSetting, match=problem) as caught:
+        Custom(function)
+    assert "expected" in str(caught.value)
+    assert "found" in str(caught.value)
+
+
+def test_an_async_function_is_refused() -> None:
+    async def waits(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        return drop(visible, [])
+
+    with pytest.raises(InvalidSetting, match="asks questions"):
+        Custom(waits)
+    with pytest.raises(CompactionError, match="found coroutine"):
+        Custom(lambda v, b, s: waits(v, b, s)).propose(view(*ROWS), ROOMY, DUE)
+
+
+def test_a_module_that_raises_when_imported_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_policy.py").write_text("raise RuntimeError('not today')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidSetting, match="RuntimeError: not today"):
+        Custom("broken_policy:f")
+
+
+@pytest.mark.parametrize("most", [0, True, "9"])
+def test_a_limit_that_makes_no_sense_is_refused(most: Any) -> None:
+    with pytest.raises(InvalidSetting, match="max_messages"):
+        Custom(last_three, max_messages=most)
+
+
+# -- in a session --------------------------------------------------------------------------------
+
+
+async def compacted(function: Any, **options: Any) -> tuple[list[dict[str, Any]], Any, Any]:
+    """A request of a session that must be compacted, with the record and audit row of that."""
+    async with eventctx.open() as engine:
+        ctx = await engine.session(
+            "s", policy="custom", function=function, max_tokens=1_500, **options
+        )
+        await ctx.add_message(user("pinned"))
+        await ctx.pin(0)
+        await ctx.add_message(user("go"))
+        for n in range(9):
+            await ctx.add_message(asks(f"c{n}"))
+            await ctx.add_message(tells(f"c{n}", 600))
+        messages = await ctx.get_messages_for_request()
+        assert len(await ctx.get_messages()) == 20
+        records = [r async for r in engine.records("s") if r.type == "context:post_compact"]
+        (row,) = (await engine.audit("s")).compactions
+        return messages, decode_event(records[-1]), row
+
+
+async def test_what_the_function_decides_is_what_the_model_sees() -> None:
+    messages, event, row = await compacted(last_three)
+    assert [m.get("tool_call_id") for m in messages if m["role"] == "tool"] == ["c7", "c8"]
+    assert (event.strategy, row.fallback, row.error) == ("custom", None, None)
+
+
+async def test_the_log_names_the_function() -> None:
+    async with eventctx.open() as engine:
+        await engine.session("s", policy="custom", function=last_three)
+        (start,) = [r async for r in engine.records("s") if r.type == "session:start"]
+        event: Any = decode_event(start)
+        assert event.settings["function"] == f"{HERE}:last_three"
+
+
+async def test_the_function_may_ask() -> None:
+    async def scorer(request: Any) -> list[float]:
+        return [number / 30 for number in request.numbers]
+
+    messages, _, row = await compacted(wants_scores, scorer=scorer)
+    assert messages[:2] == [user("pinned"), user("go")]
+    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ["c6", "c7", "c8"]
+    assert row.fallback is None
+
+
+def raises(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    raise ZeroDivisionError("by zero")
+
+
+def nothing(visible: Visible, budget: Budget, state: PolicyState) -> None:
+    return None
+
+
+def strangers(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    return keep_only(visible, [1, 4_000])
+
+
+def ghosts(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    made = last_three(visible, budget, state)
+    return Proposal({**made.dispositions, 4_000: ("kept", "custom")})
+
+
+def without_pins(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    made = last_three(visible, budget, state)
+    return Proposal({**made.dispositions, 0: ("dropped", "custom")})
+
+
+def half_a_round(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    made = last_three(visible, budget, state)
+    return Proposal({**made.dispositions, 19: ("dropped", "custom")})
+
+
+def no_message(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    made = last_three(visible, budget, state)
+    return Proposal(made.dispositions, insertions=(NewInsertion("notice", {"text": "?"}),))
+
+
+def asks_forever(visible: Visible, budget: Budget, state: PolicyState) -> AskScores:
+    return AskScores("s", (0,))
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (raises, "ZeroDivisionError: by zero"),
+        (nothing, "expected a Proposal or a question, found NoneType"),
+        (strangers, "not in view"),
+        (ghosts, "not in view"),
+        (without_pins, "pinned messages stay"),
+        (half_a_round, "a tool round stands or falls as one"),
+        (no_message, "role"),
+        (asks_forever, "scorer"),
+        (lambda visible: None, "TypeError"),
+    ],
+)
+async def test_whatever_the_function_does_wrong_the_ladder_decides_and_the_log_says_why(
+    function: Any, problem: str
+) -> None:
+    messages, event, row = await compacted(function)
+    assert messages[:2] == [user("pinned"), user("go")]
+    assert (event.strategy, row.fallback, row.outcome) == ("custom", "ladder", "applied")
+    assert problem in row.error
+
+
+async def test_a_limit_on_messages_makes_a_compaction_due() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="custom", function=last_three, max_messages=6)
+        for n in range(7):
+            await ctx.add_message(user(f"{n}"))
+        messages = await ctx.get_messages_for_request()
+        assert messages == [user("4"), user("5"), user("6")]
+
+
+# -- for any story -------------------------------------------------------------------------------
+
+functions = st.sampled_from([last_three, without_the_oldest, wants_scores])
+
+
+@examples
+@given(story=stories(), function=functions, tokens=budgets, pin=st.integers(0, 20))
+def test_every_proposal_keeps_the_rules(story: Story, function: Any, tokens: int, pin: int) -> None:
+    keeps_the_rules(Custom(function), seen(story, (pin,)), budget_of(tokens))
+
+
+@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
+def test_odd_views_are_no_trouble(rows: list[Any]) -> None:
+    for budget in (Budget(1, 1, 1), ROOMY):
+        keeps_the_rules(Custom(last_three), view(*rows), budget)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@examples
+@given(
+    data=st.data(),
+    function=st.sampled_from([last_three, without_the_oldest, Ladder().propose]),
+    tokens=budgets,
+)
+def test_a_provider_accepts_every_view(
+    dialect: str, data: st.DataObject, function: Any, tokens: int
+) -> None:
+    accepted(Custom(function), data.draw(stories(dialect)), tokens)
+
+
+def test_a_policy_that_asks_is_asked_again_with_the_answer() -> None:
+    proposal = decided(Custom(wants_scores), view(*ROWS))
+    assert staying(proposal) == list(range(10))

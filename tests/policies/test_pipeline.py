@@ -1,0 +1,439 @@
+"""The pipeline: policies in order until the view fits, joined into one proposal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.codec import decode_event
+from eventctx.deciding import settings_of
+from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
+from eventctx.policies import rules
+from eventctx.policies.bench import Bench, shortened_tokens
+from eventctx.policies.custom import Custom
+from eventctx.policies.fit import fit
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.named import policy_named
+from eventctx.policies.pipeline import Pipeline, reduced
+from eventctx.policies.policy import (
+    AskMemory,
+    AskScores,
+    Budget,
+    Memory,
+    NewInsertion,
+    PolicyState,
+    Proposal,
+    Scores,
+    Visible,
+)
+from eventctx.policies.proposals import drop, keep_only
+from eventctx.policies.simple import Simple
+from eventctx.policies.token_budget_policy import TokenBudgetPolicy
+from eventctx.policies.truncate import Truncate
+from eventctx.projections.layout import build
+from eventctx.shorten import Limit
+from tests.policies.given import (
+    DUE,
+    ODD_VIEWS,
+    ROOMY,
+    Row,
+    accepted,
+    asks,
+    budget_of,
+    budgets,
+    decided,
+    examples,
+    keeps_the_rules,
+    model,
+    seen,
+    staying,
+    system,
+    tells,
+    user,
+    view,
+)
+from tests.transcripts import DIALECTS, Story, stories
+
+TIGHT = Budget(2_000, 1_800, 1_000)
+
+
+def rounds(count: int, size: int = 600) -> list[Row]:
+    rows = [user("go")]
+    for n in range(count):
+        rows += [asks(f"c{n}"), tells(f"c{n}", size)]
+    return rows
+
+
+class Noting:
+    """Takes note of every view that it is shown, and lets all stay."""
+
+    name, version, max_messages = "noting", 1, None
+
+    def __init__(self) -> None:
+        self.seen: list[Visible] = []
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        self.seen.append(visible)
+        return drop(visible, [])
+
+
+# -- going on, and stopping ----------------------------------------------------------------------
+
+
+def test_it_stops_at_the_first_policy_that_gets_down_to_the_target() -> None:
+    last = Noting()
+    visible = view(*rounds(20))
+    pipeline = Pipeline((Truncate(keep_recent=4), last))
+    proposal = decided(pipeline, visible, TIGHT)
+    assert proposal == decided(Truncate(keep_recent=4), visible, TIGHT)
+    assert last.seen == []
+
+
+def test_the_next_policy_decides_on_what_the_first_left() -> None:
+    visible = view(*rounds(20))
+    proposal = decided(Pipeline((Truncate(keep_recent=20), Ladder())), visible, TIGHT)
+    assert all(proposal.dispositions[n] == ("dropped", "older") for n in range(1, 21))
+    assert proposal.dispositions[22] == ("dropped", "old_round")
+    assert reduced(visible, proposal).tokens <= TIGHT.target
+
+
+def test_where_messages_are_too_many_they_must_come_down_too() -> None:
+    visible = view(user("go"), *map(model, "abcdefghij"))
+    pipeline = Pipeline((Ladder(), Truncate(keep_recent=2, max_messages=8)))
+    assert pipeline.max_messages == 8
+    assert len(staying(decided(pipeline, visible, ROOMY))) == 11
+    due = PolicyState("max_messages")
+    assert len(staying(decided(pipeline, visible, ROOMY, due))) == 3
+
+
+def test_the_lowest_limit_on_messages_counts_and_needs_are_those_of_any_step() -> None:
+    assert Pipeline((Ladder(), TokenBudgetPolicy())).max_messages is None
+    limited = Pipeline((Truncate(max_messages=90), Simple(max_messages=20), Ladder()))
+    assert limited.max_messages == 20
+    assert not limited.needs_summarizer
+    assert Pipeline((Ladder(), policy_named("summarize"))).needs_summarizer
+    assert Pipeline((Pipeline((policy_named("summarize"),)),)).needs_summarizer
+    assert Pipeline((policy_named("importance", {"scorer": "model"}),)).needs_scorer
+
+
+# -- the view in between -------------------------------------------------------------------------
+
+
+def test_a_step_sees_what_is_left_with_shortened_texts_at_their_most() -> None:
+    noting = Noting()
+    visible = view(system("s"), *rounds(3, size=20_000), pins=(1,))
+
+    def shortening(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        made = drop(visible, [2])
+        return msgspec.structs.replace(
+            made,
+            dispositions={**made.dispositions, 5: ("shortened", "custom")},
+            limits={5: Limit(outcome=100)},
+            insertions=(NewInsertion("notice", user("<system-reminder>" + "n" * 313)),),
+        )
+
+    decided(Pipeline((Custom(shortening), noting)), visible, TIGHT)
+    between = noting.seen[0]
+    assert [ref.number for ref in between.messages] == [0, 1, 4, 5, 6, 7]
+    assert [ref.number for ref in between.messages if ref.shortened] == [5]
+    assert between.messages[3].facts.outcome == 180
+    assert between.pins == visible.pins
+    assert between.insertions == ()
+    own = sum(ref.tokens for ref in between.messages)
+    assert between.tokens == own + 104  # 330 characters of prose and a message around them
+
+
+@examples
+@given(story=stories(), tokens=budgets, pin=st.integers(0, 20))
+def test_the_view_in_between_counts_what_its_messages_count(
+    story: Story, tokens: int, pin: int
+) -> None:
+    visible = seen(story, (pin,))
+    proposal = fit(visible, decided(Ladder(), visible, budget_of(tokens)), budget_of(tokens))
+    between = reduced(visible, proposal.proposal)
+    assert between.tokens == Bench(visible, proposal.proposal).total == proposal.tokens
+    for ref in between.messages:
+        assert ref.tokens == between.estimator.tokens(ref.facts)
+    # What a layout of these would count, but for the opening, which no policy counts.
+    counted = build(between.messages).tokens
+    assert abs(counted - between.tokens) <= 28
+
+
+@given(
+    outcome=st.none() | st.integers(0, 9_000),
+    arguments=st.none() | st.integers(0, 9_000),
+    prose=st.none() | st.integers(0, 9_000),
+)
+def test_facts_under_a_limit_count_what_the_bench_says_they_do(
+    outcome: int | None, arguments: int | None, prose: int | None
+) -> None:
+    limit = Limit(outcome, arguments, prose)
+    visible = view(user("x" * 3_000), asks("a", "b", size=3_000), tells("a", 3_000), tells("b"))
+    whole: Any = dict.fromkeys(range(4), ("shortened", "custom"))
+    between = reduced(visible, Proposal(whole, dict.fromkeys(range(4), limit)))
+    for before, after in zip(visible.messages, between.messages, strict=True):
+        assert after.tokens == shortened_tokens(before.facts, limit, visible.estimator)
+        assert after.tokens == visible.estimator.tokens(after.facts)
+
+
+# -- joining -------------------------------------------------------------------------------------
+
+
+def limiting(limit: Limit, reason: str = "custom") -> Custom:
+    def propose(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        made = drop(visible, [])
+        results = [ref.number for ref in visible.messages if ref.facts.results]
+        return msgspec.structs.replace(
+            made,
+            dispositions={**made.dispositions, **dict.fromkeys(results, ("shortened", reason))},
+            limits=dict.fromkeys(results, limit),
+        )
+
+    return Custom(propose)
+
+
+def test_of_two_limits_the_lower_one_holds_and_what_is_hidden_stays_hidden() -> None:
+    visible = view(*rounds(8, size=9_000))
+    steps = (
+        Truncate(keep_recent=8),
+        limiting(Limit(outcome=3_000, arguments=9), "old_result"),
+        limiting(Limit(outcome=5_000), "budget"),
+        Noting(),
+        Truncate(keep_recent=4),
+    )
+    proposal = decided(Pipeline(steps), visible, TIGHT)
+    assert proposal.limits == dict.fromkeys((14, 16), Limit(3_000, 9))
+    assert proposal.dispositions[14] == ("shortened", "budget")
+    assert staying(proposal) == [0, 13, 14, 15, 16]
+
+
+def test_a_step_that_lets_a_shortened_message_stay_leaves_it_short() -> None:
+    def all_kept(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        return Proposal({ref.number: ("kept", "custom") for ref in visible.messages})
+
+    visible = view(*rounds(8, size=9_000))
+    proposal = decided(Pipeline((limiting(Limit(2_000)), Custom(all_kept))), visible, TIGHT)
+    assert proposal.dispositions[2] == ("shortened", "custom")
+    assert proposal.limits[2] == Limit(2_000)
+
+
+def inserting(text: str, before: int | None = None) -> Custom:
+    def propose(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        note = NewInsertion("notice", user(f"<system-reminder>{text}"), before)
+        return msgspec.structs.replace(drop(visible, []), insertions=(note,))
+
+    return Custom(propose)
+
+
+def test_the_insertions_of_all_steps_go_in() -> None:
+    visible = view(*rounds(20))
+    proposal = decided(Pipeline((inserting("one", 1), inserting("two"), Ladder())), visible, TIGHT)
+    texts = [one.message["content"] for one in proposal.insertions]
+    assert texts == ["<system-reminder>one", "<system-reminder>two"]
+
+
+def test_an_insertion_before_what_a_later_step_drops_goes_before_what_stays() -> None:
+    visible = view(*rounds(20))
+    pipeline = Pipeline((inserting("one", 1), Truncate(keep_recent=4)))
+    (one,) = keeps_the_rules(pipeline, visible, TIGHT).proposal.insertions
+    assert one.before == 37
+
+
+def test_an_insertion_behind_an_unanswered_round_that_is_gone_goes_to_the_start() -> None:
+    visible = view(user("a"), asks("x"), *rounds(20))
+    pipeline = Pipeline((Truncate(keep_recent=40), inserting("one", 7)))
+    (one,) = keeps_the_rules(pipeline, visible, TIGHT).proposal.insertions
+    assert one.before is None
+
+
+def test_a_step_that_breaks_a_rule_is_refused_by_name() -> None:
+    def careless(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        return Proposal({ref.number: ("dropped", "custom") for ref in visible.messages})
+
+    with pytest.raises(InvalidPlan, match="latest human"):
+        decided(Pipeline((Custom(careless), Ladder())), view(*rounds(3)), TIGHT)
+
+    class Mute(Noting):
+        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Any:
+            return None
+
+    with pytest.raises(CompactionError, match="'noting': expected a Proposal"):
+        decided(Pipeline((Mute(),)), view(*rounds(3)), TIGHT)
+
+
+# -- asking --------------------------------------------------------------------------------------
+
+
+def scoring(visible: Visible, budget: Budget, state: PolicyState) -> Proposal | AskScores:
+    assert state.answers.keys() <= {"s"}
+    numbers = tuple([ref.number for ref in visible.messages])
+    found = state.answers.get("s")
+    if not isinstance(found, Scores):
+        return AskScores("s", numbers)
+    made = keep_only(visible, [n for n in numbers if found.by_number.get(n, 1.0) > 0.5])
+    return msgspec.structs.replace(made, scores=found.by_number)
+
+
+def test_a_question_is_asked_under_the_key_of_its_step() -> None:
+    visible = view(*rounds(40))
+    pipeline = Pipeline((TokenBudgetPolicy(fresh_tail_count=2), Pipeline((Custom(scoring),))))
+    first = pipeline.propose(visible, TIGHT, DUE)
+    assert isinstance(first, AskMemory)
+    assert first.key == "0:memory"
+    answers: dict[str, Any] = {"0:memory": Memory(("found",))}
+    second = pipeline.propose(visible, TIGHT, PolicyState("threshold", answers=answers))
+    assert isinstance(second, AskScores)
+    assert second.key == "1:0:s"
+    assert 1 not in second.numbers
+    answers["1:0:s"] = Scores(dict.fromkeys(second.numbers, 0.0))
+    third = pipeline.propose(visible, TIGHT, PolicyState("threshold", answers=answers))
+    assert isinstance(third, Proposal)
+    assert staying(third) == [0]
+    assert third.scores == dict.fromkeys(second.numbers, 0.0)
+    assert [one.kind for one in third.insertions] == ["memory"]
+
+
+# -- making one ----------------------------------------------------------------------------------
+
+
+def test_steps_are_given_as_policies_as_names_or_with_settings() -> None:
+    given = [Ladder(), "simple", ("truncate", {"keep_recent": 5}), ["token_budget", {}]]
+    given.append(("pipeline", {"policies": ["ladder"]}))
+    made = policy_named("pipeline", {"policies": given})
+    steps = (Ladder(), Simple(), Truncate(keep_recent=5), TokenBudgetPolicy())
+    assert made == Pipeline((*steps, Pipeline((Ladder(),))))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ([], "expected a list of policies"),
+        ("ladder", "expected a list of policies"),
+        (["psychic"], "expected one of"),
+        ([("ladder", {"height": 3})], "expected settings among"),
+        ([("truncate", {"keep_recent": 0})], "keep_recent"),
+        ([5], "expected policies, found 5"),
+        ([Ladder], "expected policies, found <class"),
+        ([None], "expected policies, found None"),
+    ],
+)
+def test_what_is_no_step_is_refused(given: Any, problem: str) -> None:
+    with pytest.raises(InvalidSetting, match=problem):
+        policy_named("pipeline", {"policies": given})
+
+
+def test_made_directly_it_wants_policies_and_says_who_understands_names() -> None:
+    with pytest.raises(InvalidSetting, match="policy_named"):
+        Pipeline(("ladder",))  # type: ignore[arg-type]
+    with pytest.raises(InvalidSetting, match="expected a list"):
+        Pipeline()
+
+
+def test_what_is_recorded_of_it_are_its_steps_in_order() -> None:
+    recorded = settings_of(Pipeline((Truncate(keep_recent=5), Custom(scoring))))
+    assert recorded == {"policies": "truncate,custom"}
+
+
+# -- for any story -------------------------------------------------------------------------------
+
+
+def oldest_gone(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    return drop(visible, [ref.number for ref in visible.messages[:3]])
+
+
+reducing = st.one_of(
+    st.builds(Truncate, keep_recent=st.integers(1, 12)),
+    st.builds(Simple, keep_recent=st.integers(1, 12)),
+    st.builds(TokenBudgetPolicy, fresh_tail_count=st.integers(0, 9)),
+    st.just(Ladder()),
+    st.just(policy_named("importance")),
+    st.just(Custom(oldest_gone)),
+)
+asking = st.just(policy_named("summarize"))
+several = st.lists(reducing | asking, min_size=1, max_size=4)
+
+
+@examples
+@given(story=stories(), steps=several, tokens=budgets, pin=st.integers(0, 20))
+def test_every_proposal_keeps_the_rules(
+    story: Story, steps: list[Any], tokens: int, pin: int
+) -> None:
+    keeps_the_rules(Pipeline(tuple(steps)), seen(story, (pin,)), budget_of(tokens))
+
+
+@examples
+@given(
+    story=stories(),
+    first=reducing,
+    second=reducing,
+    between=st.sampled_from([inserting("note"), limiting(Limit(500)), limiting(Limit(0))]),
+    tokens=budgets,
+)
+def test_what_each_step_does_holds_in_the_end(
+    story: Story, first: Any, second: Any, between: Any, tokens: int
+) -> None:
+    visible, budget = seen(story), budget_of(tokens)
+    proposal = decided(Pipeline((first, between, second)), visible, budget)
+    rules.check(visible, proposal)
+    alone = decided(first, visible, budget)
+    assert set(staying(proposal)) <= set(staying(alone))
+    for number, limit in alone.limits.items():
+        if number in staying(proposal):
+            now = proposal.limits[number]
+            assert all(b <= a for a, b in zip(limit, now, strict=True) if a is not None)  # type: ignore[operator]
+    assert Bench(visible, proposal).total <= Bench(visible, alone).total + 20
+
+
+@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
+def test_odd_views_are_no_trouble(rows: list[Any]) -> None:
+    pipeline = Pipeline((Truncate(keep_recent=2), TokenBudgetPolicy(), Ladder()))
+    for budget in (Budget(1, 1, 1), Budget(300, 250, 150), ROOMY):
+        keeps_the_rules(pipeline, view(*rows), budget)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@examples
+@given(data=st.data(), steps=st.lists(reducing, min_size=1, max_size=4), tokens=budgets)
+def test_a_provider_accepts_every_view(
+    dialect: str, data: st.DataObject, steps: list[Any], tokens: int
+) -> None:
+    accepted(Pipeline(tuple(steps)), data.draw(stories(dialect)), tokens)
+
+
+# -- in a session --------------------------------------------------------------------------------
+
+
+async def test_a_session_opened_with_it_by_name_goes_through_its_steps() -> None:
+    async def summarizer(request: Any) -> str:
+        return f"Messages {request.numbers[0]} to {request.numbers[-1]} went well."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session(
+            "s",
+            policy="pipeline",
+            policies=["truncate", ("summarize", {"keep_recent_share": 0.2})],
+            summarizer=summarizer,
+            max_tokens=9_000,
+        )
+        for message in rounds(40, size=400):
+            await ctx.add_message(message)
+        messages = await ctx.get_messages_for_request()
+        assert any("went well" in str(m.get("content")) for m in messages)
+        (row,) = (await engine.audit("s")).compactions
+        assert (row.strategy, row.outcome, row.fallback) == ("pipeline", "applied", None)
+        last = [r async for r in engine.records("s") if r.type == "context:post_compact"][-1]
+        event: Any = decode_event(last)
+        reasons = {run.reason for run in event.plan.runs}
+        assert {"older", "summary"} <= reasons
+        assert len(await ctx.get_messages()) == 81
+
+
+async def test_a_step_that_needs_a_summarizer_is_refused_without_one() -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="summarizer"):
+            await engine.session("s", policy="pipeline", policies=["ladder", "summarize"])

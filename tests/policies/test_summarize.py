@@ -1,0 +1,403 @@
+"""The summarize policy: what it asks for, and what a view is with the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.codec import decode_event
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.messages import read_facts
+from eventctx.plan import REASONS, numbers_in
+from eventctx.policies import rules
+from eventctx.policies.fit import fit
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.named import policy_named
+from eventctx.policies.policy import (
+    AskSummary,
+    Budget,
+    PolicyState,
+    Proposal,
+    Summary,
+    Visible,
+)
+from eventctx.policies.summarize import Summarize
+from eventctx.policies.summary_text import UnfitSummary
+from eventctx.projections import request_view
+from eventctx.refs import InsertionRef, MessageRef
+from eventctx.rounds import group_rows
+from eventctx.stores.memory import MemoryStore
+from eventctx.tokens import BY_KIND
+from tests.policies.advisers import Scripted, mute, talk
+from tests.policies.given import user
+from tests.sessions import tool_round
+from tests.transcripts import DIALECTS, Message, Story, refusal, stories
+
+examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+budgets = st.sampled_from([300, 1_200, 2_500, 4_000, 20_000])
+TIGHT = Budget(10_000, 9_200, 5_000)
+
+
+def older(first: int, last: int, depth: int = 1, tokens: int = 100, at: int = 900) -> InsertionRef:
+    """A summary that stands in view, of messages ``first`` to ``last``."""
+    facts = read_facts(user("[Summary: depth 1, 2 messages]"))
+    runs = ((first, last),)
+    return InsertionRef("summary", at + first, 0, bytes(32), facts, tokens, None, runs, 999, depth)
+
+
+def view(
+    rows: list[Message], *insertions: InsertionRef, first: int = 0, pins: tuple[int, ...] = ()
+) -> Visible:
+    refs = []
+    for number, row in enumerate(rows, start=first):
+        facts = read_facts(row)
+        refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
+    tokens = sum(ref.tokens for ref in refs) + sum(one.tokens for one in insertions)
+    return Visible(refs, insertions, frozenset(pins), tokens)
+
+
+def asked(visible: Visible, **options: Any) -> AskSummary:
+    ask = Summarize(**options).propose(visible, TIGHT, PolicyState("threshold"))
+    assert isinstance(ask, AskSummary), ask
+    return ask
+
+
+def answered(visible: Visible, text: str = "All went well.", **options: Any) -> Proposal:
+    ask = asked(visible, **options)
+    state = PolicyState("threshold", answers={ask.key: Summary(text)})
+    proposal = Summarize(**options).propose(visible, TIGHT, state)
+    assert isinstance(proposal, Proposal), proposal
+    return proposal
+
+
+def of(proposal: Proposal, disposition: str) -> list[int]:
+    return [n for n, (found, _) in proposal.dispositions.items() if found == disposition]
+
+
+# -- what is asked for ---------------------------------------------------------------------------
+
+
+def test_the_middle_is_asked_for_and_head_and_recent_tail_are_not() -> None:
+    visible = view([{"role": "system", "content": "s"}, *talk(20)])
+    numbers = asked(visible).numbers
+    assert numbers == tuple(range(2, numbers[-1] + 1))
+    tail = [ref.tokens for ref in visible.messages if ref.number > numbers[-1]]
+    assert TIGHT.target // 2 - max(tail) < sum(tail) <= TIGHT.target // 2
+
+
+def test_the_tail_has_the_share_of_the_target_that_the_setting_gives_it() -> None:
+    visible = view(talk(20))
+    small, large = (asked(visible, keep_recent_share=share).numbers for share in (0.1, 0.8))
+    assert small[: len(large)] == large
+    assert len(small) > len(large) + 5
+
+
+def test_pins_stay_in_the_middle_and_nothing_is_asked_about_them() -> None:
+    visible = view(talk(20), pins=(7,))
+    proposal = answered(visible)
+    assert 7 not in asked(visible).numbers
+    assert proposal.dispositions[7] == ("kept", "pinned")
+    assert proposal.insertions[0].stands_for[:2] == ((1, 6), (8, asked(visible).numbers[-1]))
+
+
+def test_the_cut_falls_between_rounds() -> None:
+    rows = [user("go"), *(row for n in range(60) for row in tool_round(n)), user("thanks")]
+    visible = view(rows)
+    gone = set(asked(visible).numbers)
+    for group in group_rows([ref.facts for ref in visible.messages]):
+        assert len(gone & set(group.rows)) in (0, len(group.rows))
+
+
+def test_an_open_tool_loop_is_left_alone_while_what_is_before_it_suffices() -> None:
+    rows = [*talk(12), user("now this"), *(row for n in range(9) for row in tool_round(n))]
+    assert asked(view(rows)).numbers[-1] < 24
+
+
+def test_an_open_tool_loop_is_entered_when_nothing_else_is_left() -> None:
+    rows = [user("go"), *(row for n in range(60) for row in tool_round(n))]
+    numbers = asked(view(rows)).numbers
+    assert numbers[0] == 1
+    assert numbers[-1] < len(rows) - 2
+
+
+def test_a_task_too_large_to_stay_is_summarised_rather_than_dropped() -> None:
+    visible = view([user("t" * 30_000), *talk(3)])
+    assert 0 in asked(visible).numbers
+
+
+def test_a_question_names_its_messages_and_asks_for_no_more_than_an_eighth_of_the_target() -> None:
+    ask = asked(view(talk(20)))
+    assert f"[1,{ask.numbers[-1]}]" in ask.key
+    assert ask.max_tokens == TIGHT.target // 8
+    assert asked(view(talk(20)), summary_tokens=50).max_tokens == 50
+
+
+def test_a_middle_that_is_not_worth_a_summary_is_left_to_the_ladder() -> None:
+    giant = [user("go"), *tool_round(1, 200), *tool_round(2, 30_000)]
+    visible, state = view(giant), PolicyState("threshold")
+    assert Summarize().propose(visible, TIGHT, state) == Ladder().propose(visible, TIGHT, state)
+
+
+def test_a_view_below_the_target_is_left_as_it_is() -> None:
+    visible = view(talk(3))
+    proposal = Summarize().propose(visible, TIGHT, PolicyState("threshold"))
+    assert isinstance(proposal, Proposal)
+    assert of(proposal, "kept") == list(range(6))
+
+
+def test_who_compacts_by_hand_gets_a_summary_below_the_target_too() -> None:
+    rows = talk(6)
+    ask = Summarize().propose(view(rows), TIGHT, PolicyState("manual"))
+    assert isinstance(ask, AskSummary)
+    assert 0 < ask.numbers[0] <= ask.numbers[-1] < len(rows) - 1
+
+
+@pytest.mark.parametrize("trigger", ["threshold", "manual", "budget"])
+def test_an_empty_view_gives_an_empty_proposal(trigger: Any) -> None:
+    proposal = Summarize().propose(view([]), TIGHT, PolicyState(trigger))
+    assert proposal == Proposal({})
+
+
+@pytest.mark.parametrize(
+    "settings_",
+    [
+        {"keep_recent_share": 1.5},
+        {"keep_recent_share": True},
+        {"keep_recent_share": float("nan")},
+        {"summary_tokens": 0},
+        {"summary_tokens": 1.5},
+        {"fan_in": 1},
+        {"fan_in": "4"},
+    ],
+)
+def test_a_setting_out_of_range_is_refused(settings_: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting, match=r"expected .*, found"):
+        policy_named("summarize", settings_)
+
+
+async def test_a_session_without_a_summarizer_is_refused() -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="summarizer="):
+            await engine.session("s", policy="summarize")
+
+
+# -- with the answer -----------------------------------------------------------------------------
+
+
+def test_a_summary_stands_before_the_first_message_behind_what_it_stands_for() -> None:
+    visible = view(talk(20))
+    numbers, proposal = asked(visible).numbers, answered(visible)
+    (new,) = proposal.insertions
+    assert of(proposal, "summarised") == list(numbers)
+    assert {proposal.dispositions[n] for n in numbers} == {("summarised", "summary")}
+    assert (new.kind, new.before, new.depth) == ("summary", numbers[-1] + 1, 1)
+    assert new.stands_for == ((numbers[0], numbers[-1]),)
+    assert new.message["content"].startswith(f"[Summary: depth 1, {len(numbers)} messages]")
+
+
+def test_every_message_that_stays_says_why() -> None:
+    system = {"role": "system", "content": "s"}
+    rows = [system, *talk(20), *tool_round(1), user("go"), *tool_round(2)]
+    decided = answered(view(rows, pins=(9,))).dispositions
+    reasons = {reason for _, reason in decided.values()}
+    assert reasons == {
+        *("system", "task", "pinned", "summary"),
+        *("recent", "latest_human", "open_round"),
+    }
+    assert reasons <= REASONS.keys()
+
+
+def test_an_answer_is_used_though_messages_came_meanwhile() -> None:
+    ask = asked(view(talk(20)))
+    state = PolicyState("threshold", answers={ask.key: Summary("Fine.")})
+    proposal = Summarize().propose(view(talk(23)), TIGHT, state)
+    assert isinstance(proposal, Proposal)
+    assert tuple(of(proposal, "summarised")) == ask.numbers
+    assert of(proposal, "kept")[-6:] == list(range(40, 46))
+
+
+@pytest.mark.parametrize("pins", [(5,), (1, 2)])
+def test_a_message_pinned_meanwhile_makes_the_policy_ask_again(pins: tuple[int, ...]) -> None:
+    ask = asked(view(talk(20)))
+    state = PolicyState("threshold", answers={ask.key: Summary("Fine.")})
+    again = Summarize().propose(view(talk(20), pins=pins), TIGHT, state)
+    assert isinstance(again, AskSummary)
+    assert again.key != ask.key
+    assert not set(pins) & set(again.numbers)
+
+
+def test_summaries_of_one_depth_stay_until_there_are_as_many_as_the_fan_in() -> None:
+    rows = talk(20)
+    three = [older(n, n + 4) for n in (10, 15, 20)]
+    kept = answered(view(rows, *three, first=100))
+    assert (kept.kept_insertions, kept.insertions[0].depth) == (tuple(three), 1)
+    four = [*three, older(25, 29)]
+    ask = asked(view(rows, *four, first=100))
+    merged = answered(view(rows, *four, first=100))
+    assert ask.merged == tuple(four)
+    assert (merged.kept_insertions, merged.insertions[0].depth) == ((), 2)
+    assert merged.insertions[0].stands_for == ((10, 29), (101, ask.numbers[-1]))
+    deeper = [older(0, 9, depth=2), *four]
+    assert answered(view(rows, *deeper, first=100)).kept_insertions == (deeper[0],)
+
+
+def test_summaries_that_would_crowd_out_the_tail_are_taken_in_at_once() -> None:
+    pair = [older(10, 14, depth=2, tokens=1_500), older(15, 19, tokens=1_500)]
+    proposal = answered(view(talk(20), *pair, first=100))
+    assert (proposal.kept_insertions, proposal.insertions[0].depth) == ((), 3)
+
+
+def test_a_restored_message_is_not_told_of_twice() -> None:
+    visible = view(talk(20), older(4, 9))
+    assert not {4, 9} & set(asked(visible).numbers)
+    proposal = answered(visible)
+    assert {4, 9} <= set(of(proposal, "summarised"))
+    assert proposal.insertions[0].stands_for[0] == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x" * 60_000, r"the summary has 18182 tokens; expected at most 625"),
+        ("x\n" * 1_600, r"the summary has \d+ tokens; expected at most 625"),
+    ],
+)
+def test_a_summary_that_is_too_long_is_refused_with_its_size(text: str, said: str) -> None:
+    with pytest.raises(UnfitSummary, match=said):
+        answered(view(talk(20)), text)
+
+
+def test_a_summary_larger_than_what_it_stands_for_is_refused_with_both_sizes() -> None:
+    # Within what was asked for, but every line of it gets a mark.
+    with pytest.raises(UnfitSummary, match=r"takes \d+ tokens; expected less than the \d+ of"):
+        answered(view(talk(8, 2_000), pins=tuple(range(1, 12))), "\n".join("x" * 1_500))
+
+
+def test_a_summary_a_little_longer_than_asked_for_is_taken() -> None:
+    assert answered(view(talk(20)), "x" * 2_900).insertions
+
+
+# -- properties ----------------------------------------------------------------------------------
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Visible:
+    story = draw(stories(most=24))
+    pins = draw(st.sets(st.integers(0, len(story.messages) - 1), max_size=2))
+    return view(story.messages, pins=tuple(pins))
+
+
+@examples
+@given(visible=scenes(), budget=budgets, share=st.sampled_from([0.0, 0.5, 1.0]))
+def test_every_proposal_keeps_the_rules_before_and_after_it_is_fitted(
+    visible: Visible, budget: int, share: float
+) -> None:
+    policy, state = Summarize(share), PolicyState("manual")
+    size = Budget(budget, budget * 9 // 10, budget // 2)
+    outcome = policy.propose(visible, size, state)
+    if isinstance(outcome, AskSummary):
+        again = policy.propose(visible, size, state)
+        assert outcome == again
+        answers = {outcome.key: Summary("Fine.", 0, 1)}
+        outcome = policy.propose(visible, size, PolicyState("manual", answers=answers))
+    assert isinstance(outcome, Proposal)
+    rules.check(visible, outcome)
+    fitted = fit(visible, outcome, size)
+    rules.check(visible, fitted.proposal)
+    floor = fit(visible, Ladder().propose(visible, size, state), size)
+    assert bool(fitted.overflow) == bool(floor.overflow)
+
+
+def played(story: Story, budget: int, **options: Any) -> tuple[Engine, Scripted, list[Any]]:
+    """Add a story message by message and prepare a request after each; returns all requests."""
+
+    async def play() -> tuple[Engine, Scripted, list[Any]]:
+        engine, summarizer = Engine(MemoryStore()), Scripted()
+        options.update(policy="summarize", summarizer=summarizer, on_overflow="send_floor")
+        ctx = await engine.session("s", max_tokens=budget, **options)
+        requests = []
+        for message in story.messages:
+            await ctx.add_message(message)
+            requests.append(await ctx.get_messages_for_request())
+        return engine, summarizer, requests
+
+    return asyncio.run(play())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@examples
+@given(data=st.data(), budget=budgets)
+def test_a_provider_accepts_every_view(dialect: str, data: st.DataObject, budget: int) -> None:
+    story = data.draw(stories(dialect, most=24))
+    _, _, requests = played(story, budget, fan_in=2)
+    for request in requests:
+        assert refusal(request) is None, json.dumps(request, indent=1)
+
+
+@examples
+@given(story=stories(most=24), budget=budgets, fan_in=st.sampled_from([2, 4]))
+def test_the_budget_holds_and_the_log_gives_the_same_views_without_asking_again(
+    story: Story, budget: int, fan_in: int
+) -> None:
+    engine, _, requests = played(story, budget, fan_in=fan_in)
+
+    async def check() -> None:
+        rows = (await engine.audit("s")).requests
+        for row, request in zip(rows, requests, strict=True):
+            assert row.floor_sent == (row.tokens > budget)
+            found = await engine.request_view("s", position=row.position)
+            assert (found.verified, found.messages) == (True, request)
+        silent = mute()
+        again = await Engine(engine.store).session(
+            *("s",),
+            policy="summarize",
+            summarizer=silent,
+            fan_in=fan_in,
+            max_tokens=budget,
+            on_overflow="send_floor",
+        )
+        assert await again.get_messages_for_request() == requests[-1]
+        assert silent.requests == []
+        assert (await engine.verify("s")).ok
+
+    asyncio.run(check())
+
+
+@examples
+@given(story=stories(most=24), budget=budgets, fan_in=st.sampled_from([2, 4]))
+def test_every_summarised_message_is_in_exactly_one_summary_in_view(
+    story: Story, budget: int, fan_in: int
+) -> None:
+    engine, _, _ = played(story, budget, fan_in=fan_in)
+
+    async def check() -> None:
+        state, summarised, lost = request_view.initial(), set[int](), set[int]()
+        async for record in engine.records("s"):
+            before, state = state, request_view.evolve(state, record)
+            event: Any = decode_event(record)
+            if record.type != "context:post_compact" or event.plan is None:
+                continue
+            for run in event.plan.runs:
+                numbers = range(run.first, run.last + 1)
+                if run.disposition == "summarised":
+                    summarised.update(set(numbers) & {ref.number for ref in before.layout.refs})
+            told = [n for one in state.layout.insertions for n in numbers_in(one.stands_for)]
+            assert len(told) == len(set(told))
+            assert not set(told) & {ref.number for ref in state.layout.refs}
+            # The fit stage drops summaries where even they find no room.
+            lost |= {
+                number
+                for one in before.layout.insertions
+                for number in numbers_in(one.stands_for)
+                if number not in told
+            }
+            assert set(told) == summarised - lost
+
+    asyncio.run(check())

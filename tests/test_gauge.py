@@ -1,0 +1,200 @@
+"""What providers report, made into a scale for our own counts."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx import gauge
+from eventctx.engine import Engine
+from eventctx.errors import ContextOverflow
+from eventctx.gauge import UNREAD, Asked, Gauge, Scale
+from eventctx.loading import load
+from eventctx.projections import request_view
+from eventctx.reading import fold
+from eventctx.stores.memory import MemoryStore
+from eventctx.tokens import FAMILIES, family_of
+from tests.sessions import USER, tool_round
+
+scales = st.builds(
+    Scale,
+    st.floats(0.5, 2.0).map(lambda x: round(x, 4)),
+    st.integers(-50_000, 50_000),
+    st.floats(0.1, 0.5).map(lambda x: round(x, 4)),
+)
+
+
+def told(
+    steps: list[tuple[int, int]], model: str = "claude-opus-4-5", budget: int = 200_000
+) -> Gauge:
+    """The gauge after requests of these sizes, each with the prompt that was reported for it."""
+    state = gauge.called(UNREAD, model)
+    for position, (size, prompt) in enumerate(steps):
+        state = gauge.prepared(state, Asked(position, size, True, budget))
+        state = gauge.reported(state, position, prompt, model)
+    return state
+
+
+@given(scale=scales, tokens=st.integers(1, 300_000))
+def test_the_room_for_so_many_tokens_is_the_largest_count_that_takes_no_more(
+    scale: Scale, tokens: int
+) -> None:
+    room = scale.room(tokens)
+    assert room < 0 or scale.tokens(room) <= tokens
+    assert scale.tokens(max(0, room) + 1) > tokens or room < 0
+
+
+@given(scale=scales, count=st.integers(0, 300_000))
+def test_a_larger_view_never_counts_less(scale: Scale, count: int) -> None:
+    assert scale.tokens(count + 1) >= scale.tokens(count)
+
+
+def test_until_something_is_reported_the_reserve_of_the_settings_holds() -> None:
+    assert gauge.scale(UNREAD, 1_500) == Scale(1.0, 1_500)
+
+
+def test_a_report_tells_how_much_is_sent_beside_the_messages() -> None:
+    assert gauge.scale(told([(10_000, 40_000)])) == Scale(1.0, 30_000)
+
+
+def test_the_scale_is_exact_at_the_last_report_whatever_came_before() -> None:
+    steps = [(1_000, 20_000), (9_000, 31_000), (30_000, 52_000), (36_000, 58_500)]
+    assert gauge.scale(told(steps)).tokens(36_000) in (58_500, 58_501)
+
+
+@given(factor=st.floats(0.6, 1.8), beside=st.integers(0, 40_000), seed=st.integers(0, 99))
+def test_the_factor_of_a_model_is_learnt_from_growth(factor: float, beside: int, seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    size, prompt, steps = 0, float(beside), []
+    for _ in range(200):
+        grown = draw.randrange(100, 4_000)
+        size += grown
+        prompt += grown * factor * draw.uniform(0.8, 1.2)
+        steps.append((size, round(prompt)))
+    found = gauge.scale(told(steps, budget=10**9))
+    assert found.factor == pytest.approx(factor, rel=0.08)
+
+
+def test_a_prompt_smaller_than_its_messages_does_not_make_a_small_view_free() -> None:
+    scale = gauge.scale(told([(50_000, 40_000)]))
+    assert scale.tokens(50_000) == 40_000
+    assert scale.tokens(55_000) == 45_000
+    assert scale.tokens(1_000) == 800
+
+
+@pytest.mark.parametrize("prompt", [0, -5, 2, 19_999, 400_001, 10**12])
+def test_a_report_that_cannot_be_a_whole_prompt_is_not_believed(prompt: int) -> None:
+    assert gauge.scale(told([(40_000, prompt)]), 700) == Scale(1.0, 700)
+
+
+def test_models_are_learnt_apart() -> None:
+    state = told([(10_000, 12_000)], "claude-opus-4-5")
+    state = gauge.prepared(state, Asked(7, 10_000, True, None))
+    state = gauge.reported(state, 7, 25_000, "claude-haiku-4-5")
+    assert gauge.scale(state).reserve == 15_000
+    assert gauge.scale(gauge.called(state, "claude-opus-4-5")).reserve == 2_000
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("claude-opus-4-5-20251101", "claude"),
+        ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", "claude"),
+        ("claude-opus-4-8", "claude-4.7"),
+        ("opus", "claude-4.7"),
+        ("gpt-5.2-codex", "gpt"),
+        ("o3-mini", "gpt"),
+        ("openrouter/google/gemini-3-pro", "gemini"),
+        ("deepseek/deepseek-chat", "deepseek"),
+        ("deepseek-r1-distill-qwen-32b", "other"),
+        ("llama-4", "other"),
+        ("", "other"),
+        (None, "other"),
+    ],
+)
+def test_a_model_belongs_to_a_family_in_any_providers_spelling(
+    model: str | None, family: str
+) -> None:
+    assert family_of(model) == family
+    assert family in FAMILIES
+
+
+async def talked(engine: Engine, model: str, rounds: int, **options: Any) -> eventctx.Context:
+    """A session whose provider always counts 5,000 tokens beside the messages, and 1.3 of ours."""
+    ctx = await engine.session("s", **options)
+    await ctx.add_message(USER)
+    async with ctx.turn() as turn:
+        for number in range(rounds):
+            async with turn.iteration() as iteration:
+                view = await ctx.get_messages_for_request(model=model)
+                async with iteration.provider_call(model) as call:
+                    size = (await fold(engine.store, "s", request_view)).layout.tokens
+                    await call.usage(5_000 + size * 13 // 10)
+                assert view
+                for message in tool_round(number, 2_000):
+                    await ctx.add_message(message)
+    return ctx
+
+
+async def test_a_session_counts_as_its_provider_does_after_a_few_calls() -> None:
+    async with eventctx.open() as engine:
+        await talked(engine, "claude-opus-4-5", 30)
+        rows = (await engine.audit("s")).requests
+        for row in rows[10:]:
+            assert row.reported is not None
+            assert row.tokens == pytest.approx(row.reported, rel=0.02)
+
+
+async def test_a_budget_holds_for_the_whole_prompt_as_the_provider_counts_it() -> None:
+    async with eventctx.open() as engine:
+        await talked(engine, "claude-opus-4-5", 60, max_tokens=20_000)
+        rows = (await engine.audit("s")).requests
+        assert any(row.breaks == ("compaction",) for row in rows)
+        for row in rows[2:]:
+            assert row.tokens <= 20_000
+            assert row.reported is not None
+            assert row.reported <= 20_000 * 1.02
+
+
+async def test_estimates_replay_from_the_log_and_from_a_snapshot() -> None:
+    store = MemoryStore()
+    ctx = await talked(Engine(store), "gpt-5", 20, max_tokens=20_000)
+    state = await fold(store, "s", request_view)
+    loaded = await load(store, "s")
+    assert loaded is not None
+    assert loaded.view.gauge == state.gauge
+    scale = gauge.scale(state.gauge)
+    assert await ctx.get_token_count() == scale.tokens(state.layout.tokens)
+    again = await Engine(store).session("s", max_tokens=20_000)
+    assert await again.get_token_count() == await ctx.get_token_count()
+
+
+async def test_another_family_of_models_is_counted_by_its_own_rates() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "word " * 4_000})
+        await ctx.get_messages_for_request(model="claude-opus-4-8")
+        newer = await ctx.get_token_count()
+        await ctx.get_messages_for_request(model="gpt-5")
+        assert await ctx.get_token_count() < newer * 0.8
+
+
+async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
+    tools = [{"name": "read", "description": "d" * 8_000}]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=2_000)
+        await ctx.add_message(USER)
+        with pytest.raises(ContextOverflow, match="system prompt and tools"):
+            await ctx.get_messages_for_request(tools=tools)
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        await ctx.get_messages_for_request()
+        await ctx.get_messages_for_request(tools=tools)
+        plain, with_tools = (await engine.audit("s")).requests
+        assert with_tools.tokens - plain.tokens == pytest.approx(8_000 / 3.1, rel=0.05)

@@ -1,0 +1,138 @@
+"""Interceptors of a compaction may keep messages or object; what they said is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.codec import decode_event
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting, UnknownEventName
+from eventctx.hooks.interceptors import Interceptors
+from eventctx.verdict import CompactionAsked, Verdict
+from tests.sessions import filled
+
+
+async def pre_compacts(engine: Engine) -> list[Any]:
+    return [
+        decode_event(record)
+        async for record in engine.records("s")
+        if record.type == "context:pre_compact"
+    ]
+
+
+async def test_an_interceptor_keeps_messages_through_one_compaction() -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", lambda asked: Verdict(pins=asked.numbers[3:5]))
+        ctx = await filled(engine, max_tokens=4_000, policy="simple")
+        view = await ctx.get_messages_for_request()
+        messages = await ctx.get_messages()
+        assert messages[3] in view
+        assert messages[4] in view
+        assert messages[7] not in view
+        (began,) = await pre_compacts(engine)
+        assert began.pins == (3, 4)
+
+
+async def test_a_veto_holds_below_the_budget_and_is_not_asked_for_at_every_request() -> None:
+    asked: list[CompactionAsked] = []
+
+    async def object_(about: CompactionAsked) -> Verdict:
+        asked.append(about)
+        return Verdict(veto="a demo is running")
+
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", object_)
+        ctx = await filled(engine, 20)
+        size = await ctx.get_token_count()
+        for _ in range(5):
+            assert len(await ctx.get_messages_for_request(round(size / 0.95))) == 41
+        (row,) = (await engine.audit("s")).compactions
+        assert (row.outcome, row.trigger, row.error) == (
+            "skipped",
+            "threshold",
+            "a demo is running",
+        )
+        assert len(asked) == 1
+        assert asked[0].event.tokens == size
+
+
+async def test_a_veto_is_overruled_where_the_request_would_not_fit() -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", lambda asked: Verdict(veto="never"))
+        ctx = await filled(engine, max_tokens=4_000)
+        assert len(await ctx.get_messages_for_request()) < 61
+        (row,) = (await engine.audit("s")).compactions
+        assert (row.outcome, row.trigger) == ("applied", "budget")
+        (began,) = await pre_compacts(engine)
+        assert began.veto == "never"
+
+
+async def test_interceptors_are_asked_by_priority_and_the_first_veto_counts() -> None:
+    order: list[str] = []
+
+    def says(name: str, verdict: Verdict | None) -> Any:
+        def answer(asked: CompactionAsked) -> Verdict | None:
+            order.append(name)
+            return verdict
+
+        return answer
+
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", says("late", Verdict(veto="late")), priority=5)
+        engine.intercept("context:pre_compact", says("early", Verdict(veto="early")), priority=-1)
+        stop = engine.intercept("context:pre_compact", says("gone", Verdict(veto="gone")))
+        engine.intercept("context:pre_compact", says("none", None))
+        stop()
+        ctx = await filled(engine)
+        result = await ctx.compact()
+        assert order == ["early", "none", "late"]
+        assert (result, result.outcome, result.error) == (0, "skipped", "early")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "yes",
+        Verdict(pins=(999,)),
+        Verdict(veto=5),  # type: ignore[arg-type]
+        ValueError("a bug"),
+    ],
+)
+async def test_an_interceptor_that_fails_or_talks_nonsense_has_no_say(answer: Any) -> None:
+    def wrong(asked: CompactionAsked) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", wrong)
+        ctx = await filled(engine)
+        assert (await ctx.compact()).outcome == "applied"
+        assert sum(engine.interceptors.errors.values()) == 1
+
+
+async def test_an_interceptor_that_never_answers_is_given_up() -> None:
+    async def wait(asked: CompactionAsked) -> Verdict:
+        await asyncio.Event().wait()
+        return Verdict(veto="too late")
+
+    interceptors = Interceptors(timeout=0.01)
+    interceptors.on("context:pre_compact", wait)
+    async with eventctx.open() as engine:
+        engine.interceptors = interceptors
+        ctx = await filled(engine)
+        assert (await ctx.compact()).outcome == "applied"
+
+
+def test_only_events_that_can_be_intercepted_are_and_a_misspelt_name_is_refused() -> None:
+    interceptors = Interceptors()
+    with pytest.raises(UnknownEventName, match="did you mean 'context:pre_compact'"):
+        interceptors.on("context:pre_compct", lambda asked: None)
+    with pytest.raises(UnknownEventName, match="expected one of"):
+        interceptors.on("tool:pre", lambda asked: None)
+    with pytest.raises(InvalidSetting, match="expected a function"):
+        interceptors.on("context:pre_compact", "veto")  # type: ignore[arg-type]

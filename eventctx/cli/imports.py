@@ -22,6 +22,7 @@ from eventctx.errors import (
     UnknownFormat,
 )
 from eventctx.importers.detect import FORMATS
+from eventctx.importers.event_folder import folder_size, is_event_file, is_event_folder
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.portable import import_drafts, looks_like_export, read_drafts, read_header
 from eventctx.record import Draft
@@ -59,14 +60,16 @@ def import_command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Import transcripts: Claude Code, Codex, SWE-agent, mini-swe-agent, message lists, exports.
+    """Import transcripts of other agents: Claude Code, Codex, pi, OpenHands, Amplifier, SWE-agent,
+    mini-swe-agent; lists of messages; exports.
 
-    A folder is searched for them. Importing a file again adds only what is new in it. With --json,
+    A folder is searched for them; one with a file per event, as OpenHands has it, is a transcript
+    itself. Importing a file again adds only what is new in it. With --json,
     one JSON object a session.
     """
     if session is not None:
         check_session_id(session)
-        if len(files) > 1 or files[0].is_dir():
+        if len(files) > 1 or (files[0].is_dir() and not is_event_folder(files[0])):
             raise click.UsageError("--session names one session: give one file with it.")
     run(_import(files, format_, session, complete, store, as_json))
 
@@ -86,7 +89,7 @@ async def _import(
     async with opening.created(store) as engine:
         for path, named in chosen:
             try:
-                with progress(f"Importing {path.name}", path.stat().st_size) as bar:
+                with progress(f"Importing {path.name}", _size(path)) as bar:
                     found = await _import_one(engine, path, format_, session, complete, bar)
             except UnknownFormat as error:
                 if named:
@@ -109,16 +112,21 @@ async def _import(
 
 
 def _found(files: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
-    """Files to import, and whether they were named; those in folders were only met there."""
+    """What to import, and whether it was named; what lies in folders was only met there."""
     for path in files:
-        if path.is_dir():
+        if is_event_folder(path):
+            yield path, True
+        elif path.is_dir():
             met = sorted(
-                inner
-                for inner in path.rglob("*")
-                if inner.suffix in _ENDINGS
-                and inner.is_file()
-                # They are imported with the session that they belong to.
-                and _BELONGS not in inner.relative_to(path).parts
+                {
+                    # The events of a conversation are one transcript, which is their folder.
+                    inner.parent if is_event_file(inner) else inner
+                    for inner in path.rglob("*")
+                    if inner.suffix in _ENDINGS
+                    and inner.is_file()
+                    # They are imported with the session that they belong to.
+                    and _BELONGS not in inner.relative_to(path).parts
+                }
             )
             if not met:
                 raise click.UsageError(f"{path}: no {', '.join(_ENDINGS)} files in this folder.")
@@ -127,6 +135,10 @@ def _found(files: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
             raise click.UsageError(f"{path}: there is no such file.")
         else:
             yield path, True
+
+
+def _size(path: Path) -> int:
+    return folder_size(path) if path.is_dir() else path.stat().st_size
 
 
 async def _import_one(
@@ -151,6 +163,8 @@ async def _import_one(
 
 def is_export(path: Path) -> bool:
     """Whether a file is one of our own exports."""
+    if path.is_dir():
+        return False
     with path.open("rb") as file:
         return looks_like_export(file.readline(65_536))
 

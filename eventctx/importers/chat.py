@@ -1,7 +1,8 @@
 """Plain message lists: OpenAI chat, Anthropic, Responses items or Amplifier rows.
 
 As a JSON array, as a JSON object with ``messages`` (or ``input``, the Responses API's name; a
-request's ``system`` or ``instructions`` come first), or as JSONL with a message per line.
+request's ``system`` or ``instructions`` come first, and the log of a request may hold its answer
+under ``response``), or as JSONL with a message per line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage, MalformedTranscript
 from eventctx.importers import harness
-from eventctx.importers.document import envelope, read_document, stem
+from eventctx.importers.document import envelope, first_record, read_document, stem
 from eventctx.importers.items import (
     CallEnded,
     Ended,
@@ -26,16 +27,19 @@ from eventctx.importers.items import (
     Session,
     TurnBegan,
     Usage,
+    Waiting,
     Warned,
     never,
 )
 from eventctx.importers.lines import (
     count,
     encode,
+    list_or_empty,
     nanoseconds,
+    object_or_empty,
     read_rows,
     read_value,
-    split_records,
+    text_or_none,
 )
 from eventctx.messages import Facts, read_facts
 from eventctx.rounds import joins
@@ -60,20 +64,33 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
     lines = chain((first,), source)
     talk = _Talk()
     if _is_jsonl(first.data):
-        parts, _ = split_records(first.data)
-        yield Session(0, _time(read_value(parts[0])[0]), stem(name))
-        yield from read_rows(lines, _decode_any, talk.line)
+        yield from parse_rows(lines, stem(name))
     else:
         value, repaired = read_document(lines, name)
         rows = _rows(value, name)
         times = (time for row in rows if (time := _time(row)) is not None)
-        yield Session(0, next(times, None), stem(name))
+        yield Session(0, next(times, _time(value)), stem(name))
         yield from repaired
         yield from talk.document(value, rows)
 
 
+def parse_rows(lines: Iterable[Line], session: str) -> Iterator[Item]:
+    """The items of JSONL with a message per line, as the session of this name."""
+    source = iter(lines)
+    first = next((line for line in source if line.data.strip()), None)
+    if first is None or (first_record(first) is None and not first.terminated):
+        yield Waiting(1, "there is no whole message yet")
+        return
+    yield Session(0, _time(first_record(first)), session)
+    yield from read_rows(chain((first,), source), _decode_any, _Talk().line)
+
+
 def _time(row: object) -> int | None:
-    values = (row.get(key) for key in _TIMES) if isinstance(row, dict) else ()
+    """When a row was written; Amplifier says so in its metadata."""
+    if not isinstance(row, dict):
+        return None
+    values = [row.get(key) for key in _TIMES]
+    values.append(object_or_empty(row.get("metadata")).get("timestamp"))
     return next((time for value in values if (time := nanoseconds(value)) is not None), None)
 
 
@@ -125,6 +142,7 @@ class _Talk:
                     yield Message(0, None, {"role": "system", "content": value[key]})
         for number, row in enumerate(rows, 1):
             yield from self.row(number, row, encode(row))
+        yield from self._logged(len(rows) + 1, object_or_empty(value))
         if isinstance(value, dict) and len(value) > 1:
             yield envelope(value, *_LISTS)
 
@@ -159,6 +177,27 @@ class _Talk:
             self.calling = False
             yield CallEnded(number, time)
 
+    def _logged(self, number: int, log: dict[str, Any]) -> Iterator[Item]:
+        """The answer to these messages, where the document is the log of one request."""
+        response = object_or_empty(log.get("response"))
+        choice = object_or_empty(next(iter(list_or_empty(response.get("choices"))), None))
+        message = choice.get("message")
+        if not isinstance(message, dict) or message.get("role") != "assistant":
+            return
+        yield from self._close(number)
+        yield ModelCall(
+            number,
+            None,
+            model=text_or_none(response.get("model")),
+            usage=usage_of(response.get("usage")),
+            finish_reason=text_or_none(choice.get("finish_reason")),
+            context_window=count(log.get("context_window")) or None,
+            response_id=text_or_none(response.get("id")),
+        )
+        time = nanoseconds(response.get("created"))
+        yield Message(number, time, message)
+        yield CallEnded(number, time)
+
     def _close(self, number: int) -> Iterator[Item]:
         if self.calling:
             self.calling = False
@@ -166,18 +205,16 @@ class _Talk:
 
 
 def _call(number: int, row: dict[str, Any]) -> ModelCall:
-    model = row.get("model")
-    reason = row.get("stop_reason", row.get("finish_reason"))
     return ModelCall(
         number,
         None,
-        model=model if isinstance(model, str) else None,
-        usage=_usage(row.get("usage")),
-        finish_reason=reason if isinstance(reason, str) else None,
+        model=text_or_none(row.get("model")),
+        usage=usage_of(row.get("usage")),
+        finish_reason=text_or_none(row.get("stop_reason", row.get("finish_reason"))),
     )
 
 
-def _usage(usage: object) -> Usage | None:
+def usage_of(usage: object) -> Usage | None:
     """Anthropic's sum of three, or OpenAI's prompt with its cached part inside."""
     if not isinstance(usage, dict):
         return None

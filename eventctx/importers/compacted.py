@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from eventctx import events
 from eventctx.codec import encode_message
 from eventctx.importers.items import Compaction
+from eventctx.importers.places import Places
 from eventctx.importers.track import Content
 from eventctx.messages import encode_facts, read_facts
-from eventctx.plan import Insertion, Plan, Run
+from eventctx.plan import Disposition, Insertion, Plan, Run
 from eventctx.projections import request_view
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Record
@@ -18,9 +21,19 @@ STRATEGY = "imported"
 
 
 class Compacted:
-    """The events of a compaction, from the view before it and what replaced it."""
+    """The events of a compaction, from the view before it and what replaced it.
 
-    def __init__(self, view: ViewState, item: Compaction, source_format: str) -> None:
+    ``earlier`` are the positions of the file's compactions before this one.
+    """
+
+    def __init__(
+        self,
+        view: ViewState,
+        item: Compaction,
+        source_format: str,
+        places: Places,
+        earlier: Sequence[int],
+    ) -> None:
         self.contents = [
             Content(encode_message(message), encode_facts(read_facts(message)))
             for message in item.messages
@@ -28,7 +41,15 @@ class Compacted:
         self._view = view
         self._requested_by = f"{source_format}:{item.trigger}" if item.trigger else source_format
         _, self._messages, self._tokens = view.layout.measure()
-        self._plan = _plan(view, item)
+        stays = _stays(item, places)
+        runs, gone = _runs(view, stays, "summarised" if item.messages else "dropped")
+        before = None if item.before is None else places.number(item.before)
+        insertions = _standing(view, {earlier[one] for one in item.standing})
+        insertions += [
+            Insertion("summary", body, before=before, stands_for=tuple(gone))
+            for body in range(len(item.messages))
+        ]
+        self._plan = Plan(view.next_number - 1, tuple(runs), (), tuple(insertions))
 
     def before(self) -> events.PreCompact:
         """The compaction begins."""
@@ -64,33 +85,52 @@ class Compacted:
         )
 
 
-def _plan(view: ViewState, item: Compaction) -> Plan:
-    """All is summarised but system messages and the last ``kept`` messages."""
-    visible: list[MessageRef] = list(view.layout.refs)
-    kept = {ref.number for ref in visible[len(visible) - item.kept :]} if item.kept else set()
+def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
+    """The insertions that compactions at these positions made and that are still in the view."""
+    return [
+        Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
+        for one in view.layout.insertions
+        if one.position in positions
+    ]
+
+
+def _stays(item: Compaction, places: Places) -> Callable[[MessageRef], str | None]:
+    """Why a message stays, as a function of it; None where it goes."""
+    kept_from = None if item.kept_from is None else places.number(item.kept_from)
+    forgotten = (
+        None if item.forgotten is None else {places.number(place) for place in item.forgotten}
+    )
     replaced = {read_facts(message).role for message in item.messages}
-    staying: list[tuple[int, str]] = []
-    for ref in visible:
-        if ref.number in kept:
-            staying.append((ref.number, "recent"))
-        elif ref.facts.kind == "system" and ref.facts.role not in replaced:
-            # A history that brings its own developer messages stands for the old ones too.
-            staying.append((ref.number, "system"))
+
+    def reason(ref: MessageRef) -> str | None:
+        if kept_from is not None and ref.number >= kept_from:
+            return "recent"
+        # A history that brings its own developer messages stands for the old ones too.
+        if ref.facts.kind == "system" and ref.facts.role not in replaced:
+            return "system"
+        if forgotten is not None and ref.number not in forgotten:
+            return "imported"
+        return None
+
+    return reason
+
+
+def _runs(
+    view: ViewState, stays: Callable[[MessageRef], str | None], went: Disposition
+) -> tuple[list[Run], list[tuple[int, int]]]:
+    """The runs of a plan over all messages so far, and those of them that went."""
+    staying = [(ref.number, why) for ref in view.layout.refs if (why := stays(ref)) is not None]
     runs: list[Run] = []
     gone: list[tuple[int, int]] = []
-    through = view.next_number - 1
     start = 0
-    for number, reason in [*staying, (through + 1, "")]:
+    for number, reason in [*staying, (view.next_number, "")]:
         if number > start:
-            runs.append(Run(start, number - 1, "summarised", STRATEGY))
+            runs.append(Run(start, number - 1, went, STRATEGY))
             gone.append((start, number - 1))
         if reason:
-            if runs and runs[-1].reason == reason and runs[-1].last == number - 1:
+            if runs and (runs[-1].disposition, runs[-1].reason) == ("kept", reason):
                 runs[-1] = Run(runs[-1].first, number, "kept", reason)
             else:
                 runs.append(Run(number, number, "kept", reason))
         start = number + 1
-    insertions = [
-        Insertion("summary", body, stands_for=tuple(gone)) for body in range(len(item.messages))
-    ]
-    return Plan(through, tuple(runs), (), tuple(insertions))
+    return runs, gone

@@ -10,17 +10,43 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.errors import MalformedTranscript, UnknownFormat
-from eventctx.importers import chat, claude_code, codex, mini_swe_agent, swe_agent
+from eventctx.importers import (
+    amplifier,
+    amplifier_rows,
+    chat,
+    claude_code,
+    codex,
+    context_persistent,
+    mini_swe_agent,
+    openhands,
+    pi,
+    swe_agent,
+)
+from eventctx.importers.event_folder import folder_name, is_event_folder
 from eventctx.importers.items import Line, Parser
-from eventctx.importers.lines import read_lines, read_value, split_records
+from eventctx.importers.lines import read_lines, read_value, split_records, text_or_none
+from eventctx.importers.naming import named_by_folder
+
+
+def _own_name(path: Path) -> str:
+    return path.name
 
 
 class Format(NamedTuple):
-    """A format that can be imported. ``parse`` reads its files."""
+    """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
+
+    ``called`` gives the name that a session is called by where its lines do not say it.
+    """
 
     name: str
     title: str
     parse: Parser
+    called: Callable[[Path], str] = _own_name
+    parse_folder: Parser | None = None
+
+
+def _event_name(path: Path) -> str:
+    return folder_name(path) if path.is_dir() else path.name
 
 
 FORMATS: Final[dict[str, Format]] = {
@@ -30,6 +56,26 @@ FORMATS: Final[dict[str, Format]] = {
         Format(codex.NAME, "Codex rollout (JSONL)", codex.parse),
         Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse),
         Format(mini_swe_agent.NAME, "mini-swe-agent trajectory (.traj.json)", mini_swe_agent.parse),
+        Format(pi.NAME, "pi session (JSONL)", pi.parse),
+        Format(
+            openhands.NAME,
+            "OpenHands events (a folder of them, JSON or JSONL)",
+            openhands.parse,
+            _event_name,
+            openhands.parse_folder,
+        ),
+        Format(
+            amplifier.NAME,
+            "Amplifier transcript.jsonl or events.jsonl",
+            amplifier.parse,
+            named_by_folder,
+        ),
+        Format(
+            context_persistent.NAME,
+            "Amplifier's context-messages.jsonl",
+            context_persistent.parse,
+            named_by_folder,
+        ),
         Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
     )
 }
@@ -39,15 +85,22 @@ _LOOKED_AT: Final = 50
 _BINARY_BYTES: Final = 8192
 
 
-def choose(path: Path, name: str | None) -> Format:
+def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
     """The format called ``name``, or the one that the file's content shows.
+
+    With ``folders`` a folder of events is as good as a file.
 
     Raises UnknownFormat and MalformedTranscript, also for an empty or binary file under a name.
     """
     if name is not None and name not in FORMATS:
         raise UnknownFormat(f"no format {name!r}; known are {', '.join(FORMATS)}")
     if path.is_dir():
-        raise UnknownFormat(f"{path}: expected a file, found a folder; name the files in it")
+        if folders and name in (None, openhands.NAME) and is_event_folder(path):
+            return FORMATS[openhands.NAME]
+        raise UnknownFormat(
+            f"{path}: expected a file or a folder of OpenHands events, found a folder; "
+            "name the files in it"
+        )
     _refuse_binary(path)
     return FORMATS[name or detect(read_lines(path), path.name)]
 
@@ -125,12 +178,30 @@ def _of_record(value: object) -> str | None:
     """The JSONL format that one line shows by itself."""
     if not isinstance(value, dict):
         return None
-    kind = value.get("type")
+    kind = text_or_none(value.get("type"))
     if kind in codex.TYPES and isinstance(value.get("payload"), dict):
         return codex.NAME
-    if isinstance(kind, str) and _is_claude_code(value):
+    if kind is not None and _is_claude_code(value):
         return claude_code.NAME
-    return chat.NAME if chat.is_message(value) and not _foreign(value) else None
+    if kind in pi.TYPES and _is_pi(value):
+        return pi.NAME
+    if openhands.is_event(value):
+        return openhands.NAME
+    if amplifier_rows.is_row(value):
+        return amplifier.NAME
+    if not chat.is_message(value) or _foreign(value):
+        return None
+    if context_persistent.is_row(value):
+        return context_persistent.NAME
+    return amplifier.NAME if amplifier.is_row(value) else chat.NAME
+
+
+def _is_pi(value: dict[str, Any]) -> bool:
+    if value["type"] == "session":
+        return "cwd" in value
+    if value["type"] in ("custom", "label", "session_info"):
+        return "parentId" in value
+    return "timestamp" in value and ("message" not in value or isinstance(value["message"], dict))
 
 
 def _is_claude_code(value: dict[str, Any]) -> bool:
@@ -144,10 +215,17 @@ def _is_claude_code(value: dict[str, Any]) -> bool:
 def _of_document(value: object) -> str | None:
     """The format of a whole document."""
     if isinstance(value, list):
+        if any(map(openhands.is_event, value[:_LOOKED_AT])):
+            return openhands.NAME
         return chat.NAME if value and any(map(_is_plain_message, value[:_LOOKED_AT])) else None
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("history"), list) and _rows_with_roles(value["history"]):
+    history = value.get("history")
+    if openhands.is_event(value):
+        return openhands.NAME
+    if isinstance(history, list) and any(map(openhands.is_event, history[:_LOOKED_AT])):
+        return openhands.NAME
+    if isinstance(history, list) and _rows_with_roles(history):
         return swe_agent.NAME
     messages = value.get("messages")
     if isinstance(messages, list):
@@ -169,11 +247,10 @@ def _rows_with_roles(rows: list[Any]) -> bool:
 
 
 _FOREIGN: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...]] = (
-    ("an OpenHands event", lambda v: "kind" in v and "source" in v and "timestamp" in v),
-    ("an OpenHands event", lambda v: "action" in v and "source" in v and "id" in v),
-    ("an Amplifier event log", lambda v: "event" in v and ("lvl" in v or "schema" in v)),
-    ("a pi session", lambda v: v.get("type") in ("session", "message") and "cwd" in v),
-    ("a pi session", lambda v: v.get("type") == "message" and isinstance(v.get("message"), dict)),
+    (
+        "an OpenHands event of version 0",
+        lambda v: ("action" in v or "observation" in v) and "source" in v and "id" in v,
+    ),
 )
 
 

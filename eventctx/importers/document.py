@@ -7,7 +7,7 @@ from typing import Any
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.items import Line, Raw
-from eventctx.importers.lines import encode, read_value
+from eventctx.importers.lines import encode, read_value, split_records
 
 
 def read_document(lines: Iterable[Line], name: str) -> tuple[Any, list[Raw]]:
@@ -41,6 +41,15 @@ def envelope(document: dict[str, Any], *without: str) -> Raw:
     """All of a document but the lists that are walked. A program may rewrite it as it goes."""
     rest = {key: value for key, value in document.items() if key not in without}
     return Raw(0, "document", encode(rest), volatile=True)
+
+
+def first_record(line: Line) -> object:
+    """The record that a line begins with, by itself; None where a document begins with it."""
+    parts, _ = split_records(line.data)
+    try:
+        return read_value(parts[0])[0] if parts else None
+    except ValueError:
+        return None
 
 
 def stem(name: str) -> str:

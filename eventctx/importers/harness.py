@@ -8,9 +8,10 @@ from eventctx.messages import HARNESS_PREFIXES
 
 INTERRUPTED: Final = "[Request interrupted by user"
 
-_TEXTS: Final = frozenset(("text", "input_text"))
-_IMAGES: Final = frozenset(("image", "image_url", "input_image"))
-_RESULTS: Final = frozenset(("tool_result",))
+# Tuples: a file may have anything for a "type", also what cannot be hashed.
+_TEXTS: Final = ("text", "input_text")
+_IMAGES: Final = ("image", "image_url", "input_image")
+_RESULTS: Final = ("tool_result",)
 
 
 def first_text(content: object) -> str | None:

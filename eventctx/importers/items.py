@@ -57,11 +57,15 @@ class TurnEnded(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message as the model was sent it or answered it, in its own dialect."""
+    """A message as the model was sent it or answered it, in its own dialect.
+
+    ``failed``: it holds the result of a tool that failed, which its dialect has no word for.
+    """
 
     line: int
     time: int | None
     message: dict[str, Any]
+    failed: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -89,7 +93,7 @@ class ModelCall(msgspec.Struct, frozen=True):
 
 
 class CallEnded(msgspec.Struct, frozen=True):
-    """The last model call's answer is complete. ``usage`` where the format tells it only now.
+    """The last model call's answer is complete. What the format tells of it only now comes along.
 
     May come twice for one call: once when its answer is seen to be over, once with its usage.
     """
@@ -97,17 +101,41 @@ class CallEnded(msgspec.Struct, frozen=True):
     line: int
     time: int | None
     usage: Usage | None = None
+    finish_reason: str | None = None
+    response_id: str | None = None
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """Everything before is replaced by ``messages``, but for the last ``kept`` messages."""
+    """``messages`` replace what the model saw before; system messages stay in any case.
+
+    Messages are named by their *place*: how many messages the file's items brought before them.
+    ``kept_from``: the message in that place and all behind it stay. ``forgotten``: the messages in
+    these places go and all others stay. With neither, everything goes. ``before``: ``messages``
+    stand before that place; None is the start of the conversation. ``standing`` counts the file's
+    compactions from 0 and names those earlier ones whose ``messages`` stay.
+    """
 
     line: int
     time: int | None
     trigger: str | None
     messages: tuple[dict[str, Any], ...]
-    kept: int = 0
+    kept_from: int | None = None
+    forgotten: frozenset[int] | None = None
+    before: int | None = None
+    standing: tuple[int, ...] = ()
     tokens_before: int | None = None
+
+
+class Branched(msgspec.Struct, frozen=True):
+    """The conversation goes on from an earlier point: from here on it is what ``order`` lists.
+
+    A number is the place of a message that is in the conversation now. A message is one that was
+    left behind and comes back; it takes the next place.
+    """
+
+    line: int
+    time: int | None
+    order: tuple[int | dict[str, Any], ...]
 
 
 class Linked(msgspec.Struct, frozen=True):
@@ -157,6 +185,7 @@ Item = (
     | ModelCall
     | CallEnded
     | Compaction
+    | Branched
     | Linked
     | Raw
     | Warned

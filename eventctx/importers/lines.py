@@ -211,3 +211,13 @@ def count(value: object) -> int:
 def text_or_none(value: object) -> str | None:
     """A field that should be text; None for everything else."""
     return value if isinstance(value, str) else None
+
+
+def object_or_empty(value: object) -> dict[str, Any]:
+    """A field that should be an object; an empty one for everything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_or_empty(value: object) -> list[Any]:
+    """A field that should be a list; an empty one for everything else."""
+    return value if isinstance(value, list) else []

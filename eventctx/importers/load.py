@@ -15,6 +15,7 @@ from eventctx.errors import MalformedTranscript, SourceChanged, UnknownFormat
 from eventctx.events import SessionLinked
 from eventctx.importers import claude_code
 from eventctx.importers.detect import Format, choose
+from eventctx.importers.event_folder import folder_size, read_events
 from eventctx.importers.items import Item, Line, Session
 from eventctx.importers.lines import nanoseconds, read_lines, read_value
 from eventctx.importers.naming import event_id, session_name
@@ -57,16 +58,17 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Source:
-    """A file's lines, counted as they are read."""
+    """A file's lines, or a folder's events, counted as they are read."""
 
     def __init__(self, path: Path, progress: Progress | None) -> None:
         self.path = path
-        self.size = path.stat().st_size
+        self.is_folder = path.is_dir()
+        self.size = folder_size(path) if self.is_folder else path.stat().st_size
         self._progress = progress
 
     def lines(self) -> Iterator[Line]:
         done = told = 0
-        for line in read_lines(self.path):
+        for line in read_events(self.path) if self.is_folder else read_lines(self.path):
             yield line
             done += len(line.data) + 1
             if self._progress is not None and done - told >= _PROGRESS_BYTES:
@@ -96,6 +98,8 @@ async def import_file(
     progress: Progress | None = None,
 ) -> list[ImportSummary]:
     """Import a transcript, and the subagents' files beside it, and return a summary of each.
+
+    ``path`` is a file, or a folder of events as OpenHands keeps it.
 
     A second import adds what is new since; of an unchanged file, nothing. ``format`` overrides
     detection, ``session`` the file's own name for itself. ``complete`` says that the file grows no
@@ -129,7 +133,7 @@ async def import_file(
 
 def _choose(path: Path, name: str | None) -> Format:
     try:
-        return choose(path, name)
+        return choose(path, name, folders=True)
     except OSError as error:
         raise UnknownFormat(f"{path}: expected a file to read, found {error.strerror}") from error
 
@@ -153,7 +157,8 @@ async def _import_one(
         # A stream that goes on behind what may grow was imported as complete before.
         return complete or (track is not None and track.next is not None)
 
-    items = chosen.parse(source.lines(), path.name, closed)
+    parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
+    items = parse(source.lines(), chosen.called(path), closed)
     first = next(items, None)
     if not isinstance(first, Session):
         return _Outcome(_nothing(path, chosen, first, source.size))

@@ -27,7 +27,13 @@ from eventctx.importers.items import (
     Warned,
     never,
 )
-from eventctx.importers.lines import count, encode, nanoseconds, text_or_none
+from eventctx.importers.lines import (
+    count,
+    encode,
+    nanoseconds,
+    object_or_empty,
+    text_or_none,
+)
 
 NAME: Final = "mini-swe-agent"
 
@@ -36,7 +42,7 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
     """The items of one trajectory file."""
     document, repaired = read_object(lines, name, "messages")
     rows: list[Any] = document["messages"]
-    times = (_time(_object(_object(row).get("extra"))) for row in rows)
+    times = (_time(object_or_empty(object_or_empty(row).get("extra"))) for row in rows)
     yield Session(0, next((time for time in times if time is not None), None), stem(name))
     yield from repaired
     begun = False
@@ -52,7 +58,7 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
         if "extra" in row:
             yield Raw(number, "extra", encode(row["extra"]))
         message = {key: value for key, value in row.items() if key != "extra"}
-        extra = _object(row.get("extra"))
+        extra = object_or_empty(row.get("extra"))
         time = _time(extra)
         if role == "assistant":
             yield _call(number, extra)
@@ -68,9 +74,9 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
 
 
 def _call(number: int, extra: dict[str, Any]) -> ModelCall:
-    response = _object(extra.get("response"))
+    response = object_or_empty(extra.get("response"))
     choices = response.get("choices")
-    choice = _object(choices[0]) if isinstance(choices, list) and choices else {}
+    choice = object_or_empty(choices[0]) if isinstance(choices, list) and choices else {}
     return ModelCall(
         number,
         None,
@@ -88,24 +94,22 @@ def _usage(usage: object) -> Usage | None:
     return Usage(
         prompt=count(usage.get("prompt_tokens")),
         output=count(usage.get("completion_tokens")),
-        cache_read=count(_object(usage.get("prompt_tokens_details")).get("cached_tokens")),
-        reasoning=count(_object(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        cache_read=count(object_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning=count(
+            object_or_empty(usage.get("completion_tokens_details")).get("reasoning_tokens")
+        ),
     )
 
 
 def _time(extra: dict[str, Any]) -> int | None:
-    response = _object(extra.get("response"))
+    response = object_or_empty(extra.get("response"))
     return nanoseconds(extra.get("timestamp", response.get("created")))
 
 
 def _outcome(document: dict[str, Any], line: int) -> Iterator[Item]:
-    status = text_or_none(_object(document.get("info")).get("exit_status"))
+    status = text_or_none(object_or_empty(document.get("info")).get("exit_status"))
     if status:
         if status.lower() == "submitted":
             yield TurnEnded(line, None)
         else:
             yield TurnEnded(line, None, "error", status)
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from pathlib import Path
 from typing import Final
 
 MAX_CHARACTERS: Final = 120
+_SAME_IN_EVERY_SESSION: Final = frozenset(("transcript", "context-messages", "events"))
+_BETWEEN: Final = frozenset(("context-intelligence",))
 _KEPT: Final = frozenset("._-:@+=,()[] ")
 
 
@@ -15,6 +18,17 @@ def session_name(text: str) -> str:
     if not name:
         return f"import-{_hex(text)}"
     return name if len(name) <= MAX_CHARACTERS else f"{name[:100]}-{_hex(text)}"
+
+
+def named_by_folder(path: Path) -> str:
+    """What a file that is called the same in every session is called by: the folder of the session.
+
+    The file's own name, where it has one.
+    """
+    if path.stem not in _SAME_IN_EVERY_SESSION:
+        return path.name
+    folder = path.resolve().parent
+    return (folder.parent if folder.name in _BETWEEN else folder).name or path.name
 
 
 def _hex(text: str) -> str:

@@ -7,9 +7,8 @@ reconstructed ``context:request_prepared``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -19,7 +18,9 @@ from eventctx.errors import InvalidMessage
 from eventctx.identity import derive_span_id
 from eventctx.importers import harness
 from eventctx.importers.compacted import Compacted
+from eventctx.importers.counts import Counts
 from eventctx.importers.items import (
+    Branched,
     CallEnded,
     Compaction,
     Item,
@@ -35,28 +36,13 @@ from eventctx.importers.items import (
     Warned,
 )
 from eventctx.importers.naming import event_id
+from eventctx.importers.places import Places
 from eventctx.importers.raw import RawParts
 from eventctx.importers.track import NO_IDS, Content, Ids, Track
 from eventctx.messages import Facts, call_names, encode_facts, read_facts
 from eventctx.projections import request_view
 from eventctx.record import Record
 from eventctx.version import __version__
-
-_KEPT_WARNINGS: Final = 100
-
-
-class Counts:
-    """What was seen in the file, whether it is new or was imported before."""
-
-    def __init__(self) -> None:
-        self.messages = self.turns = self.calls = self.compactions = 0
-        self.unknown: Counter[str] = Counter()
-        self.waiting: list[str] = []
-        self.warnings: list[str] = []
-        self.warned = 0
-        self.links: dict[str, str | None] = {}
-        self.answered: set[str] = set()
-        self.last_compaction: int | None = None
 
 
 class _Call:
@@ -67,6 +53,8 @@ class _Call:
         self.ids = ids
         self.prepared = prepared
         self.usage = item.usage
+        self.finish_reason = item.finish_reason
+        self.response_id = item.response_id
         self.tools: dict[str, str] = {}
 
 
@@ -101,6 +89,8 @@ class Recorder:
         self._call: _Call | None = None
         self._last_call: _Call | None = None
         self._tools: dict[str, tuple[str, Ids]] = {}
+        self._places = Places()
+        self._compactions: list[int] = []
         track.observe = self._observe
         self._steps: dict[type[Any], Callable[[Any], Any]] = {
             Session: self._session,
@@ -110,6 +100,7 @@ class Recorder:
             ModelCall: self._model_call,
             CallEnded: self._call_ended,
             Compaction: self._compaction,
+            Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
             Warned: self._warned,
@@ -241,6 +232,8 @@ class Recorder:
         call = self._call
         if call is not None:
             call.usage = item.usage or call.usage
+            call.finish_reason = item.finish_reason or call.finish_reason
+            call.response_id = item.response_id or call.response_id
             await self._end_call(item.line, item.time)
             return
         last = self._last_call
@@ -255,8 +248,8 @@ class Recorder:
             return
         response = events.ProviderResponse(
             model=call.item.model,
-            response_id=call.item.response_id,
-            finish_reason=call.item.finish_reason,
+            response_id=call.response_id,
+            finish_reason=call.finish_reason,
         )
         await self._put(response, line, time, call.ids)
         if call.usage is not None:
@@ -283,10 +276,12 @@ class Recorder:
             data = encode_message(item.message)
             facts = read_facts(item.message)
         except InvalidMessage as error:
+            self._places.took(stored=False)
             raw = Raw(item.line, "unstorable", msgspec.json.encode(item.message), understood=False)
             await self._raw(raw)
             await self._warned(Warned(item.line, str(error)))
             return
+        self._places.took(stored=True)
         self.counts.messages += 1
         if facts.results:
             await self._results(item, facts)
@@ -302,7 +297,7 @@ class Recorder:
             self._interrupted = True
 
     async def _results(self, item: Message, facts: Facts) -> None:
-        failed = harness.failed_results(item.message)
+        failed = set(facts.results) if item.failed else harness.failed_results(item.message)
         for call_id in facts.results:
             if call_id in self.counts.links.values():
                 self.counts.answered.add(call_id)
@@ -322,14 +317,20 @@ class Recorder:
         await self._end_call(item.line, None)
         self.counts.compactions += 1
         self.counts.last_compaction = item.time or self.counts.last_compaction
-        step = Compacted(self._view, item, self._format)
+        step = Compacted(self._view, item, self._format, self._places, self._compactions)
         new_id = self._id(events.PreCompact, item.line)
         turn_id, turn_span = self._turn.turn_id, self._turn.span_id
         ids = Ids(turn_id, self._span(new_id), turn_span, self._iteration or None)
         await self._put(step.before(), item.line, item.time, ids, new_id=new_id)
         await self.raw.match(needed=True)
+        self._compactions.append(self._track.position)
         event = step.after(self._track.stream, self._track.position)
         await self._put(event, item.line, item.time, ids, tuple(step.contents))
+
+    async def _branched(self, item: Branched) -> None:
+        await self._end_call(item.line, None)
+        event, contents = self._places.branched(item)
+        await self._put(event, item.line, item.time, self._turn, contents)
 
     # -- the rest --------------------------------------------------------------------------------
 
@@ -342,9 +343,7 @@ class Recorder:
         await self.raw.add(item)
 
     async def _warned(self, item: Warned) -> None:
-        self.counts.warned += 1
-        if len(self.counts.warnings) < _KEPT_WARNINGS:
-            self.counts.warnings.append(f"line {item.line}: {item.text}")
+        self.counts.warn(item)
 
     async def _waiting(self, item: Waiting) -> None:
         self.counts.waiting.append(f"line {item.line}: {item.reason}")

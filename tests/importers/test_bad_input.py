@@ -15,6 +15,7 @@ from eventctx.importers.detect import FORMATS, choose
 from eventctx.importers.naming import session_name
 from eventctx.store import Appended, Expected
 from eventctx.stores.memory import MemoryStore
+from tests.importers.agents import AmplifierLog, OpenHands, Pi
 from tests.importers.given import SESSION, ClaudeCode, Codex, jsonl, load, records, story, text
 
 CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
@@ -45,6 +46,18 @@ def pretty(value: Any) -> bytes:
         ("swe-agent", jsonl([{"environment": "e", "history": CHAT}])),
         ("mini-swe-agent", pretty({"messages": CHAT, "trajectory_format": "mini-swe-agent-1"})),
         ("mini-swe-agent", pretty({"messages": CHAT, "info": {"exit_status": "Submitted"}})),
+        ("pi", Pi().user("x").data()),
+        ("pi", jsonl(Pi(tree=True).user("x").rows[1:])),
+        ("openhands", OpenHands().user("x").data()),
+        ("openhands", pretty(OpenHands().user("x").rows)),
+        ("openhands", pretty(OpenHands().user("x").rows[0])),
+        ("openhands", pretty({"history": OpenHands().user("x").rows})),
+        ("amplifier", AmplifierLog().data()),
+        ("amplifier", jsonl([{"type": "llm:request", "data": {}}])),
+        ("amplifier", jsonl([{**CHAT[0], "metadata": {"timestamp": "2026-01-01T00:00:00Z"}}])),
+        ("amplifier", jsonl([{"role": "assistant", "content": [{"type": "tool_call"}]}])),
+        ("context-persistent", jsonl([{**CHAT[0], "timestamp": "2026-01-01T00:00:00Z"}])),
+        ("messages", jsonl([{**CHAT[0], "timestamp": "yesterday"}])),
         ("messages", pretty(CHAT)),
         ("messages", jsonl(CHAT)),
         ("messages", pretty({"model": "m", "messages": CHAT})),
@@ -68,9 +81,8 @@ def test_the_content_tells_the_format_whatever_the_file_is_called(
         (b"{}", "no|none"),
         (b"[]", "type list"),
         (jsonl([{"hello": 1}]), "hello"),
-        (jsonl([{"kind": "MessageEvent", "source": "user", "timestamp": "t"}]), "OpenHands"),
-        (jsonl([{"event": "session:start", "lvl": "INFO"}]), "Amplifier"),
-        (jsonl([{"type": "session", "id": "x", "cwd": "/"}]), "pi session"),
+        (jsonl([{"id": 1, "source": "user", "action": "message"}]), "OpenHands event of version 0"),
+        (jsonl([{"event": "moon:phase", "type": ["session"]}]), "event, type"),
         (b'{"role": "user", "con', "neither"),
     ],
 )

@@ -133,7 +133,7 @@ def test_a_boundary_and_its_summary_are_a_compaction_and_no_message() -> None:
     log.user("next")
     found = items_of(parse, log.data())
     compaction = of_type(found, Compaction)[0]
-    assert (compaction.trigger, compaction.tokens_before, compaction.kept) == ("auto", 167_000, 0)
+    assert (compaction.trigger, compaction.tokens_before) == ("auto", 167_000)
     assert [m["content"] for m in compaction.messages] == ["This session is being continued…"]
     assert roles(found) == ["user", "assistant", "assistant", "user"]
     assert len(of_type(found, TurnBegan)) == 2

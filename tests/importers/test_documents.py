@@ -189,3 +189,24 @@ def test_nan_becomes_null_and_the_document_is_kept() -> None:
 def test_a_document_that_is_none_is_a_typed_error(data: bytes) -> None:
     with pytest.raises(MalformedTranscript, match="expected"):
         items_of(chat.parse, data)
+
+
+def test_the_log_of_a_request_ends_with_its_answer_and_usage() -> None:
+    answer = {"role": "assistant", "content": "hi"}
+    usage = {"prompt_tokens": 50, "completion_tokens": 3}
+    choice = {"finish_reason": "stop", "message": answer}
+    response = {"id": "r1", "model": "m", "choices": [choice], "usage": usage, "created": 5}
+    log = {"messages": TASK, "response": response, "context_window": 200, "cost": 0.1}
+    found = items_of(chat.parse, doc(log))
+    assert texts(found) == [*TASK, answer]
+    (request,) = of_type(found, ModelCall)
+    assert (request.model, request.response_id, request.finish_reason) == ("m", "r1", "stop")
+    assert (request.usage.prompt, request.context_window) == (50, 200)
+    assert of_type(found, CallEnded)[0].time == 5_000_000_000
+
+
+@pytest.mark.parametrize("response", [None, 3, {}, {"choices": [3]}, {"choices": [{"message": 3}]}])
+def test_a_response_without_an_answer_stays_in_the_document(response: Any) -> None:
+    found = items_of(chat.parse, doc({"messages": TASK, "response": response}))
+    assert texts(found) == TASK
+    assert raw_kinds(found) == ["document"]

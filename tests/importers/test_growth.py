@@ -7,7 +7,6 @@ import asyncio
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,61 +25,15 @@ from tests.importers.given import (
     NOW,
     SESSION,
     ClaudeCode,
-    Codex,
     call,
-    jsonl,
     load,
     messages,
     records,
     salt,
     story,
     text,
-    thinking,
 )
-
-
-def claude_code() -> bytes:
-    """A session with every trap that has to do with growing."""
-    log = ClaudeCode()
-    log.line("queue-operation", operation="enqueue", uuid=..., isSidechain=...)
-    log.progress(hook="é").user("go")
-    log.answer("m1", text("\n")).answer("m1", thinking("hm", "sig=")).answer("m1", call("t1"))
-    log.progress(agentId="a1").result("t1", "one 😀").answer("m1", call("t2"), output=9)
-    log.user("a skill", isMeta=True).result("t2", "two")
-    log.answer("m2", text("end"), stop_reason="end_turn").answer("m2", text("more"))
-    log.system("turn_duration").user("[Request interrupted by user]").line("hologram")
-    log.user("again").answer("m3", call("t3")).result("t3").answer("m3", call("t4"))
-    log.system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 9})
-    log.user("In short", isCompactSummary=True).result("t4", is_error=True)
-    log.answer("m4", text("x")).progress(output="y" * 300_000).user("three").result("lost")
-    data = log.answer("m5", text("bye")).system("turn_duration").data()
-    broken = data.replace(b'{"isSidechain":false', b'{"broken":\n{"isSidechain":false', 3)
-    return broken.replace(b"}\n{", b"}{", 2)
-
-
-def codex() -> bytes:
-    log = Codex().event("task_started", model_context_window=9).says("user", "x")
-    log.calls("c1").calls("c2").counted(10, 10).output("c1").output("c2")
-    log.says("assistant", "y").event("task_complete").says("user", "z").calls("c3")
-    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
-    log.output("c3").counted(20, 30).line("compacted", replacement_history=[user], message="")
-    return log.says("assistant", "end").counted(30, 60).data()
-
-
-def chat() -> bytes:
-    rows: list[dict[str, Any]] = [{"role": "system", "content": "s"}]
-    for turn in range(3):
-        rows += [
-            {"role": "user", "content": f"turn {turn}"},
-            {"type": "reasoning", "summary": []},
-            {"type": "function_call", "name": "f", "arguments": "{}", "call_id": f"c{turn}"},
-            {"type": "function_call_output", "call_id": f"c{turn}", "output": "x"},
-            {"role": "assistant", "content": "done"},
-        ]
-    return jsonl([*rows, {"no": "message"}, {"role": "user", "content": "last"}])
-
-
-FILES = {"claude-code": claude_code(), "codex": codex(), "messages": chat()}
+from tests.importers.growing import FILES, claude_code
 
 
 async def in_steps(name: str, steps: list[bytes]) -> list[Record]:

@@ -26,6 +26,12 @@ CODEX = "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.
 SWE = "swe-agent/marshmallow-1867__function_calling__install-1.traj"
 MINI_2 = "mini-swe-agent/deepseek-chat__marshmallow-code__marshmallow-1343.traj.json"
 MINI_1 = "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json"
+PI = "pi/large-session.jsonl"
+OPENHANDS = "openhands/cli447_case_a"
+OPENHANDS_LIST = "openhands/openagentsafety-traj_safety-metrics.json"
+OPENHANDS_LOG = "openhands/llm-log-fncall-sonnet4.json"
+AMPLIFIER = "amplifier/c37652eb-ec4c-4cb5-9d3e-f0b1445ac643/transcript.jsonl"
+AMPLIFIER_LOG = "amplifier/c37652eb-ec4c-4cb5-9d3e-f0b1445ac643/context-intelligence/events.jsonl"
 
 # How our count of messages differs from the manifest's, and why.
 MESSAGES = {
@@ -38,6 +44,12 @@ MESSAGES = {
     SWE: 0,
     MINI_2: -1,  # the row in role "exit" is no message
     MINI_1: 0,
+    PI: 0,
+    OPENHANDS: 0,
+    OPENHANDS_LIST: -1,  # two calls of one answer are one message
+    OPENHANDS_LOG: 0,
+    AMPLIFIER: 0,
+    AMPLIFIER_LOG: +1,  # the system prompt of the requests
 }
 TURNS = {
     SPOTTER: 2,  # task notifications and the interruption are the harness's
@@ -49,6 +61,12 @@ TURNS = {
     SWE: 1,
     MINI_2: 1,
     MINI_1: 1,  # observations and the submission are in role user too
+    PI: 88,
+    OPENHANDS: 4,  # three are the critic's, who speaks with the person's source and role
+    OPENHANDS_LIST: 0,  # the task is not in the file
+    OPENHANDS_LOG: 1,
+    AMPLIFIER: 1,
+    AMPLIFIER_LOG: 1,
 }
 
 
@@ -66,9 +84,22 @@ class Imported:
         return [decode_body(r.bodies[0].data or b"") for r in added]
 
 
+def entry_of(manifest: Any, name: str) -> dict[str, Any]:
+    """The manifest's counts; for a folder those of its files together."""
+    parts = [e for e in manifest["files"] if e["file"] == name or e["file"].startswith(f"{name}/")]
+    if len(parts) == 1:
+        return dict(parts[0])
+    counts = {
+        key: sum(part.get(key, 0) for part in parts)
+        for key, value in parts[0].items()
+        if isinstance(value, int) and not key.startswith(("calls_without", "results_without"))
+    }
+    # Each file was counted by itself, so its call has no result and its result no call.
+    return {**counts, "results_without_call": 0, "record_types": {}}
+
+
 async def take(root: Path, name: str, folder: Path, *, complete: bool = True) -> Imported:
-    manifest = json.loads((root / "MANIFEST.json").read_bytes())
-    entry = next(entry for entry in manifest["files"] if entry["file"] == name)
+    entry = entry_of(json.loads((root / "MANIFEST.json").read_bytes()), name)
     store = await SqliteStore.open(folder / "store.db", durability="normal")
     try:
         summaries = await import_file(store, root / name, complete=complete, clock=lambda: NOW)
@@ -214,3 +245,86 @@ async def test_the_subagents_of_a_session_are_linked_streams(
         assert agent.waiting == compact.waiting == ()
     finally:
         await store.close()
+
+
+def pieces(value: Any) -> list[str]:
+    """What a model is shown in pi's blocks and in Anthropic's: texts, thoughts, calls, results."""
+    if isinstance(value, list):
+        return [found for item in value for found in pieces(item)]
+    if not isinstance(value, dict):
+        return []
+    if "text" in value or "thinking" in value:
+        signature = value.get("thinkingSignature", value.get("signature"))
+        return [json.dumps([value.get("text", value.get("thinking")), signature])]
+    if value.get("type") in ("toolCall", "tool_use"):
+        arguments = value.get("arguments", value.get("input"))
+        return [json.dumps([value["id"], value["name"], arguments, value.get("partialJson")])]
+    answered = value.get("toolCallId", value.get("tool_use_id"))
+    return ([answered] if answered else []) + pieces(value.get("content"))
+
+
+async def test_every_block_of_a_pi_session_is_in_the_transcript(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, PI, tmp_path)
+    rows = [json.loads(line) for line in (recorded_sessions / PI).read_bytes().splitlines()]
+    assert pieces(got.messages()) == pieces([row.get("message") for row in rows])
+
+
+async def test_pi_lines_without_their_content_are_kept(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, PI, tmp_path)
+    rows = [json.loads(line) for line in (recorded_sessions / PI).read_bytes().splitlines()]
+    for row in rows:
+        row.get("message", {}).pop("content", None)
+    raw = [raw_of(record) or b"" for record in got.records if record.type == "import:raw"]
+    assert [json.loads(part) for parts in raw for part in parts.split(b"\n")] == rows
+
+
+async def test_openhands_signatures_are_those_of_the_events(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, OPENHANDS, tmp_path)
+    files = sorted((recorded_sessions / OPENHANDS).iterdir())
+    expected = signatures_in([json.loads(file.read_bytes()) for file in files])
+    assert len(expected) == 4
+    assert signatures_in(got.messages()) == expected
+
+
+@pytest.mark.parametrize("name", [AMPLIFIER, AMPLIFIER_LOG])
+async def test_both_amplifier_files_have_the_same_answers(
+    name: str, recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, name, tmp_path)
+    rows = [json.loads(line) for line in (recorded_sessions / AMPLIFIER).read_bytes().splitlines()]
+    assert signatures_in(got.messages()) == signatures_in([row["content"] for row in rows])
+    assert len(signatures_in(got.messages())) == got.entry["thinking_signatures"]
+
+
+async def test_an_amplifier_log_is_kept_without_what_its_requests_repeat(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    got = await take(recorded_sessions, AMPLIFIER_LOG, tmp_path)
+    raw = [raw_of(record) or b"" for record in got.records if record.type == "import:raw"]
+    parts = [json.loads(part) for whole in raw for part in whole.split(b"\n")]
+    lines = (recorded_sessions / AMPLIFIER_LOG).read_bytes().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len(parts) == len(rows)
+    sent: dict[int, dict[str, Any]] = {}
+    for number, (part, row) in enumerate(zip(parts, rows, strict=True), 1):
+        if row["event"] == "llm:request":
+            part["data"]["raw"] = sent[number] = whole_again(part["data"]["raw"], sent)
+        assert part == row
+    assert sum(map(len, raw)) < len(b"".join(lines)) / 2
+
+
+def whole_again(rest: dict[str, Any], sent: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """A request from what was kept of it and the one before it."""
+    whole: dict[str, Any] = {}
+    for key, value in rest.items():
+        whole[key] = value
+        if isinstance(value, dict) and "same_as_line" in value:
+            before = sent[value["same_as_line"]][key]
+            whole[key] = [*before[: value["first"]], *value["then"]] if "then" in value else before
+    return whole

@@ -1,0 +1,96 @@
+"""A file of each format with every trap that has to do with growing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.importers.agents import AmplifierLog, OpenHands, Pi, pi_call
+from tests.importers.given import ClaudeCode, Codex, call, jsonl, text, thinking
+
+
+def claude_code() -> bytes:
+    """A session with every trap that has to do with growing."""
+    log = ClaudeCode()
+    log.line("queue-operation", operation="enqueue", uuid=..., isSidechain=...)
+    log.progress(hook="é").user("go")
+    log.answer("m1", text("\n")).answer("m1", thinking("hm", "sig=")).answer("m1", call("t1"))
+    log.progress(agentId="a1").result("t1", "one 😀").answer("m1", call("t2"), output=9)
+    log.user("a skill", isMeta=True).result("t2", "two")
+    log.answer("m2", text("end"), stop_reason="end_turn").answer("m2", text("more"))
+    log.system("turn_duration").user("[Request interrupted by user]").line("hologram")
+    log.user("again").answer("m3", call("t3")).result("t3").answer("m3", call("t4"))
+    log.system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 9})
+    log.user("In short", isCompactSummary=True).result("t4", is_error=True)
+    log.answer("m4", text("x")).progress(output="y" * 300_000).user("three").result("lost")
+    data = log.answer("m5", text("bye")).system("turn_duration").data()
+    broken = data.replace(b'{"isSidechain":false', b'{"broken":\n{"isSidechain":false', 3)
+    return broken.replace(b"}\n{", b"}{", 2)
+
+
+def codex() -> bytes:
+    log = Codex().event("task_started", model_context_window=9).says("user", "x")
+    log.calls("c1").calls("c2").counted(10, 10).output("c1").output("c2")
+    log.says("assistant", "y").event("task_complete").says("user", "z").calls("c3")
+    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
+    log.output("c3").counted(20, 30).line("compacted", replacement_history=[user], message="")
+    return log.says("assistant", "end").counted(30, 60).data()
+
+
+def chat() -> bytes:
+    rows: list[dict[str, Any]] = [{"role": "system", "content": "s"}]
+    for turn in range(3):
+        rows += [
+            {"role": "user", "content": f"turn {turn}"},
+            {"type": "reasoning", "summary": []},
+            {"type": "function_call", "name": "f", "arguments": "{}", "call_id": f"c{turn}"},
+            {"type": "function_call_output", "call_id": f"c{turn}", "output": "x"},
+            {"role": "assistant", "content": "done"},
+        ]
+    return jsonl([*rows, {"no": "message"}, {"role": "user", "content": "last"}])
+
+
+def pi() -> bytes:
+    log = Pi(tree=True).user("go").answer(text("on it"), pi_call("t1"), stop="toolUse")
+    log.result("t1").answer(stop="aborted").entry("model_change").user("again")
+    log.answer(text("😀")).entry("compaction", summary="S", firstKeptEntryId="e6").user("on")
+    log.answer(text("x")).back_to("e8").user("other").answer(text("y")).back_to("e2").user("more")
+    return log.answer(stop="error", errorMessage="boom").user("last").data()
+
+
+def openhands() -> bytes:
+    log = OpenHands().system().user("go").action("c1", "r1").event("TokenEvent").action("c2", "r1")
+    log.seen("c1").seen("c2").action("c3", "r2").seen("c3", is_error=True).says("done")
+    log.event("CondensationRequest").condensed(
+        "e2", "e4", "e5", "e6", summary="S", summary_offset=2
+    )
+    log.user("more").action("c4", "r4").event("ConversationErrorEvent", code="x").user("last")
+    return log.data()
+
+
+def amplifier() -> bytes:
+    log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"))
+    log.tool("t1").tool("t2", success=False).request().response(text("done"))
+    log.event("orchestrator:complete").prompt("more").event("provider:request").event("llm:request")
+    log.event("llm:response", usage={"input_tokens": 5})
+    log.event("content_block:end", block=text("streamed")).event("prompt:complete").prompt("and")
+    log.event("context:compaction", after_messages=2)
+    log.talk = log.talk[-1:]
+    return log.request().response(call("t3")).tool("t3").event("session:end").data()
+
+
+def stored() -> bytes:
+    stamp = {"timestamp": "2026-01-01T10:00:00+00:00"}
+    rows = [json.loads(line) for line in chat().splitlines()]
+    return jsonl([{**row, **stamp} for row in rows if "role" in row])
+
+
+FILES = {
+    "claude-code": claude_code(),
+    "codex": codex(),
+    "pi": pi(),
+    "openhands": openhands(),
+    "amplifier": amplifier(),
+    "context-persistent": stored(),
+    "messages": chat(),
+}

@@ -1,0 +1,187 @@
+"""Amplifier's transcripts and stored contexts, and the compactions of its event logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from eventctx.engine import Engine
+from eventctx.importers import amplifier, context_persistent
+from eventctx.importers.amplifier_log import parse
+from eventctx.importers.items import (
+    CallEnded,
+    Compaction,
+    Item,
+    ModelCall,
+    Raw,
+    Waiting,
+    Warned,
+)
+from eventctx.importers.load import import_file
+from eventctx.stores.memory import MemoryStore
+from tests.importers.agents import AmplifierLog, amplifier_talk
+from tests.importers.given import (
+    events,
+    items_of,
+    jsonl,
+    load,
+    messages,
+    of_type,
+    salt,
+    text,
+    texts,
+)
+
+
+def always() -> bool:
+    return True
+
+
+def ended_usages(found: list[Item]) -> list[Any]:
+    return [item.usage for item in of_type(found, CallEnded)]
+
+
+# -- the transcript, and context-persistent ------------------------------------------------------
+
+
+def rows() -> list[dict[str, Any]]:
+    arguments = {"path": "x"}
+    return [
+        {"role": "user", "content": "go", "metadata": {"timestamp": "2026-01-01T10:00:00+00:00"}},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_call", "id": "t1", "name": "read", "input": arguments}],
+            "tool_calls": [{"id": "t1", "tool": "read", "arguments": arguments}],
+        },
+        {"role": "tool", "tool_call_id": "t1", "name": "read", "content": '{"success": true}'},
+        {"role": "assistant", "content": [text("done")]},
+    ]
+
+
+def test_a_transcripts_rows_are_taken_as_they_are() -> None:
+    found = items_of(amplifier.parse, jsonl(rows()))
+    assert texts(found) == rows()
+    assert found[0].time == 1_767_261_600_000_000_000  # type: ignore[union-attr]
+    assert len(of_type(found, ModelCall)) == 2
+
+
+async def test_the_two_files_of_a_session_are_two_sessions(tmp_path: Path) -> None:
+    folder = tmp_path / "amp-1"
+    (folder / "context-intelligence").mkdir(parents=True)
+    (folder / "transcript.jsonl").write_bytes(jsonl(rows()))
+    (folder / "context-intelligence" / "events.jsonl").write_bytes(amplifier_talk().data())
+    store = MemoryStore()
+    one = await load(store, folder / "transcript.jsonl")
+    two = await load(store, folder / "context-intelligence" / "events.jsonl")
+    assert (one.format, one.session) == ("amplifier", "amp-1")
+    assert (two.format, two.session) == ("amplifier", "amp-1.events")
+
+
+async def test_a_log_that_does_not_name_its_session_is_named_by_its_folder(tmp_path: Path) -> None:
+    log = amplifier_talk()
+    for row in log.rows:
+        del row["session_id"]
+    path = tmp_path / "amp-9" / "context-intelligence" / "events.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(log.data())
+    assert (await load(MemoryStore(), path)).session == "amp-9.events"
+
+
+def stored() -> list[dict[str, Any]]:
+    stamps = [f"2026-01-01T10:00:0{number}.000+00:00" for number in range(5)]
+    system = {"role": "system", "content": "be good"}
+    plain = [{k: v for k, v in row.items() if k != "metadata"} for row in rows()]
+    return [
+        {**row, "timestamp": stamp} for row, stamp in zip([system, *plain], stamps, strict=True)
+    ]
+
+
+async def test_context_persistents_rows_are_taken_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "amp-1" / "context-messages.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(jsonl(stored()))
+    store = MemoryStore()
+    summary = await load(store, path)
+    assert (summary.format, summary.session) == ("context-persistent", "amp-1.context")
+    assert await messages(store, "amp-1.context") == stored()
+    assert (summary.turns, summary.calls) == (1, 2)
+    assert (await load(store, path)).added == 0
+
+
+def test_malformed_lines_between_stored_messages_are_kept_and_warned_about() -> None:
+    first, *others = jsonl(stored()).splitlines(keepends=True)
+    data = first + b'{"role": "user", "cont\n' + b"".join(others)
+    found = items_of(context_persistent.parse, data)
+    assert texts(found) == stored()
+    assert [(w.line, w.text) for w in of_type(found, Warned)] == [(2, "not readable as JSON")]
+    assert [i.kind for i in of_type(found, Raw)] == ["unreadable"]
+
+
+def test_a_file_that_was_only_begun_waits() -> None:
+    assert isinstance(items_of(context_persistent.parse, b'{"role": "us')[0], Waiting)
+
+
+# -- compactions ---------------------------------------------------------------------------------
+
+
+def compacted(log: AmplifierLog) -> AmplifierLog:
+    """A talk of three turns, of which the request behind a compaction has the last one."""
+    for number in range(3):
+        log.prompt(f"question {number}").request().response(text(f"answer {number}"))
+    log.prompt("now").event("context:compaction", before_messages=8, after_messages=4)
+    log.talk = [*log.talk[4:]]
+    return log.request().response(text("fine"))
+
+
+def test_a_compaction_is_what_the_request_behind_it_shows() -> None:
+    found = items_of(parse, compacted(AmplifierLog()).data())
+    (compaction,) = of_type(found, Compaction)
+    assert compaction.forgotten == {1, 2, 3, 4}
+    assert compaction.messages == ()
+    assert texts(found)[-2] == {"role": "user", "content": "now"}
+
+
+def test_a_compaction_without_its_request_keeps_as_many_as_it_says() -> None:
+    log = compacted(AmplifierLog())
+    for row in log.rows[-2:]:
+        row["data"].pop("raw", None)
+    (compaction,) = of_type(items_of(parse, log.data()), Compaction)
+    assert (compaction.forgotten, compaction.kept_from) == (None, 4)
+
+
+def test_a_compaction_that_says_nothing_is_counted() -> None:
+    log = AmplifierLog().event("context:compaction").event("context:compaction")
+    found = of_type(items_of(parse, log.data(), always), Compaction)
+    assert [item.forgotten for item in found] == [frozenset(), frozenset()]
+    assert len(of_type(items_of(parse, log.data()), Waiting)) == 1
+
+
+def test_a_text_that_a_compaction_shortened_is_no_new_message() -> None:
+    log = compacted(AmplifierLog())
+    log.talk[0] = {"role": "user", "content": "question…"}
+    found = items_of(parse, log.prompt("and").request().data())
+    assert [m["content"] for m in texts(found)].count("question…") == 0
+
+
+def test_messages_that_vanish_without_a_word_are_warned_about_once() -> None:
+    log = AmplifierLog().prompt("a").request().response(text("b"))
+    log.talk = []
+    log.prompt("c").request().response(text("d")).prompt("e").request()
+    assert len(of_type(items_of(parse, log.data()), Warned)) == 1
+
+
+async def test_the_request_after_a_compaction_is_the_one_that_was_sent(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(compacted(AmplifierLog()).data())
+    engine = Engine(MemoryStore())
+    await import_file(engine.store, path, complete=True, salt=salt)
+    assert (await engine.verify("amp-1.events")).ok
+    audit = await engine.audit("amp-1.events")
+    view = await engine.request_view("amp-1.events", position=audit.requests[-1].position)
+    told = [
+        m["content"] if isinstance(m["content"], str) else m["content"][0]["text"]
+        for m in view.messages
+    ]
+    assert told == ["be good", "question 2", "answer 2", "now"]
+    (post,) = await events(engine.store, "amp-1.events", "context:post_compact")  # type: ignore[arg-type]
+    assert (post.messages_before, post.messages_after) == (8, 4)

@@ -1,0 +1,296 @@
+"""Amplifier's event logs, trap by trap (reference/formats.md 3.3, reference/amplifier.md 2.2)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eventctx.importers import amplifier
+from eventctx.importers.amplifier_log import parse
+from eventctx.importers.items import (
+    CallEnded,
+    Item,
+    Message,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    TurnEnded,
+    Waiting,
+    Warned,
+)
+from tests.importers.agents import AmplifierLog, amplifier_talk, passing_reminder
+from tests.importers.given import (
+    call,
+    items_of,
+    jsonl,
+    of_type,
+    raw_kinds,
+    roles,
+    text,
+    texts,
+)
+
+
+def always() -> bool:
+    return True
+
+
+def ended_usages(found: list[Item]) -> list[Any]:
+    return [item.usage for item in of_type(found, CallEnded)]
+
+
+# -- the event log -------------------------------------------------------------------------------
+
+
+def test_the_conversation_is_what_was_sent_and_answered() -> None:
+    found = items_of(parse, amplifier_talk().data())
+    first, result, last = amplifier_talk().talk[1:]
+    system = {"role": "system", "content": [text("be good")]}
+    assert texts(found) == [system, {"role": "user", "content": "go"}, first, result, last]
+    assert found[0] == Session(1, 1_767_261_600_123_456_000, "amp-1.events")
+    assert [item.line for item in of_type(found, TurnBegan)] == [4]
+    assert len(of_type(found, ModelCall)) == 2
+
+
+def test_a_prompt_is_input_and_cache_writes() -> None:
+    usage = ended_usages(items_of(parse, amplifier_talk().data()))[0]
+    assert (usage.prompt, usage.cache_write, usage.output) == (107, 7, 5)
+
+
+def test_usage_in_the_other_dialect_and_in_the_providers_words() -> None:
+    log = AmplifierLog().prompt("go").request().response(text("a")).request().response(text("b"))
+    log.request().response(text("c"))
+    answers = [row["data"] for row in log.rows if row["event"] == "llm:response"]
+    answers[0]["usage"] = {"input": 10, "cache_write": 5, "cache_read": 4, "output": 3}
+    answers[1]["usage"] = None
+    answers[1]["raw"]["usage"] = {"input_tokens": 1, "cache_read_input_tokens": 20}
+    answers[2]["usage"] = {"input_tokens": 0, "output_tokens": 0}
+    first, second, third = ended_usages(items_of(parse, log.data()))
+    assert (first.prompt, first.cache_read, first.output) == (15, 4, 3)
+    assert second.prompt == 21
+    assert third is None
+
+
+def test_a_line_may_have_a_type_for_an_event_and_no_data_of_its_own() -> None:
+    log = amplifier_talk()
+    flat = [{**row, **row["data"], "type": row["event"]} for row in log.rows]
+    for row in flat:
+        del row["event"], row["data"]
+    found = items_of(amplifier.parse, jsonl(flat))
+    assert texts(found) == texts(items_of(parse, log.data()))
+    assert len(of_type(found, ModelCall)) == 2
+
+
+def test_of_each_request_only_what_is_new_is_kept() -> None:
+    log = AmplifierLog().prompt("go " + "x" * 5_000)
+    for number in range(20):
+        log.request(tools=[{"name": "y" * 5_000}]).response(call(f"t{number}")).tool(f"t{number}")
+    found = items_of(parse, log.data())
+    requests = [raw.data for raw in of_type(found, Raw) if raw.kind == "llm:request.rest"]
+    assert len(requests) == 20
+    assert max(map(len, requests[1:])) < 2_000
+    last = json.loads(requests[-1])["data"]["raw"]
+    lines = [n for n, row in enumerate(log.rows, 1) if row["event"] == "llm:request"]
+    assert last["tools"] == {"same_as_line": lines[-2]}
+    assert last["messages"]["then"] == log.talk[last["messages"]["first"] : -2]
+
+
+def test_a_mark_for_the_cache_that_moves_on_makes_no_new_message() -> None:
+    log = AmplifierLog().prompt("go").request().response(call("t1")).tool("t1").request()
+    for row in log.rows:
+        if row["event"] == "llm:request":
+            sent = [dict(message) for message in row["data"]["raw"]["messages"]]
+            content = sent[-1]["content"]
+            blocks = [text(content)] if isinstance(content, str) else content
+            sent[-1]["content"] = [{**blocks[-1], "cache_control": {"type": "ephemeral"}}]
+            row["data"]["raw"]["messages"] = sent
+    found = items_of(parse, log.data())
+    assert roles(found) == ["system", "user", "assistant", "user"]
+    assert not any("cache_control" in json.dumps(message) for message in texts(found))
+
+
+def test_reminders_that_a_hook_adds_in_passing_are_no_part_of_a_message() -> None:
+    log = AmplifierLog().prompt("go").request(passing_reminder()).response(call("t1")).tool("t1")
+    row = log.request().rows[-1]
+    sent = json.loads(json.dumps(row["data"]["raw"]["messages"]))
+    sent[-1]["content"][0]["content"] += "\n\n<system-reminder>x</system-reminder>"
+    row["data"]["raw"]["messages"] = sent
+    found = items_of(parse, log.response(text("x")).data())
+    assert texts(found)[1:] == log.talk
+    rest = [raw.data for raw in of_type(found, Raw) if raw.kind == "llm:request.rest"]
+    assert [b"<system-reminder>" in data for data in rest] == [True, True]
+
+
+def test_a_reminder_that_a_later_request_still_has_is_a_message_after_all() -> None:
+    log = AmplifierLog().prompt("go").request(passing_reminder())
+    log.talk.append(passing_reminder())
+    log.response(text("a")).prompt("more").request().response(text("b"))
+    told = [message["content"] for message in texts(items_of(parse, log.data()))]
+    assert passing_reminder()["content"] in told
+
+
+def test_the_same_words_said_twice_are_two_messages() -> None:
+    log = AmplifierLog()
+    for _ in range(3):
+        log.prompt("continue").request().response(text("ok"))
+    found = items_of(parse, log.data())
+    assert roles(found) == ["system", *["user", "assistant"] * 3]
+    assert len(of_type(found, TurnBegan)) == 3
+
+
+def test_a_log_that_begins_in_the_middle_has_what_its_first_request_has() -> None:
+    log = amplifier_talk().prompt("more").request().response(text("sure"))
+    later = log.rows[-4:]
+    found = items_of(parse, jsonl(later))
+    assert texts(found) == [{"role": "system", "content": [text("be good")]}, *log.talk]
+    assert len(of_type(found, ModelCall)) == 1
+
+
+def test_failed_tools_are_failed_results() -> None:
+    log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"), call("t3"))
+    log.tool("t1").tool("t2", success=False, error="boom").request()
+    found = of_type(items_of(parse, log.data()), Message)
+    assert [message.failed for message in found] == [False, False, False, False, True]
+
+
+def test_a_turn_ends_as_the_orchestrator_says_and_only_once() -> None:
+    log = amplifier_talk().event("prompt:complete", response="done")
+    log.prompt("more").request().event("orchestrator:complete", {"status": "cancelled"})
+    ends = of_type(items_of(parse, log.data()), TurnEnded)
+    assert [end.status for end in ends] == ["ok", "cancelled"]
+
+
+def test_a_turn_that_is_open_at_the_sessions_end_was_broken_off() -> None:
+    log = AmplifierLog().prompt("go").request().response(call("t1"))
+    log.event("tool:pre", tool_call_id="t1").event("session:end").event("session:end")
+    found = items_of(parse, log.data())
+    assert [end.status for end in of_type(found, TurnEnded)] == ["cancelled"]
+    assert raw_kinds(found).count("session:end") == 2
+
+
+def test_times_that_were_redacted_are_unknown() -> None:
+    log = amplifier_talk()
+    log.rows[3]["ts"] = "[REDACTED:PII]T17:03:36Z"
+    found = items_of(parse, log.data())
+    assert of_type(found, ModelCall)[0].time is None
+    assert of_type(found, ModelCall)[1].time is not None
+
+
+def test_a_session_that_was_taken_up_again_goes_on_in_the_same_file() -> None:
+    log = amplifier_talk().event("session:end").event("session:resume").prompt("more").request()
+    log.rows[-4]["ts"] = "2020-01-01T00:00:00Z"
+    found = items_of(parse, log.response(text("sure")).data())
+    assert roles(found) == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
+    assert len(of_type(found, Session)) == 1
+
+
+def test_events_of_other_areas_are_not_understood_and_kept() -> None:
+    found = items_of(parse, amplifier_talk().event("cleanup:store_end").event("moon:phase").data())
+    assert [raw.kind for raw in of_type(found, Raw) if not raw.understood] == ["moon:phase"]
+
+
+# -- logs without the requests' messages ---------------------------------------------------------
+
+
+def lean() -> AmplifierLog:
+    """What is logged where the requests and answers themselves are not."""
+    log = AmplifierLog().event("prompt:submit", prompt="go").event("provider:request")
+    log.event("llm:request", model="m", provider="p")
+    log.event("llm:response", model="m", usage={"input_tokens": 5})
+    thought = {"type": "thinking", "text": "hm", "signature": "s"}
+    used = {"type": "tool_call", "id": "t1", "name": "bash", "arguments": {"a": 1}}
+    for block in (thought, used):
+        log.event("content_block:start").event("content_block:end", block=block)
+    log.event("tool:post", tool_call_id="t1", tool_name="bash", result={"output": "x"})
+    log.event("provider:request").event("llm:request").event("llm:response")
+    return log.event("content_block:end", block=text("done")).event("prompt:complete")
+
+
+def test_the_events_themselves_tell_what_the_requests_do_not() -> None:
+    found = items_of(parse, lean().data())
+    assert texts(found) == [
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "tool_call", "id": "t1", "name": "bash", "input": {"a": 1}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "t1", "content": '{"output": "x"}', "name": "bash"},
+        {"role": "assistant", "content": [text("done")]},
+    ]
+    assert [usage and usage.prompt for usage in ended_usages(found)] == [5, None]
+    assert len(of_type(found, TurnBegan)) == len(of_type(found, TurnEnded)) == 1
+
+
+def test_a_log_without_any_model_events_still_has_its_answers() -> None:
+    log = lean()
+    log.rows = [row for row in log.rows if not row["event"].startswith("llm:")]
+    found = items_of(parse, log.data())
+    assert roles(found) == ["user", "assistant", "tool", "assistant"]
+    assert len(of_type(found, ModelCall)) == 2
+
+
+def test_a_log_that_ends_in_the_middle_waits_with_what_was_not_sent() -> None:
+    log = amplifier_talk().prompt("more").request().response(call("t2")).tool("t2")
+    found = items_of(parse, log.data())
+    assert [item.reason for item in of_type(found, Waiting)] == [
+        "results that no request has sent yet"
+    ]
+    killed = items_of(parse, log.data(), always)
+    assert texts(killed)[-1]["content"][0]["tool_use_id"] == "t2"
+    only = items_of(parse, AmplifierLog().prompt("go").data())
+    assert len(of_type(only, Waiting)) == 1
+    assert roles(items_of(parse, AmplifierLog().prompt("go").data(), always)) == ["user"]
+
+
+def test_a_log_that_was_killed_before_the_answer_has_its_request() -> None:
+    found = items_of(parse, AmplifierLog().prompt("go").request().data(), always)
+    assert roles(found) == ["system", "user"]
+    assert len(of_type(found, ModelCall)) == 1
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_cut_in_the_middle_of_a_line_waits() -> None:
+    data = amplifier_talk().data()
+    found = items_of(parse, data[: len(data) // 2])
+    assert len(of_type(found, Waiting)) == 1
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], [3], {}, True])
+def test_wrong_types_in_every_field_do_no_harm(wrong: Any) -> None:
+    for log in (amplifier_talk(), lean(), amplifier_talk().event("context:compaction").request()):
+        for row in log.rows:
+            row["data"] = dict.fromkeys(row["data"], wrong)
+            row.update(ts=wrong, session_id=wrong, status=wrong)
+        items_of(parse, log.data(), always)
+        for row in log.rows:
+            row["data"] = wrong
+        items_of(parse, log.data(), always)
+
+
+@pytest.mark.parametrize("wrong", [3, "x", [3], {"role": 3}, {"content": "x"}, None])
+def test_what_is_no_message_in_a_request_is_left_in_its_line(wrong: Any) -> None:
+    log = AmplifierLog().prompt("go")
+    log.talk.append(wrong)
+    found = items_of(parse, log.request().response(text("x")).data())
+    assert roles(found) == ["system", "user", "assistant"]
+
+
+def test_lines_that_are_no_events_are_kept_and_warned_about() -> None:
+    found = items_of(
+        parse, amplifier_talk().data() + jsonl([{"no": "event"}, [1], "text"]) + b"broken\n"
+    )
+    assert [raw.understood for raw in of_type(found, Raw)][-4:] == [False] * 4
+    assert len(of_type(found, Warned)) == 4
+
+
+def test_results_without_a_call_id_or_a_call_do_no_harm() -> None:
+    log = AmplifierLog().prompt("go").event("tool:post", result="x").tool("nobody").request()
+    assert roles(items_of(parse, log.data())) == ["system", "user", "user"]

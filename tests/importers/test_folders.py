@@ -1,0 +1,153 @@
+"""Folders of events, which are transcripts, and folders that are searched for transcripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eventctx.cli.main import cli
+from eventctx.errors import UnknownFormat
+from eventctx.importers.event_folder import read_events
+from eventctx.importers.items import (
+    Item,
+    Waiting,
+)
+from eventctx.importers.openhands import parse_folder
+from eventctx.stores.memory import MemoryStore
+from tests.importers.agents import AmplifierLog, OpenHands, openhands_talk
+from tests.importers.given import load, messages, of_type, raw_kinds, records, roles, story
+
+
+def items_in(folder: Path, complete: bool = False) -> list[Item]:
+    return list(parse_folder(read_events(folder), "run", lambda: complete))
+
+
+async def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> None:
+    log = OpenHands()
+    for number in range(12):
+        log.user(f"message {number}")
+    folder = log.folder(tmp_path / "conversation-7" / "events")
+    (folder.parent / "base_state.json").write_text("{}")
+    (folder / "notes.txt").write_text("no event")
+    store = MemoryStore()
+    summary = await load(store, folder)
+    assert (summary.format, summary.session) == ("openhands", "conversation-7")
+    told = [message["content"][0]["text"] for message in await messages(store, "conversation-7")]
+    assert told == [f"message {number}" for number in range(12)]
+
+
+async def test_events_that_appear_later_are_added(tmp_path: Path) -> None:
+    store = MemoryStore()
+    log = openhands_talk().user("more").action("c2", "r2").action("c3", "r2").seen("c2").seen("c3")
+    log.condensed("e2", "e3", summary="S", summary_offset=2).says("bye")
+    for count in range(1, len(log.rows) + 1):
+        part = OpenHands()
+        part.rows = log.rows[:count]
+        await load(store, part.folder(tmp_path / "run"))
+    other = MemoryStore()
+    await load(other, tmp_path / "run")
+    assert (await load(store, tmp_path / "run")).added == 0
+    assert story(await records(store, "run")) == story(await records(other, "run"))
+
+
+async def test_what_follows_a_missing_event_waits_for_it(tmp_path: Path) -> None:
+    folder = openhands_talk().user("more").folder(tmp_path / "run")
+    missing = folder / "event-00002-e2.json"
+    kept = missing.read_bytes()
+    missing.unlink()
+    store = MemoryStore()
+    summary = await load(store, folder)
+    assert summary.messages == 2
+    assert "event 2 is missing" in summary.waiting[0]
+    missing.write_bytes(kept)
+    summary = await load(store, folder)
+    assert (summary.messages, summary.waiting) == (6, ())
+
+
+async def test_a_missing_event_does_not_stop_a_complete_import(tmp_path: Path) -> None:
+    folder = openhands_talk().user("more").folder(tmp_path / "run")
+    (folder / "event-00002-e2.json").unlink()
+    (folder / "event-00003-e3.json").unlink()
+    store = MemoryStore()
+    summary = await load(store, folder, complete=True)
+    assert summary.messages == 4
+    assert summary.warnings == ("line 5: missing before it: event 2 to 3",)
+    # What was taken as complete stays so.
+    assert (await load(store, folder)).added == 0
+
+
+def test_a_half_written_last_event_waits_and_one_between_is_kept(tmp_path: Path) -> None:
+    folder = openhands_talk().user("more").folder(tmp_path / "run")
+    last = folder / "event-00005-e5.json"
+    last.write_bytes(last.read_bytes()[:30])
+    assert len(of_type(items_in(folder), Waiting)) == 1
+    (folder / "event-00003-e3.json").write_bytes(b"")
+    (folder / "event-00004-e4.json").write_bytes(b'{"kind": "Mess')
+    found = items_in(folder, complete=True)
+    assert roles(found) == ["system", "user", "assistant"]
+    assert "unreadable" in raw_kinds(found)
+
+
+async def test_a_folder_without_events_is_none(tmp_path: Path) -> None:
+    (tmp_path / "event-x.json").write_text("{}")
+    with pytest.raises(UnknownFormat, match="folder of OpenHands events"):
+        await load(MemoryStore(), tmp_path)
+    openhands_talk().folder(tmp_path)
+    with pytest.raises(UnknownFormat, match="folder"):
+        await load(MemoryStore(), tmp_path, format="pi")
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENTCTX_STORE", str(tmp_path / "store.db"))
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["import", *map(str, arguments)])
+
+
+def test_a_folder_of_events_is_one_session(tmp_path: Path) -> None:
+    folder = openhands_talk().folder(tmp_path / "run-7")
+    done = run(folder, "--json")
+    assert done.exit_code == 0
+    (summary,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (summary["session"], summary["format"], summary["messages"]) == ("run-7", "openhands", 5)
+    assert summary["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
+    assert "nothing new" in run(folder).stdout
+
+
+def test_events_that_were_added_to_the_folder_are_added(tmp_path: Path) -> None:
+    log = openhands_talk()
+    folder = log.folder(tmp_path / "run-7")
+    run(folder)
+    log.user("more").says("sure").folder(folder)
+    assert "7 messages, 2 turns" in run(folder).stdout
+
+
+def test_a_folder_of_events_can_be_named(tmp_path: Path) -> None:
+    folder = openhands_talk().folder(tmp_path / "run-7")
+    assert "mine" in run(folder, "--session", "mine").stdout
+    assert run(tmp_path, "--session", "mine").exit_code == 2
+
+
+def test_a_search_takes_folders_of_events_as_wholes_beside_files(tmp_path: Path) -> None:
+    openhands_talk().folder(tmp_path / "agents" / "run-7" / "events")
+    openhands_talk().folder(tmp_path / "agents" / "run-8" / "events")
+    (tmp_path / "agents" / "run-7" / "base_state.json").write_text("{}")
+    (tmp_path / "agents" / "events.jsonl").write_bytes(AmplifierLog().prompt("x").data())
+    done = run(tmp_path / "agents", "--json", "--complete")
+    assert done.exit_code == 0
+    sessions = [json.loads(line)["session"] for line in done.stdout.splitlines()]
+    assert sorted(sessions) == ["amp-1.events", "run-7", "run-8"]
+
+
+def test_a_folder_of_events_in_another_format_is_an_error(tmp_path: Path) -> None:
+    done = run(openhands_talk().folder(tmp_path / "run-7"), "--format", "codex")
+    assert done.exit_code == 2
+    assert "found a folder" in done.stderr

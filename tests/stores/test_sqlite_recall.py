@@ -1,0 +1,566 @@
+"""The full-text index: it finds what a scan of the log finds, and its file may go at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.codec import encode_event, encode_message
+from eventctx.errors import EventctxError, StoreUnavailable
+from eventctx.events import Cleared, Erased, MessageAdded, MessagesSet, SessionFork
+from eventctx.messages import encode_facts, read_facts
+from eventctx.projections import transcript
+from eventctx.projections.recall_query import words
+from eventctx.recalling import Recall
+from eventctx.record import Draft, make_body
+from eventctx.store import ANY, Address
+from eventctx.stores.memory import MemoryStore
+from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_recall import SqliteTextIndex
+from eventctx.text_index import Document, Gone, Mark, Place, Term
+
+
+def draft_of(event, *texts: str) -> Draft:
+    messages = [{"role": "user", "content": text} for text in texts]
+    bodies = [
+        make_body(encode_message(one), encode_facts(read_facts(one)), os.urandom)
+        for one in messages
+    ]
+    name, version, payload = encode_event(event)
+    return Draft(os.urandom(16), name, version, 7, payload, tuple(bodies))
+
+
+async def added(store, stream: str, *texts: str) -> None:
+    await store.append(stream, [draft_of(MessageAdded(), text) for text in texts], ANY)
+
+
+def sidecar(path: Path) -> Path:
+    return path.with_name(path.name + "-recall")
+
+
+@pytest.fixture
+async def store(path) -> AsyncIterator[SqliteStore]:
+    opened = await SqliteStore.open(path)
+    yield opened
+    await opened.close()
+
+
+async def numbers(store, path, query: str, session: str | None = None) -> list[int]:
+    """What a search by somebody new finds."""
+    recall = Recall(store, SqliteTextIndex(path))
+    found = await recall.search(query, session, limit=1000)
+    await recall.close()
+    return sorted(one.number for one in found)
+
+
+# -- against a scan ------------------------------------------------------------------------------
+
+VOCABULARY = (
+    *("key", "keys", "Key", "the", "größe", "GROSSE", "get_key", "getKey", "x", "8080"),
+    *("数据", "据", "e\u0301te", "été", "a.b", "don't", "ΣΑΣ", "σας", "MAX_RETRY_COUNT"),
+)
+text = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
+steps = st.lists(
+    st.tuples(st.just("add"), st.integers(0, 3), text)
+    | st.tuples(st.just("set"), st.integers(0, 3), st.lists(text, max_size=3))
+    | st.tuples(st.just("clear"), st.integers(0, 3))
+    | st.tuples(st.just("fork"), st.integers(0, 3), st.integers(0, 9))
+    | st.tuples(st.just("erase"), st.integers(0, 3), st.integers(0, 9))
+    | st.tuples(st.just("search"), st.sampled_from(VOCABULARY))
+    | st.tuples(st.sampled_from(["lose", "damage", "reopen"])),
+    max_size=25,
+)
+
+
+class Story:
+    """Plays steps into a store, and knows by a scan of the log what a search must find."""
+
+    def __init__(self, store, path: Path | None) -> None:
+        self.store = store
+        self.path = path
+        self.recall = Recall(store, SqliteTextIndex(path))
+        self.streams: list[str] = []
+        self.erased: set[tuple[str, int, int]] = set()
+
+    def stream(self, chosen: int) -> str:
+        return self.streams[chosen % len(self.streams)] if self.streams else "s0"
+
+    async def play(self, step) -> None:
+        await getattr(self, step[0])(*step[1:])
+
+    async def add(self, chosen: int, said: str) -> None:
+        if chosen == 3 or not self.streams:
+            self.streams.append(f"s{len(self.streams)}")
+            chosen = -1
+        await added(self.store, self.stream(chosen), said)
+
+    async def set(self, chosen: int, said: list[str]) -> None:
+        if self.streams:
+            state = await self.transcript(self.stream(chosen))
+            kept = [line.number for line in state.lines][::2]
+            fresh = range(state.next_number, state.next_number + len(said))
+            order = tuple((number, number) for number in (*kept, *fresh))
+            await self.store.append(
+                self.stream(chosen), [draft_of(MessagesSet(order=order), *said)], ANY
+            )
+
+    async def clear(self, chosen: int) -> None:
+        if self.streams:
+            await self.store.append(self.stream(chosen), [draft_of(Cleared(messages=0))], ANY)
+
+    async def fork(self, chosen: int, back: int) -> None:
+        if self.streams:
+            parent, child = self.stream(chosen), f"s{len(self.streams)}"
+            at = max(0, (await self.store.head(parent)).head - back)
+            await self.store.fork(parent, at, child, draft_of(SessionFork(parent=parent, at=at)))
+            self.streams.append(child)
+
+    async def erase(self, chosen: int, which: int) -> None:
+        said = await self.said(self.stream(chosen)) if self.streams else []
+        if said:
+            number, owner, address, _ = said[which % len(said)]
+            await self.store.erase(self.stream(chosen), {address: b""})
+            self.erased.add((owner, *address))
+            event = Erased(numbers=(number,), bodies=(tuple(address),))
+            for stream in self.streams:
+                if any((owner, address) == line[1:3] for line in await self.said(stream)):
+                    await self.store.append(stream, [draft_of(event)], ANY)
+
+    async def lose(self) -> None:
+        if self.path is not None:
+            sidecar(self.path).unlink(missing_ok=True)
+
+    async def damage(self) -> None:
+        if self.path is not None and sidecar(self.path).exists():
+            sidecar(self.path).write_bytes(b"no database " * 999)
+
+    async def reopen(self) -> None:
+        await self.recall.close()
+        self.recall = Recall(self.store, SqliteTextIndex(self.path))
+
+    async def transcript(self, stream: str):
+        state = transcript.initial()
+        async for record in self.store.read(stream):
+            state = transcript.evolve(state, record)
+        return state
+
+    async def said(self, stream: str) -> list[tuple[int, str, Address, set[str]]]:
+        """Number, owner, address and words of every message ever said in a stream."""
+        found = []
+        state = transcript.initial()
+        owners = await self.owners(stream)
+        async for record in self.store.read(stream):
+            before = state.next_number
+            state = transcript.evolve(state, record)
+            for line in state.lines:
+                if line.number >= before:
+                    (body,) = await self.store.bodies(stream, [line.address])
+                    known = set() if body.data is None else known_by(body.data)
+                    found.append((line.number, owners[record.position], line.address, known))
+        return found
+
+    async def owners(self, stream: str) -> list[str]:
+        info = await self.store.head(stream)
+        inherited = [] if info.parent is None else await self.owners(info.parent)
+        inherited = inherited[: (info.forked_at if info.forked_at is not None else -1) + 1]
+        return inherited + [stream] * (info.head + 1 - len(inherited))
+
+    async def search(self, word: str) -> None:
+        wanted = words(word)
+        everywhere = []
+        for stream in self.streams:
+            expected = []
+            for number, owner, address, known in await self.said(stream):
+                # A word of several parts is a phrase; the vocabulary's never meet by chance.
+                if all(part in known for part in wanted) and (len(wanted) == 1 or word in known):
+                    expected.append(number)
+                    everywhere += [number] if owner == stream else []
+                    assert (owner, *address) not in self.erased
+            found = await self.recall.search(word, stream, limit=1000)
+            assert sorted(one.number for one in found) == sorted(expected), (word, stream)
+            assert [one.score for one in found] == sorted([h.score for h in found], reverse=True)
+        found = await self.recall.search(word, limit=1000)
+        assert sorted(one.number for one in found) == sorted(everywhere), word
+
+
+def known_by(data: bytes) -> set[str]:
+    """Words by which a message is found: its own, the parts of identifiers, and itself."""
+    spoken = msgspec.json.decode(data)["content"].split(" ")
+    found = set(spoken)
+    for one in spoken:
+        found.update(words(one))
+        humps = "".join(f" {c}" if c.isupper() and not one.isupper() else c for c in one)
+        found.update(words(humps.replace("_", " ")))
+    return found
+
+
+async def played(story: Story, script) -> None:
+    for step in script:
+        await story.play(step)
+    for word in VOCABULARY[::3]:
+        await story.search(word)
+    await story.recall.close()
+    await story.store.close()
+
+
+@given(steps)
+@settings(deadline=None)
+def test_a_search_finds_what_a_scan_of_the_log_finds(script):
+    async def run():
+        await played(Story(MemoryStore(), None), script)
+
+    asyncio.run(run())
+
+
+@given(steps)
+@settings(deadline=None, max_examples=25)
+def test_losing_the_file_at_any_point_changes_nothing(script):
+    async def run(path: Path):
+        await played(Story(await SqliteStore.open(path), path), script)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder) / "store.db"))
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_written_before_the_first_search_and_only_one_file_after(store, path):
+    recall = Recall(store, SqliteTextIndex(path))
+    await added(store, "s", "hello")
+    assert not sidecar(path).exists()
+    assert len(await recall.search("hello")) == 1
+    await recall.close()
+    await recall.close()
+    await store.close()
+    assert sorted(one.name for one in path.parent.iterdir()) == [path.name, f"{path.name}-recall"]
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await recall.catch_up()
+
+
+async def test_the_index_is_kept_and_only_what_is_new_is_added(store, path):
+    await added(store, "s", *["hello"] * 20)
+    assert len(await numbers(store, path, "hello")) == 20
+    index = SqliteTextIndex(path)
+    last = [record async for record in store.read_all()][-1]
+    assert index.mark() == (last.global_position, last.id)
+    # What is there is believed: these records are not read again.
+    index.forget([Gone("s", 3, 0)])
+    index.close()
+    await added(store, "s", "hello")
+    assert await numbers(store, path, "hello") == [n for n in range(21) if n != 3]
+
+
+async def test_no_text_lies_in_the_file(store, path):
+    said = "correct horse battery staple " * 50
+    await added(store, "s", said)
+    await numbers(store, path, "horse")
+    assert b"correct horse" not in sidecar(path).read_bytes()
+
+
+async def test_an_erased_word_is_gone_from_the_file(store, path):
+    await added(store, "s", *(f"filler{n} words" for n in range(300)), "zqxsecretqxz", "after")
+    assert await numbers(store, path, "zqxsecretqxz") == [300]
+    assert b"secretqxz" in sidecar(path).read_bytes()
+    await store.erase("s", {Address(300): b""})
+    event = Erased(numbers=(300,), bodies=((300, 0),))
+    await store.append("s", [draft_of(event)], ANY)
+    assert await numbers(store, path, "after") == [301]
+    assert b"secretqxz" not in sidecar(path).read_bytes()
+    assert await numbers(store, path, "filler7") == [7]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
+async def test_the_index_is_as_private_as_the_store(store, path):
+    await added(store, "s", "hello")
+    path.chmod(0o600)
+    await numbers(store, path, "hello")
+    assert stat.S_IMODE(sidecar(path).stat().st_mode) == 0o600
+
+
+def spoilt(kind: str, place: Path) -> None:
+    content = place.read_bytes()
+    if kind == "empty":
+        place.write_bytes(b"")
+    elif kind == "gone":
+        place.unlink()
+    elif kind == "text":
+        place.write_text("just some notes " * 500)
+    elif kind == "half":
+        place.write_bytes(content[: len(content) // 2])
+    elif kind == "garbage inside":
+        place.write_bytes(content[:4096] + os.urandom(len(content) - 4096))
+    elif kind == "another program's":
+        place.unlink()
+        with sqlite3.connect(place) as other:
+            other.execute("CREATE TABLE bookmarks(url)")
+        other.close()
+    elif kind == "another version":
+        with sqlite3.connect(place) as other:
+            other.execute("PRAGMA user_version=999999")
+        other.close()
+    elif kind == "a missing table":
+        with sqlite3.connect(place) as other:
+            other.execute("DROP TABLE messages")
+        other.close()
+
+
+@pytest.mark.parametrize("while_open", [False, True])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("empty", "text", "half", "garbage inside", "another program's", "another version"),
+        *("a missing table", "gone"),
+    ],
+)
+async def test_a_damaged_or_foreign_file_is_replaced(store, path, kind, while_open):
+    await added(store, "s", *(f"hello {n}" for n in range(200)))
+    index = SqliteTextIndex(path)
+    recall = Recall(store, index)
+    assert len(await recall.search("hello", limit=1000)) == 200
+    if not while_open:
+        await recall.close()
+        index = SqliteTextIndex(path)
+        recall = Recall(store, index)
+    spoilt(kind, sidecar(path))
+    await added(store, "s", "hello again")
+    assert len(await recall.search("hello", limit=1000)) == 201
+    assert index.path == sidecar(path)
+    await recall.close()
+    assert await numbers(store, path, "again") == [200]
+
+
+async def test_an_index_of_older_documents_is_made_anew(store, path):
+    await added(store, "s", "hello")
+    for version in (1, 2):
+        index = SqliteTextIndex(path, version=version)
+        assert index.mark() is None
+        assert len(await Recall(store, index).search("hello")) == 1
+        index.close()
+
+
+async def test_an_index_of_another_store_under_the_same_name_is_made_anew(path):
+    for word in ("first", "second", "third"):
+        path.unlink(missing_ok=True)
+        store = await SqliteStore.open(path)
+        await added(store, "s", *[word] * (1 if word == "third" else 3))
+        assert len(await numbers(store, path, word)) == (1 if word == "third" else 3)
+        assert await numbers(store, path, "first first") == ([0, 1, 2] if word == "first" else [])
+        await store.close()
+
+
+async def test_a_folder_in_the_place_of_the_index_is_a_typed_error(store, path):
+    await added(store, "s", "hello")
+    sidecar(path).mkdir()
+    with pytest.raises(StoreUnavailable, match="found a folder"):
+        await numbers(store, path, "hello")
+
+
+async def test_a_locked_index_is_a_typed_error(store, path):
+    await added(store, "s", "hello")
+    await numbers(store, path, "hello")
+    await added(store, "s", "hello")
+    other = apsw.Connection(str(sidecar(path)))
+    other.execute("BEGIN EXCLUSIVE")
+    recall = Recall(store, SqliteTextIndex(path, lock_timeout=0.05))
+    with pytest.raises(StoreUnavailable, match="another program"):
+        await recall.search("hello")
+    other.execute("ROLLBACK")
+    other.close()
+    assert len(await recall.search("hello")) == 2
+    await recall.close()
+
+
+async def test_a_full_disk_is_a_typed_error_and_the_index_goes_on_after(path):
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", FULL_DISK_PROGRAM, str(path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, done.stdout.split()) == ("", ["StoreFull", "2000"])
+
+
+FULL_DISK_PROGRAM = """
+import asyncio, resource, signal, sys
+from pathlib import Path
+from eventctx.engine import Engine
+from eventctx.errors import EventctxError
+from eventctx.recalling import Recall
+from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_recall import SqliteTextIndex
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+async def main():
+    path = Path(sys.argv[1])
+    engine = Engine(await SqliteStore.open(path, durability="normal"))
+    ctx = await engine.session("s")
+    await ctx.set_messages(
+        [{"role": "user", "content": f"hello w{n} " * 20} for n in range(2000)]
+    )
+    await engine.store.close()
+    store = await SqliteStore.open(path)
+    recall = Recall(store, SqliteTextIndex(path))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
+    try:
+        await recall.search("hello")
+    except EventctxError as error:
+        print(type(error).__name__)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    print(1000 + len(await recall.search("hello", limit=1000)))
+    await recall.close()
+    await store.close()
+
+asyncio.run(main())
+"""
+
+READ_ONLY_PROGRAM = """
+import asyncio, concurrent.futures.thread, os, sys
+from pathlib import Path
+from eventctx.recalling import Recall
+from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_recall import SqliteTextIndex
+
+async def main():
+    path = Path(sys.argv[1])
+    store = await SqliteStore.open(path)
+    index = SqliteTextIndex(path)
+    recall = Recall(store, index)
+    print(len(await recall.search("hello")), index.path is None)
+    await recall.close()
+    await store.close()
+
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)  # for root every file is writable
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that another user can reach, unlike pytest's own."""
+    folder = Path("/tmp") / f"eventctx-recall-read-only-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    folder.chmod(stat.S_IRWXU)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
+@pytest.mark.parametrize("kept", ["nothing", "an old index", "a damaged index", "an index"])
+async def test_in_a_read_only_folder_the_index_is_kept_in_memory(open_folder, kept):
+    path = open_folder / "store.db"
+    store = await SqliteStore.open(path)
+    await added(store, "s", "hello")
+    if kept != "nothing":
+        await numbers(store, path, "hello")
+    if kept == "a damaged index":
+        sidecar(path).write_text("x" * 9999)
+    if kept != "an index":
+        await added(store, "s", "hello again")
+    await store.close()
+    for file in open_folder.iterdir():
+        file.chmod(0o444)
+    open_folder.chmod(0o555)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", READ_ONLY_PROGRAM, str(path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == (["1", "False"] if kept == "an index" else ["2", "True"])
+
+
+# -- several processes ---------------------------------------------------------------------------
+
+
+async def test_processes_that_fill_one_index_at_once_agree(store, path, program):
+    await added(store, "s", *(f"hello {n} " + "word " * 300 for n in range(900)))
+    processes = [program("searcher.py", path, "hello", 0) for _ in range(3)]
+    assert len(await numbers(store, path, "hello")) == 900
+    for process in processes:
+        output, errors = await asyncio.to_thread(process.communicate)
+        assert (output, errors) == ("900\n", "")
+    assert await numbers(store, path, "hello") == list(range(900))
+
+
+async def test_processes_that_delete_the_index_under_each_other_find_everything(
+    store, path, program
+):
+    await added(store, "s", *(f"hello {n}" for n in range(500)))
+    processes = [program("searcher.py", path, "hello", 15) for _ in range(2)]
+    for process in processes:
+        output, errors = await asyncio.to_thread(process.communicate)
+        assert errors == ""
+        assert output.split() == ["500"] * 16
+    assert len(await numbers(store, path, "hello")) == 500
+
+
+async def test_a_process_that_is_killed_while_it_fills_the_index_harms_nothing(
+    store, path, program
+):
+    await added(store, "s", *(f"hello {n} " + f"w{n} " * 2000 for n in range(900)))
+    chance = random.Random(1)  # noqa: S311
+    for _ in range(4):
+        victim = program("searcher.py", path, "hello", 0)
+        while not sidecar(path).exists() and victim.poll() is None:
+            await asyncio.to_thread(time.sleep, 0.005)
+        await asyncio.to_thread(time.sleep, chance.uniform(0, 0.3))
+        victim.kill()
+        await asyncio.to_thread(victim.communicate)
+        index = SqliteTextIndex(path)
+        index.mark()
+        index.close()
+    assert await numbers(store, path, "hello") == list(range(900))
+
+
+# -- the protocol --------------------------------------------------------------------------------
+
+
+async def test_who_was_slower_adds_nothing():
+    index = SqliteTextIndex(None)
+    first, second = Mark(3, b"a"), Mark(5, b"b")
+    one = Document(Place("s", 0, 0, 0, 1), "hello")
+    assert index.extend(None, first, [one])
+    assert not index.extend(None, second, [one])
+    assert index.mark() == first
+    assert len(index.search([Term("hello")], None, 9, every=True)) == 1
+    index.clear()
+    assert index.mark() is None
+    assert index.path is None
+    index.close()
+
+
+async def test_a_driver_s_error_never_leaks(store, path, tmp_path):
+    await added(store, "s", "hello")
+    recall = Recall(store, SqliteTextIndex(tmp_path / "no folder" / "store.db"))
+    assert len(await recall.search("hello")) == 1
+    await recall.close()
+    await store.close()
+    closed = Recall(store, SqliteTextIndex(None))
+    with pytest.raises(EventctxError):
+        await closed.search("hello", "s")

@@ -175,20 +175,25 @@ class Context:
         reason: str | None = None,
         keep: str | None = None,
         policy: Policy | None = None,
+        budget: int | None = None,
         dry_run: bool = False,
     ) -> CompactionResult:
         """Compact now, whatever the threshold. Where nothing can go, the result is 0 and skipped.
 
         ``reason`` is recorded, ``keep`` tells a summarizer or scorer in words what matters,
-        ``policy`` decides instead of the session's this once. A ``dry_run`` records nothing and
-        calls no model. Raises WrongExpectedVersion when another process wrote in between.
+        ``policy`` decides instead of the session's this once. ``budget`` is in tokens: else the
+        last request's, or the session's ``max_tokens`` where there was none. A ``dry_run``
+        records nothing and calls no model. Raises WrongExpectedVersion when another process wrote
+        in between.
         """
         for name, text in (("reason", reason), ("keep", keep)):
             if text is not None and not isinstance(text, str):
                 raise InvalidSetting(f"compact: expected {name} to be a text, found {text!r}")
+        if budget is not None and (type(budget) is not int or budget < 1):
+            raise InvalidSetting(f"compact: expected a positive budget, found {budget!r}")
         why = Why("manual", "caller", reason, keep)
         chosen = self.policy if policy is None else policy
-        return await self._requests.compact(chosen, why, dry_run=dry_run)
+        return await self._requests.compact(chosen, why, limit=budget, dry_run=dry_run)
 
     async def pin(self, *numbers: int) -> None:
         """Keep these messages in every view; one that a compaction left out comes back.
@@ -211,7 +216,7 @@ class Context:
         self, numbers: Sequence[int], what: str, then: Sequence[Event]
     ) -> tuple[int, ...]:
         while True:
-            view, version = await self._live.settled()
+            view, version = await self._live.synchronised()
             lines = (await self._lines(version)).lines
             rounds = await whole_rounds(
                 self._live.store, self.session_id, list(lines), numbers, what

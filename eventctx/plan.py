@@ -33,7 +33,7 @@ REASONS: dict[str, str] = {
     "old_result": "an old tool result, shortened to reach the target",
     "old_arguments": "old tool arguments, shortened to reach the target",
     "old_round": "an old tool round, dropped to reach the target",
-    "old_words": "an old user message, cut to its beginning to reach the target",
+    "old_words": "an old user message, cut or dropped to reach the target",
     "protected": "among the messages or results that the policy protects",
     "task": "the first human message, which says what it is all about",
     "fits": "room was left for it",

@@ -8,12 +8,15 @@ import msgspec
 
 from eventctx import gauge
 from eventctx.asking import Asking
+from eventctx.compaction import visible_of
 from eventctx.deciding import Compaction, Decided, Why
 from eventctx.emitting import SessionEmitter
 from eventctx.errors import ContextOverflow, WrongExpectedVersion
 from eventctx.events import Outcome, Trigger
 from eventctx.gauge import Scale
 from eventctx.live import LiveSession
+from eventctx.policies.bench import kept_whole
+from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, Policy
 from eventctx.policies.trigger import counted, due, make_budget
 from eventctx.projections import request_view
@@ -104,14 +107,16 @@ class Requests:
             await self._close(underway, budget, error)
             raise
 
-    async def compact(self, policy: Policy, why: Why, *, dry_run: bool = False) -> CompactionResult:
-        """Compact now, whatever the threshold."""
+    async def compact(
+        self, policy: Policy, why: Why, *, limit: int | None = None, dry_run: bool = False
+    ) -> CompactionResult:
+        """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's."""
         underway = Compaction(self._live, policy, why, self._asking, dry_run=dry_run)
         budget = self.budget(self._settings.max_tokens)
         try:
             while True:
                 view, version = await self._live.settled()
-                budget = self.budget(self._last_limit(view))
+                budget = self.budget(self._last_limit(view) if limit is None else limit)
                 scale = gauge.scale(view.gauge, self._settings.reserve_tokens)
                 intercept = None if dry_run else self._intercept
                 decided = await underway.decide(view, version, budget, scale, intercept)
@@ -147,7 +152,10 @@ class Requests:
         conversation = 0
         if most is not None:
             conversation = sum(1 for ref in layout.refs if ref.facts.kind != "system")
-        return due(tokens, conversation, budget, view.low_water, most)
+        trigger = due(tokens, conversation, budget, view.low_water, most)
+        if trigger == "budget" and self._settings.on_overflow == "send_floor":
+            return None if is_stuck(view, budget) else trigger
+        return trigger
 
     async def _append(
         self,
@@ -208,6 +216,20 @@ class Requests:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
         for draft in underway.abandoned(view, budget, gauge.scale(view.gauge), outcome, text):
             await self._live.emit(draft)
+
+
+def is_stuck(view: ViewState, budget: Budget) -> bool:
+    """Whether a view that exceeds the budget may go as it is, as only a floor would be left of it.
+
+    Where the last compaction ended above the budget and what must stay is above it still, the
+    next one waits until the view is a quarter larger: one for every request would gain nothing
+    and change the prefix every time.
+    """
+    low = view.low_water
+    if low <= budget.tokens or view.layout.tokens > low + low // 4:
+        return False
+    visible = visible_of(view)
+    return bool(fit(visible, kept_whole(visible), budget).overflow)
 
 
 def _overflow(

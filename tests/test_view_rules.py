@@ -12,11 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
+from eventctx.compaction import visible_of
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
+from eventctx.policies.bench import kept_whole
+from eventctx.policies.fit import fit
+from eventctx.policies.policy import Budget
 from eventctx.projections import request_view, view_snapshot
+from eventctx.projections.audit import AuditRow
 from eventctx.projections.layout import append, build
 from eventctx.projections.render import without_thinking
+from eventctx.projections.request_view import ViewState
 from eventctx.reading import fold
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import (
@@ -192,22 +198,30 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
         for row in (await engine.audit("s")).requests:
             assert row.floor_sent == (row.tokens > budget)
             if row.floor_sent:
-                view = await engine.request_view("s", position=row.position)
-                refs = [entry.ref for entry in view.entries if entry.kind == "message"]
                 state = request_view.initial()
                 async for record in engine.records("s", stop=row.position - 1):
                     state = request_view.evolve(state, record)
-                people = [ref for ref in refs if ref.facts.human]  # type: ignore[union-attr]
-                last_call = max(
-                    (n for n, ref in enumerate(refs) if ref.facts.kind == "assistant"),  # type: ignore[union-attr]
-                    default=-1,
-                )
-                for place, ref in enumerate(refs):
-                    assert (
-                        ref.facts.kind == "system"  # type: ignore[union-attr]
-                        or ref in people[-1:]
-                        or (last_call >= 0 and place >= _start_of_round(refs, last_call))
-                    ), (place, refs)
+                await check_floor(row, state)
+
+    async def check_floor(row: AuditRow, state: ViewState) -> None:
+        view = await engine.request_view("s", position=row.position)
+        refs = [entry.ref for entry in view.entries if entry.kind == "message"]
+        people = [ref for ref in refs if ref.facts.human]  # type: ignore[union-attr]
+        last_call = max(
+            (n for n, ref in enumerate(refs) if ref.facts.kind == "assistant"),  # type: ignore[union-attr]
+            default=-1,
+        )
+        only_floor = all(
+            ref.facts.kind == "system"  # type: ignore[union-attr]
+            or ref in people[-1:]
+            or (last_call >= 0 and place >= _start_of_round(refs, last_call))
+            for place, ref in enumerate(refs)
+        )
+        # More than the floor goes only where a floor above the budget went before, and still is.
+        low = state.low_water
+        visible = visible_of(state)
+        proven = fit(visible, kept_whole(visible), Budget(budget, budget, budget)).overflow
+        assert only_floor or (proven and budget < low and row.tokens <= low + low // 4)
 
     asyncio.run(check())
 

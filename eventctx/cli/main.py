@@ -7,16 +7,22 @@ from typing import Any
 import click
 
 from eventctx.cli.audit import audit_command
+from eventctx.cli.compact import compact_command
 from eventctx.cli.demo import demo_command
+from eventctx.cli.diff import diff_command
 from eventctx.cli.exports import export_command
 from eventctx.cli.fork import fork_command
 from eventctx.cli.imports import import_command
 from eventctx.cli.log import log_command
+from eventctx.cli.lost import lost_command
 from eventctx.cli.program import Program
 from eventctx.cli.replay import replay_command
+from eventctx.cli.restore import restore_command
+from eventctx.cli.search import search_command
 from eventctx.cli.sessions import sessions_command, stats_command
 from eventctx.cli.transcript import transcript_command, view_command
 from eventctx.cli.verify import verify_command
+from eventctx.cli.why import why_command
 from eventctx.version import __version__
 
 
@@ -45,8 +51,14 @@ for _command in (
     transcript_command,
     view_command,
     audit_command,
+    why_command,
+    diff_command,
+    lost_command,
+    search_command,
     replay_command,
     fork_command,
+    restore_command,
+    compact_command,
     verify_command,
     export_command,
     stats_command,

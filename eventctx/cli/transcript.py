@@ -9,15 +9,18 @@ import msgspec
 
 from eventctx.cli import opening
 from eventctx.cli.messages import role_of, role_style, show
+from eventctx.cli.numbers import runs_in_words
 from eventctx.cli.plain import number, plural
 from eventctx.cli.program import FOUND, Problem, run
+from eventctx.cli.proof import proof_json, show_proof
 from eventctx.cli.records import reason_in_words
 from eventctx.cli.screen import Screen, put_document
-from eventctx.codec import decode_event
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.plan import Plan
+from eventctx.explaining.answering import left_out_of
+from eventctx.explaining.proof import Proof, proof_of
+from eventctx.explaining.spots import Spot
 from eventctx.projections.layout import Entry
+from eventctx.projections.lost import LeftOut
 from eventctx.reading import Message, RequestView
 from eventctx.refs import InsertionRef, MessageRef
 
@@ -91,6 +94,9 @@ def _show_message(screen: Screen, one: Message, full: bool) -> None:
 @click.option(
     "--position", type=int, metavar="P", help="Instead: the request prepared at this position."
 )
+@click.option(
+    "--verify", is_flag=True, help="Instead of the messages: say in words whether it verifies."
+)
 @_full
 @opening.reading
 def view_command(
@@ -98,19 +104,22 @@ def view_command(
     turn: int | None,
     iteration: int | None,
     position: int | None,
+    verify: bool,
     full: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
     """Show what the model was sent in a turn of SESSION, derived again from the log and verified.
 
-    Exits with 1 when the view does not have the digest that was recorded when it was sent.
+    Exits with 1 when the view does not have the digest that was recorded when it was sent, or a
+    message in it not its own. Messages have numbers, behind #; positions are those of records
+    (docs/reference/numbers-and-positions.md).
     """
     if (turn is None) == (position is None):
         raise click.UsageError("Expected one of --turn and --position; `audit` lists both.")
     if iteration is not None and turn is None:
         raise click.UsageError("--iteration counts within a turn: name it with --turn.")
-    run(_view(session, turn, iteration, position, full, store, as_json))
+    run(_view(session, turn, iteration, position, verify, full, store, as_json))
 
 
 async def _view(
@@ -118,6 +127,7 @@ async def _view(
     turn: int | None,
     iteration: int | None,
     position: int | None,
+    verify: bool,
     full: bool,
     store: str | None,
     as_json: bool,
@@ -125,28 +135,22 @@ async def _view(
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
         view = await engine.request_view(info.stream, turn, iteration, position=position)
-        plan = await _plan(engine, info.stream, view)
+        spot = Spot(position=view.position)
+        left_out = await left_out_of(engine.store, info.stream, spot)
+        proof = await proof_of(engine.store, info.stream, view) if verify else None
     if as_json:
-        put_document(_as_json(info.stream, view, plan))
+        put_document(_as_json(info.stream, view, left_out, proof))
+    elif proof is not None:
+        show_proof(Screen(), view, proof)
     else:
-        _show_view(Screen(), view, plan, full)
+        _show_view(Screen(), view, left_out, full)
     if not view.verified:
         raise Problem(FOUND)
 
 
-async def _plan(engine: Engine, session: str, view: RequestView) -> Plan | None:
-    """The plan that was in force."""
-    at = view.prepared.plan
-    if at is None:
-        return None
-    async for record in engine.records(session, at, at):
-        event: Any = decode_event(record)
-        plan = getattr(event, "plan", None)
-        return plan if isinstance(plan, Plan) else None
-    return None
-
-
-def _show_view(screen: Screen, view: RequestView, plan: Plan | None, full: bool) -> None:
+def _show_view(
+    screen: Screen, view: RequestView, left_out: tuple[LeftOut, ...], full: bool
+) -> None:
     prepared = view.prepared
     where = [f"turn {view.turn}"] if view.turn is not None else []
     where += [f"iteration {view.iteration}"] if view.iteration is not None else []
@@ -163,7 +167,7 @@ def _show_view(screen: Screen, view: RequestView, plan: Plan | None, full: bool)
     else:
         screen.whole("digest ", view.digest, " ", ("DOES NOT VERIFY", "bold red"))
         screen.whole(f"recorded {prepared.digest}; `eventctx verify` says what was changed")
-    for line in _left_out(plan):
+    for line in _left_out(view, left_out):
         screen.line((line, "dim"))
     screen.blank()
     for place, (entry, message) in enumerate(zip(view.entries, view.messages, strict=True)):
@@ -184,7 +188,7 @@ def _origin(entry: Entry) -> str:
             return f"message #{ref.number}{shortened}{omitted}"
         case "insertion" if isinstance(ref, InsertionRef):
             stands = ref.stands_for
-            runs = ", ".join(f"#{a}–#{b}" if a != b else f"#{a}" for a, b in stands)
+            runs = runs_in_words(stands)
             return f"{ref.kind}{f' of {runs}' if runs else ''}, in no transcript"
         case "synthetic":
             return "made up: the call never got a result"
@@ -192,36 +196,23 @@ def _origin(entry: Entry) -> str:
             return "made up: opens a view that would begin without a user"
 
 
-def _left_out(plan: Plan | None) -> list[str]:
-    """What the plan in force did not keep as it was, with its reasons."""
-    if plan is None:
-        return ["nothing was left out: no compaction is in force"]
+def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
+    """What the view does not show as it was, with the reasons."""
+    if not left_out:
+        none = view.prepared.plan is None
+        return ["nothing was left out" + (": no compaction is in force" if none else "")]
     return [
-        f"{_runs(numbers)}: {disposition}, {reason_in_words(reason)}"
-        for (disposition, reason), numbers in _grouped(plan).items()
+        f"{runs_in_words(one.runs)}: {one.disposition}, "
+        + (reason_in_words(one.reason) if one.reason else "it answers no call in view")
+        for one in left_out
     ]
 
 
-def _grouped(plan: Plan) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    grouped: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for run_ in plan.runs:
-        if run_.disposition != "kept":
-            key = (run_.disposition, run_.reason)
-            grouped.setdefault(key, []).append((run_.first, run_.last))
-    return grouped
-
-
-def _runs(runs: list[tuple[int, int]]) -> str:
-    return ", ".join(f"#{a}" if a == b else f"#{a}–#{b}" for a, b in runs)
-
-
-def _as_json(session: str, view: RequestView, plan: Plan | None) -> dict[str, Any]:
+def _as_json(
+    session: str, view: RequestView, left_out: tuple[LeftOut, ...], proof: Proof | None
+) -> dict[str, Any]:
     prepared = msgspec.to_builtins(view.prepared)
     prepared.pop("event", None)
-    left_out = [
-        {"disposition": disposition, "reason": reason, "numbers": numbers}
-        for (disposition, reason), numbers in (_grouped(plan) if plan else {}).items()
-    ]
     return {
         "session": session,
         "position": view.position,
@@ -229,10 +220,14 @@ def _as_json(session: str, view: RequestView, plan: Plan | None) -> dict[str, An
         "iteration": view.iteration,
         "digest": view.digest,
         "verified": view.verified,
+        **({} if proof is None else {"proof": proof_json(proof)}),
         "tokens": view.prepared.tokens,
         "budget": view.prepared.budget,
         "prepared": prepared,
-        "left_out": left_out,
+        "left_out": [
+            {"disposition": one.disposition, "reason": one.reason, "numbers": one.runs}
+            for one in left_out
+        ],
         "entries": [
             {
                 "kind": entry.ref.kind if isinstance(entry.ref, InsertionRef) else entry.kind,

@@ -1,0 +1,228 @@
+"""``restore`` and ``compact``, which write, and ``view --verify``, which proves."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from pathlib import Path
+
+import apsw
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
+
+
+def in_view(run, store, number: int) -> bool:
+    return run("why", "work", number, "--json", "--store", store).document["in_view"]
+
+
+def types(run, store) -> list[str]:
+    return [row["type"] for row in run("log", "work", "--json", "--store", store).lines]
+
+
+# -- restore -------------------------------------------------------------------------------------
+
+
+def test_restore_brings_a_whole_round_back_and_says_that_it_may_go_again(run, store):
+    done = run("restore", "work", 2, "--store", store)
+    assert done.code == 0
+    assert "back in view, whole: #2, #3 (1 of them because they belong" in done.out
+    assert "The next compaction may take them out again; --pin keeps them." in done.out
+    assert in_view(run, store, 2) and in_view(run, store, 3)
+    again = run("restore", "work", "#2", "--store", store)
+    assert again.out == "in view already: #2\n"
+
+
+def test_a_pinned_message_outlives_the_next_compaction(run, store):
+    done = run("restore", "work", 2, 1, "--pin", "--json", "--store", store)
+    assert done.document == {
+        "session": "work",
+        "asked_for": [2, 1],
+        "restored": [2, 3],
+        "in_view_already": [1],
+        "pinned": [1, 2],
+    }
+    run("restore", "work", 4, "--store", store)
+    run("compact", "work", "--policy", "simple", "--set", "keep_recent=1", "--store", store)
+    assert in_view(run, store, 2) and in_view(run, store, 3)
+    assert not in_view(run, store, 4)
+
+
+def test_restore_refuses_what_is_no_message_of_the_transcript(run, store):
+    before = types(run, store)
+    for arguments, word in (
+        (("work", 99), "expected message numbers of the transcript, found [99]"),
+        (("work", "x"), "expected a message number such as 12, found 'x'"),
+        (("work",), "Missing argument"),
+        (("nope", 1), "no session 'nope'"),
+    ):
+        done = run("restore", *arguments, "--store", store)
+        assert (done.code, done.out) == (2, "")
+        assert word in re.sub(r"\s+", " ", done.err)
+    assert types(run, store) == before
+
+
+# -- compact -------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_changes_not_one_byte_and_tells_what_would_be_done(run, store):
+    before = hashlib.sha256(store.read_bytes()).digest()
+    arguments = ("work", "--policy", "simple", "--set", "keep_recent=3", "--store", store)
+    text = run("compact", *arguments, "--dry-run").out
+    would_be = run("compact", *arguments, "--dry-run", "--json").document
+    assert hashlib.sha256(store.read_bytes()).digest() == before
+    assert "would be compacted by simple" in text
+    assert "older than the most recent messages that the policy keeps" in text
+    assert "Dry run: nothing was written." in text
+    done = run("compact", *arguments, "--json").document
+    assert (would_be.pop("dry_run"), done.pop("dry_run")) == (True, False)
+    assert would_be == done
+    assert sum(one["messages"] for one in done["runs"]) == done["messages_before"]
+    stays = sum(one["messages"] for one in done["runs"] if one["disposition"] == "kept")
+    assert stays == done["messages_after"]
+
+
+def test_a_compaction_is_recorded_with_its_reason(run, store):
+    done = run("compact", "work", "--policy", "truncate", "--set", "keep_recent=2",
+               "--reason", "a new task", "--store", store)  # fmt: skip
+    assert done.out.startswith("compacted by truncate: ")
+    [*_, began] = run(
+        "log", "work", "--type", "context:pre_compact", "--json", "--store", store
+    ).lines
+    assert began["payload"]["reason"] == "a new task"
+    assert began["payload"]["settings"]["keep_recent"] == 2
+    assert run("verify", "work", "--store", store).code == 0
+
+
+def test_a_policy_that_asks_a_model_is_shown_and_not_applied(run, store):
+    before = types(run, store)
+    arguments = ("compact", "work", "--policy", "summarize", "--set", "compact_threshold=0.3",
+                 "--set", "target_usage=0.1", "--store", store)  # fmt: skip
+    shown = run(*arguments, "--dry-run")
+    assert shown.code == 0
+    assert "a summary for" in shown.out and "is inserted" in shown.out
+    refused = run(*arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert "would ask a model for a summary of" in refused.err
+    assert types(run, store) == before
+
+
+def test_a_compaction_is_made_for_the_budget_that_is_given(run, store):
+    arguments = ("compact", "work", "--budget", 1_000, "--json", "--store", store)
+    small = run(*arguments, "--dry-run")
+    assert small.document["tokens_after"] <= 1_000
+    made = run(*arguments)
+    assert made.code == 0
+    assert made.document["tokens_after"] == small.document["tokens_after"]
+
+
+def test_nothing_to_compact_is_said(run, tmp_path):
+    path = tmp_path / "s.db"
+
+    async def write() -> None:
+        async with eventctx.open(path) as engine:
+            await (await engine.session("work")).add_message({"role": "user", "content": "hello"})
+
+    asyncio.run(write())
+    for extra in ([], ["--dry-run"]):
+        done = run("compact", "work", *extra, "--store", path)
+        assert done.code == 0
+        assert done.out.startswith("skipped: nothing in view can go")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("nope",), "no session 'nope'"),
+        (("work", "--policy", "nope"), "expected one of"),
+        (("work", "--set", "keep_recent"), "expected KEY=VALUE, found 'keep_recent'"),
+        (("work", "--set", "kepe_recent=3"), "found ['kepe_recent']"),
+        (("work", "--policy", "simple", "--set", "keep_recent=x"), "keep_recent: expected an int"),
+        (("work", "--budget", 0), "--budget"),
+        (("work", "--set", "target_usage=2"), "target_usage"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_bad_settings_are_refused_before_anything_is_done(run, store, arguments, word):
+    done = run("compact", *arguments, "--store", store)
+    assert (done.code, done.out) == (2, "")
+    assert word in re.sub(r"\s+", " ", done.err)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("restore", "work", 2),
+        ("compact", "work", "--dry-run"),
+        ("view", "work", "--turn", 3, "--verify"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_key_of_the_json_is_documented(run, store, command):
+    document = run(*command, "--json", "--store", store).document
+    document.pop("prepared", None)
+    for entry in document.get("entries", ()):
+        entry["message"] = None
+    section = PAGE.read_text().split(f"\n## {command[0]}\n")[1].split("\n## ")[0]
+    assert keys_of(document) <= set(re.findall(r"`(\w+)`", section))
+
+
+def keys_of(value: object) -> set[str]:
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item)}
+    if not isinstance(value, dict):
+        return set()
+    return set(value) | {key for item in value.values() for key in keys_of(item)}
+
+
+# -- view --verify -------------------------------------------------------------------------------
+
+
+def body_of(store: Path, number: int) -> int:
+    """The row of the store that holds a message's body."""
+
+    async def position() -> int:
+        async with eventctx.open(store) as engine:
+            assert isinstance(engine, Engine)
+            return (await engine.transcript("work"))[number].position
+
+    return asyncio.run(position())
+
+
+def test_a_view_that_verifies_says_what_was_compared(run, store):
+    done = run("view", "work", "--turn", 1, "--verify", "--store", store)
+    assert done.code == 0
+    assert "has the digest that was recorded" in done.out
+    assert "8 stored contents of 8 messages have their own digests." in done.out
+    assert done.out.endswith("The view verifies.\n")
+
+
+def test_an_edited_body_is_found_with_its_position(run, store):
+    at = body_of(store, 1)
+    with apsw.Connection(str(store)) as connection:
+        connection.execute(
+            "UPDATE records SET data = CAST(replace(CAST(data AS TEXT), 'Task', 'Tusk') AS BLOB) "
+            "WHERE position = ?",
+            (at,),
+        )
+    done = run("view", "work", "--turn", 1, "--verify", "--store", store)
+    assert done.code == 1
+    assert f"those in the records at {at}." in done.out
+    assert "DOES NOT VERIFY" in done.out
+    proof = run("view", "work", "--turn", 1, "--verify", "--json", "--store", store)
+    assert proof.code == 1
+    assert (proof.document["verified"], proof.document["proof"]["edited"]) == (False, [at])
+
+
+def test_an_erased_body_is_told_and_does_no_harm(run, store):
+    at = body_of(store, 1)
+    with apsw.Connection(str(store)) as connection:
+        connection.execute("UPDATE records SET data = NULL, salt = NULL WHERE position = ?", (at,))
+    done = run("view", "work", "--turn", 1, "--verify", "--store", store)
+    assert done.code == 0, done.out
+    assert "7 stored contents of 8 messages have their own digests." in done.out
+    assert "Erased on purpose" in done.out and "#1." in done.out

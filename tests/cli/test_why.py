@@ -1,0 +1,234 @@
+"""``why``, ``diff`` and ``lost``: as text, as JSON, on a terminal, and with bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+import eventctx
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
+
+COMMANDS = [
+    ("why", "work", 2),
+    ("why", "work", "#2", "--turn", 3),
+    ("why", "work", 2, "--turn", 1, "--iteration", 2),
+    ("why", "work", 0),
+    ("why", "work", 24),
+    ("why", "work", 24, "--turn", 1),
+    ("diff", "work", 1, 3),
+    ("diff", "work", "1.2", "3.4"),
+    ("diff", "work", 2, 2),
+    ("lost", "work"),
+    ("lost", "work", "--turn", 2),
+]
+
+
+@pytest.fixture
+def shrunk(run, store: Path) -> Path:
+    """The store after two more compactions, which leave little in view."""
+    for keep in (3, 1):
+        done = run(
+            "compact", "work", "--policy", "simple", "--set", f"keep_recent={keep}",
+            "--reason", "to see what is lost", "--store", store,
+        )  # fmt: skip
+        assert done.code == 0, done.err
+    return store
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(map(str, c)))
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_it_works_and_writes_nothing_that_steers_a_terminal(run, shrunk, command, as_json):
+    [before] = run("verify", "--json", "--store", shrunk).document
+    done = run(*command, "--store", shrunk, *(["--json"] if as_json else []))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.strip()
+    steering = {chr(code) for code in (*range(9), *range(11, 32), 127, 0x9B)}
+    assert steering.isdisjoint(done.out)
+    [after] = run("verify", "--json", "--store", shrunk).document
+    assert before == after
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(map(str, c)))
+def test_on_a_terminal_no_line_is_wider_than_it(run, shrunk, command, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = run("--store", shrunk, *command)
+    assert done.code == 0
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in done.out.splitlines()]
+    to_copy = [line for line in plain if " restore work " in line]  # never broken
+    assert [line for line in plain if len(line) > width and line not in to_copy] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("why", "work", 2), ("why", "work", 24), ("diff", "work", 1, 3), ("lost", "work")],
+    ids=lambda c: " ".join(map(str, c)),
+)
+def test_every_key_of_the_json_is_documented(run, shrunk, command):
+    document = run(*command, "--json", "--store", shrunk).document
+    section = PAGE.read_text().split(f"\n## {command[0]}\n")[1].split("\n## ")[0]
+    assert keys_of(document) <= set(re.findall(r"`(\w+)`", section))
+
+
+def keys_of(value: object) -> set[str]:
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item)}
+    if not isinstance(value, dict):
+        return set()
+    inner = {name: item for name, item in value.items() if name not in ("message", "shows")}
+    return set(value) | {key for item in inner.values() for key in keys_of(item)}
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+def test_why_names_the_compaction_the_rule_and_the_setting(run, store):
+    why = run("why", "work", 2, "--json", "--store", store).document
+    audit = run("audit", "work", "--json", "--store", store).document
+    assert (why["in_view"], why["standing"]) == (False, "dropped")
+    assert why["ruling"]["by"]["position"] == audit["compactions"][0]["position"]
+    assert why["ruling"]["reason"] == "old_round"
+    assert {"name": "target", "value": 1_500} in why["ruling"]["settings"]
+    text = run("why", "work", 2, "--store", store).out
+    assert "not in view: dropped by a compaction" in text
+    assert "old_round: an old tool round, dropped to reach the target" in text
+    assert "protected_tool_results=5, target 1,500 tokens" in text
+    assert f"restore work 2 --store {store}" in text
+
+
+def test_why_of_an_earlier_turn_says_what_it_was_then(run, store):
+    assert run("why", "work", 2, "--turn", 1, "--json", "--store", store).document["in_view"]
+    later = run("why", "work", 24, "--turn", 1, "--store", store).out
+    assert "not in view: it was added only later · turn 1, iteration 4" in later
+
+
+def test_why_by_position_is_why_by_turn(run, store):
+    view = run("view", "work", "--turn", 3, "--json", "--store", store).document
+    by_turn = run("why", "work", 2, "--turn", 3, "--json", "--store", store).document
+    by_position = run("why", "work", 2, "--position", view["position"], "--json", "--store", store)
+    assert by_position.document == by_turn
+
+
+def test_a_reason_that_was_given_is_told(run, shrunk):
+    assert "because 'to see what is lost'" in run("why", "work", 20, "--store", shrunk).out
+
+
+def test_diff_lists_what_left_and_what_came(run, store):
+    compared = run("diff", "work", 1, 3, "--json", "--store", store).document
+    by_kind = {}
+    for one in compared["differences"]:
+        by_kind.setdefault(one["kind"], []).append(one["number"])
+    assert by_kind["dropped"] == [2, 3, 4, 5, 6, 7]
+    assert {17, 23} <= set(by_kind["entered"])
+    audit = run("audit", "work", "--json", "--store", store).document
+    assert compared["after"]["tokens"] == audit["requests"][-1]["tokens"]
+    assert sum(one["tokens"] for one in compared["after"]["groups"]) == compared["after"]["tokens"]
+    text = run("diff", "work", 3, 1, "--store", store).out
+    assert text.index("turn 1, iteration 4") < text.index("turn 3, iteration 4")
+    assert "− dropped (6): old_round" in text
+    assert "+ added since (13)" in text
+
+
+def test_diff_stands_side_by_side_where_there_is_room(run, store, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    wide = run("diff", "work", 1, 3, "--store", store).out
+    assert any("− dropped" in line and "+ added since" in line for line in wide.splitlines())
+    monkeypatch.setenv("COLUMNS", "119")
+    narrow = run("diff", "work", 1, 3, "--store", store).out
+    assert not any("− dropped" in line and "+ added" in line for line in narrow.splitlines())
+
+
+def test_a_long_list_is_cut_on_a_terminal_unless_all_is_asked_for(run, store, monkeypatch):
+    whole = run("diff", "work", "1.1", "3.1", "--store", store).out
+    assert whole.count("\n  #") == 16
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cut = run("diff", "work", "1.1", "3.1", "--store", store).out
+    assert cut.count("\n  #") == 12
+    assert "4 more (--full lists them)" in cut
+    full = run("diff", "work", "1.1", "3.1", "--full", "--store", store).out
+    assert full.count("\n  #") == 16
+
+
+def test_two_requests_that_show_the_same_say_so(run, store):
+    assert "Both show the same." in run("diff", "work", 2, 2, "--store", store).out
+
+
+def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
+    found = run("lost", "work", "--json", "--store", shrunk).document
+    assert [one["beginning"] for one in found] == ["Task 0: look around.", "Task 1: look around."]
+    assert {one["standing"] for one in found} == {"dropped"}
+    text = run("lost", "work", "--store", shrunk).out
+    assert "#1 Task 0: look around." in text
+    assert (
+        "older than the most recent messages that the policy keeps; nothing stands for it" in text
+    )
+    assert "2 messages of a person not shown" in text
+    nothing = run("lost", "work", "--turn", 3, "--store", shrunk)
+    assert (nothing.code, nothing.out) == (
+        0,
+        "Nothing that a person said is missing from turn 3.\n",
+    )
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("why", "wrok", 1), ("'wrok'", "'work'")),
+        (("lost", "wrok"), ("'wrok'", "'work'")),
+        (("diff", "wrok", 1, 2), ("'wrok'", "'work'")),
+        (("why", "work", 25), ("has messages 0 to 24, found 25", "eventctx transcript work")),
+        (("why", "work", "x"), ("expected a message number such as 12, found 'x'",)),
+        (("why", "work", "--", -1), ("expected a message number such as 12, found '-1'",)),
+        (("why", "work", "9" * 30), ("expected a message number",)),
+        (("why", "work"), ("Missing argument 'MESSAGE'",)),
+        (("why", "work", 1, "--turn", 4), ("has turns 1 to 3, found 4",)),
+        (("why", "work", 1, "--turn", "x"), ("--turn",)),
+        (("why", "work", 1, "--turn", 1, "--iteration", 9), ("iterations 1 to 4",)),
+        (("why", "work", 1, "--iteration", 1), ("counts within a turn",)),
+        (("why", "work", 1, "--turn", 1, "--position", 4), ("at most one",)),
+        (("why", "work", 1, "--position", 3), ("found context:message_added",)),
+        (("why", "work", 1, "--position", -3), ("found nothing",)),
+        (("lost", "work", "--turn", 0), ("has turns 1 to 3, found 0",)),
+        (("diff", "work", 1), ("Expected two turns",)),
+        (("diff", "work", 1, 2, 3), ("Expected two turns",)),
+        (("diff", "work", 1, 2, "--position", 4), ("Expected two turns",)),
+        (("diff", "work", 1, "x"), ("expected a turn such as 3", "found 'x'")),
+        (("diff", "work", 1, 4), ("has turns 1 to 3, found 4",)),
+        (("diff", "work", "--position", 4, "--position", 5), ("position 5",)),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value[0], str) else "",
+)
+def test_bad_input_is_one_line_that_says_what_was_expected(run, store, command, words):
+    done = run(command[0], "--store", store, *command[1:])
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    said = re.sub(r"\s+", " ", done.err)
+    for word in words:
+        assert word in said
+
+
+def test_a_session_without_messages_or_compactions(run, tmp_path):
+    path = tmp_path / "s.db"
+
+    async def write() -> None:
+        async with eventctx.open(path) as engine:
+            await engine.session("empty")
+            ctx = await engine.session("plain")
+            async with ctx.turn():
+                await ctx.add_message({"role": "user", "content": "hello"})
+
+    asyncio.run(write())
+    assert "'empty' has no messages" in run("why", "empty", 0, "--store", path).err
+    assert run("lost", "empty", "--json", "--store", path).document == []
+    assert "has no turns" in run("lost", "empty", "--turn", 1, "--store", path).err
+    assert "no compaction is in force" in run("why", "plain", 0, "--store", path).out
+    assert "has no request" in run("why", "plain", 0, "--turn", 1, "--store", path).err

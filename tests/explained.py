@@ -1,0 +1,53 @@
+"""A session to ask about, and compactions as another release may have written them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import eventctx
+from eventctx import events
+from eventctx.codec import encode_event
+from eventctx.compaction import body_of
+from eventctx.engine import Engine
+from eventctx.plan import Plan
+from eventctx.record import Draft
+from eventctx.store import ANY
+from eventctx.stores.memory import MemoryStore
+
+Row = dict[str, Any]
+
+
+def user(text: str) -> Row:
+    return {"role": "user", "content": text}
+
+
+async def thirty(**options: Any) -> tuple[Engine, eventctx.Context]:
+    """Thirty messages of a person, in a turn that ends in a request."""
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", **{"policy": "simple", **options})
+    async with ctx.turn():
+        for number in range(30):
+            await ctx.add_message(user(f"message {number}"))
+        await ctx.get_messages_for_request()
+    return engine, ctx
+
+
+async def compacted(engine: Engine, plan: Plan, *texts: str) -> int:
+    """Append a compaction with this plan, as another release may have written it."""
+    event = events.PostCompact(
+        outcome="applied",
+        trigger="manual",
+        strategy="by hand",
+        strategy_version=1,
+        tokens_before=9,
+        tokens_after=5,
+        messages_before=30,
+        messages_after=2,
+        estimator="",
+        plan=plan,
+    )
+    name, version, payload = encode_event(event)
+    bodies = tuple([body_of(user(text), os.urandom) for text in texts])
+    draft = Draft(os.urandom(16), name, version, 0, payload, bodies)
+    return (await engine.store.append("s", [draft], ANY)).receipt.position

@@ -1,0 +1,176 @@
+"""Recorded sessions played live, request by request, under every policy and several budgets."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from eventctx import gauge
+from eventctx.compaction import visible_of
+from eventctx.engine import Audit, Engine
+from eventctx.importers.load import import_file
+from eventctx.policies.bench import kept_whole
+from eventctx.policies.fit import fit
+from eventctx.policies.named import POLICIES
+from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.proposals import keep_only
+from eventctx.policies.trigger import counted, make_budget
+from eventctx.projections import request_view
+from eventctx.reading import fold
+from eventctx.stores.memory import MemoryStore
+from tests.policies.advisers import Scripted
+from tests.test_recorded_sessions import SESSIONS
+from tests.transcripts import is_system, refusal
+
+CALLS = ("function_call", "reasoning", "custom_tool_call", "web_search_call")
+
+
+def second_half(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    numbers = [ref.number for ref in visible.messages]
+    return keep_only(visible, numbers[len(numbers) // 2 :])
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "summarize": {"summarizer": Scripted()},
+    "importance": {"scorer": Scripted()},
+    "custom": {"function": second_half},
+    "pipeline": {"policies": ("truncate", "summarize"), "summarizer": Scripted()},
+}
+
+
+class Recorded(NamedTuple):
+    messages: list[dict[str, Any]]
+    model: str | None
+
+
+class Played(NamedTuple):
+    views: list[list[str]]
+    audit: Audit
+    engine: Engine
+
+
+@cache
+def fixtures(path: Path) -> Recorded:
+    """The longest request that a provider fixture recorded."""
+    found: list[list[dict[str, Any]]] = []
+    for exchange in yaml.safe_load(path.read_text())["interactions"]:
+        body = exchange["request"].get("parsed_body") or {}
+        rows = body.get("messages", body.get("input"))
+        found.append(rows if isinstance(rows, list) else [{"role": "user", "content": rows}])
+    return Recorded(max(found, key=len), None)
+
+
+async def recorded(path: Path) -> Recorded:
+    if path.suffix == ".yaml":
+        return fixtures(path)
+    engine = Engine(MemoryStore())
+    session = (await import_file(engine.store, path, complete=True))[0].session
+    rows = (await engine.audit(session)).requests
+    lines = await engine.transcript(session)
+    return Recorded(
+        [line.message for line in lines if line.message is not None],
+        next((row.model for row in rows if row.model), None),
+    )
+
+
+def is_models(message: dict[str, Any]) -> bool:
+    return message.get("role") == "assistant" or message.get("type") in CALLS
+
+
+async def played(session: Recorded, policy: str, budget: int) -> Played:
+    """A request before every answer of the model, as an agent would make it."""
+    engine = Engine(MemoryStore())
+    options = OPTIONS.get(policy, {})
+    ctx = await engine.session(
+        "live", policy=policy, max_tokens=budget, on_overflow="send_floor", **options
+    )
+    views: list[list[str]] = []
+    systems: list[dict[str, Any]] = []
+    for number, message in enumerate(session.messages):
+        await ctx.add_message(message)
+        if is_system(message):
+            systems.append(message)
+        following = session.messages[number + 1 : number + 2]
+        if is_models(message) or (following and not is_models(following[0])):
+            continue
+        view = await ctx.get_messages_for_request(model=session.model)
+        assert refusal(view) is None
+        left = [one for one in view if is_system(one)]
+        assert [one for one in left if one in systems] == systems
+        views.append([json.dumps(one) for one in view])
+    assert await ctx.get_messages() == session.messages
+    return Played(views, await engine.audit("live"), engine)
+
+
+async def check_budget(run: Played, budget: int) -> None:
+    """No view exceeds its budget, unless what must stay is proven to."""
+    for row in run.audit.requests:
+        assert row.floor_sent == (row.tokens > budget)
+        if row.floor_sent:
+            state = await fold(run.engine.store, "live", request_view, stop=row.position - 1)
+            visible = visible_of(state)
+            goal = counted(make_budget(budget, 0.92, 0.5), gauge.scale(state.gauge))
+            assert fit(visible, kept_whole(visible), goal).overflow
+
+
+@pytest.mark.parametrize("budget", [200_000, 50_000, 16_000, 4_000])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+async def test_every_policy_keeps_the_view_rules_at_every_request_of_every_session(
+    policy: str, budget: int, recorded_sessions: Path
+) -> None:
+    for name in (*SESSIONS, *providers(recorded_sessions)):
+        run = await played(await recorded(recorded_sessions / name), policy, budget)
+        rows = run.audit.requests
+        for row, before, after in zip(rows[1:], run.views, run.views[1:], strict=False):
+            assert row.breaks or after[: len(before)] == before, name
+        await check_budget(run, budget)
+        assert all(row.fallback is None for row in run.audit.compactions), name
+        assert (await run.engine.verify("live")).ok
+
+
+def providers(folder: Path) -> list[str]:
+    return [f"provider/{path.name}" for path in sorted((folder / "provider").glob("*.yaml"))]
+
+
+def shared(before: list[str], after: list[str]) -> float:
+    """The share of a request, in characters, with which the next one begins."""
+    old, new = "".join(before), "".join(after)
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if old[:middle] == new[:middle] else (low, middle - 1)
+    return low / len(old) if old else 1.0
+
+
+async def test_at_50k_a_request_begins_with_95_percent_of_the_one_before_and_40_stay_in_use(
+    recorded_sessions: Path,
+) -> None:
+    means: list[float] = []
+    for name in SESSIONS:
+        run = await played(await recorded(recorded_sessions / name), "ladder", 50_000)
+        shares = [shared(a, b) for a, b in zip(run.views, run.views[1:], strict=False)]
+        if shares:
+            means.append(mean(shares))
+        for row in run.audit.compactions:
+            assert row.tokens_after >= 0.4 * 50_000, name
+    assert mean(means) >= 0.95
+    assert min(means) >= 0.95
+
+
+async def test_at_16k_no_session_overflows_without_a_floor_that_proves_it(
+    recorded_sessions: Path,
+) -> None:
+    overflowing: set[str] = set()
+    for name in SESSIONS:
+        run = await played(await recorded(recorded_sessions / name), "ladder", 16_000)
+        if any(row.floor_sent for row in run.audit.requests):
+            overflowing.add(name)
+        await check_budget(run, 16_000)
+    # It begins with 36,000 tokens of system prompt.
+    assert overflowing == {name for name in SESSIONS if name.endswith("/events.jsonl")}

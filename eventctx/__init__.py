@@ -19,7 +19,6 @@ from eventctx.version import __version__
 if TYPE_CHECKING:
     from eventctx.context import Context
     from eventctx.engine import Audit, Engine
-    from eventctx.engine import open_engine as open  # noqa: A004
     from eventctx.errors import (
         CompactionError,
         ContextOverflow,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
         UpcastMissing,
         WrongExpectedVersion,
     )
+    from eventctx.opening import open_engine as open  # noqa: A004
     from eventctx.reading import Message, RequestView
     from eventctx.recalling import Recalled, RecallTool
     from eventctx.record import Record
@@ -167,7 +167,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "open":
-        value: Any = import_module("eventctx.engine").open_engine
+        value: Any = import_module("eventctx.opening").open_engine
     elif name in _HOMES:
         value = getattr(import_module(f"eventctx.{_HOMES[name]}"), name)
     else:

@@ -7,13 +7,14 @@ Three steps, so that the caller can fetch texts in between: ``outline`` decides 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from eventctx.codec import decode_body, encode_message
 from eventctx.errors import InvalidPlan
-from eventctx.messages import encode_facts, read_facts
+from eventctx.facts import encode_facts
+from eventctx.messages import read_facts
 from eventctx.plan import Insertion, Plan, Shortening, runs_of
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
@@ -22,6 +23,7 @@ from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, make_body
 from eventctx.refs import MessageRef
 from eventctx.shorten import shorten
+from eventctx.tokenizers import Tokenizer, counted
 
 Salt = Callable[[int], bytes]
 
@@ -78,6 +80,7 @@ def complete(
     proposal: Proposal,
     texts: Mapping[int, bytes | None],
     salt: Salt,
+    tokenizer: Tokenizer | None = None,
 ) -> Completed:
     """The plan, with runs over all that was in view, and the bodies that it refers to.
 
@@ -92,7 +95,7 @@ def complete(
         if number in proposal.limits and text is not None:
             copy = shorten(decode_body(text), number, proposal.limits[number])
             shortened.append(Shortening(number, len(bodies)))
-            bodies.append(body_of(copy, salt))
+            bodies.append(body_of(copy, salt, tokenizer))
         elif ref.shortened and dispositions[number][0] == "shortened":
             shortened.append(Shortening(number, ref.index, ref.position))
         elif dispositions[number][0] == "shortened":
@@ -105,7 +108,7 @@ def complete(
         insertions.append(
             Insertion(new.kind, len(bodies), None, new.before, new.stands_for, new.depth)
         )
-        bodies.append(body_of(new.message, salt))
+        bodies.append(body_of(new.message, salt, tokenizer))
     scores = None
     if proposal.scores:
         scores = len(bodies)
@@ -119,10 +122,14 @@ def complete(
     return Completed(plan, tuple(bodies), scores)
 
 
-def body_of(message: object, salt: Salt) -> Body:
-    """A new body for ``message``. Raises InvalidMessage."""
+def body_of(message: Any, salt: Salt, tokenizer: Tokenizer | None = None) -> Body:
+    """A new body for ``message``, counted by ``tokenizer`` if there is one.
+
+    Raises InvalidMessage.
+    """
     data = encode_message(message)
-    return make_body(data, encode_facts(read_facts(message)), salt)  # type: ignore[arg-type]
+    facts = counted(read_facts(message), message, tokenizer)
+    return make_body(data, encode_facts(facts), salt)
 
 
 def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:

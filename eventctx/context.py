@@ -280,7 +280,7 @@ class Context:
         await self._live.settled()
 
     def _body(self, message: dict[str, Any]) -> Body:
-        return body_of(message, self._live.random)
+        return body_of(message, self._live.random, self._live.tokenizer)
 
     def _draft(self, event: Event, bodies: Sequence[Body] = ()) -> Draft:
         return self._live.draft(event, scope_of(self.session_id), bodies)

@@ -254,7 +254,7 @@ class Compaction:
         wanted = texts_needed(view, fitted.proposal)
         texts = await self._live.texts([Address(ref.position, ref.index) for ref in wanted])
         by_number = {ref.number: texts[ref.position, ref.index] for ref in wanted}
-        return complete(view, fitted.proposal, by_number, self._live.random)
+        return complete(view, fitted.proposal, by_number, self._live.random, self._live.tokenizer)
 
     def _after(
         self, view: ViewState, version: int, made: Completed, budget: Budget, scale: Scale

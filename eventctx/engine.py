@@ -5,12 +5,9 @@ The composition root: the one module that knows stores, projections, hooks and p
 
 from __future__ import annotations
 
-import os
 import time
-import unicodedata
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -18,11 +15,12 @@ import msgspec
 
 from eventctx import events, reading
 from eventctx.asking import Advisers
+from eventctx.choosing import check_advised, choose
 from eventctx.codec import encode_event
 from eventctx.context import Context
 from eventctx.deciding import Why as Asked
 from eventctx.deciding import settings_of
-from eventctx.errors import InvalidSessionId, InvalidSetting
+from eventctx.errors import InvalidSetting
 from eventctx.explaining import answering
 from eventctx.explaining.answers import Explanation, ViewDiff
 from eventctx.explaining.dry_run import dry_run
@@ -30,7 +28,6 @@ from eventctx.explaining.spots import Spot
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import CurrentSpan, random_bytes
-from eventctx.policies.named import DEFAULT, policy_named, settings_of_policy
 from eventctx.policies.policy import Policy
 from eventctx.projections import audit, timeline, usage
 from eventctx.projections import recall as recall_documents
@@ -39,16 +36,13 @@ from eventctx.recalling import Recall, Recalled
 from eventctx.record import Draft, Record
 from eventctx.result import CompactionResult
 from eventctx.resume import open_session
-from eventctx.settings import NAMES, Settings, by_own_name, warn_of_unknown
+from eventctx.session_id import check_session_id
+from eventctx.settings import Settings, by_own_name
 from eventctx.store import Appended, EventStore, Receipt, StreamInfo
 from eventctx.summarizer import Scorer, Summarizer
+from eventctx.tokenizers import Tokenizer
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.verify import Verification, verify
-
-MAX_SESSION_ID = 256
-"""Characters; hosts' own ids (UUIDs, W3C span pairs with an agent's name) stay far below."""
-
-_PATH_CHARACTERS = frozenset("/\\")
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -59,35 +53,6 @@ class Audit(msgspec.Struct, frozen=True):
     compactions: tuple[audit.CompactionRow, ...]
     turns: tuple[timeline.Turn, ...]
     usage: dict[str, usage.Usage]
-
-
-def check_session_id(session: object) -> str:
-    """Return a session id that can be used. Raises InvalidSessionId."""
-    if not isinstance(session, str) or not session:
-        raise InvalidSessionId(
-            f"session id: expected a text of 1 or more characters, found {session!r}"
-        )
-    if len(session) > MAX_SESSION_ID:
-        raise InvalidSessionId(
-            f"session id: expected at most {MAX_SESSION_ID} characters, found {len(session)}"
-        )
-    if session in (".", "..") or not _PATH_CHARACTERS.isdisjoint(session):
-        raise InvalidSessionId(f"session id: expected no path (/, \\, ..), found {session!r}")
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in session):
-        raise InvalidSessionId(f"session id: expected no control characters, found {session!r}")
-    return session
-
-
-def check_advised(policy: Policy, summarizer: Summarizer | None, scorer: Scorer | None) -> None:
-    """Refuse a policy that asks for what nobody can answer. Raises InvalidSetting."""
-    for name, adviser in (("summarizer", summarizer), ("scorer", scorer)):
-        if getattr(policy, f"needs_{name}", False) and adviser is None:
-            raise InvalidSetting(
-                f"policy {policy.name!r}: expected {name}=, an async function that calls a model, "
-                "found none"
-            )
-        if adviser is not None and not callable(adviser):
-            raise InvalidSetting(f"{name}: expected an async function, found {adviser!r}")
 
 
 class Engine:
@@ -127,6 +92,7 @@ class Engine:
         policy: str | Policy | None = None,
         summarizer: Summarizer | None = None,
         scorer: Scorer | None = None,
+        tokenizer: Tokenizer | None = None,
         **settings: Any,
     ) -> Context:
         """The context manager of a session, which is created if it is new.
@@ -134,16 +100,17 @@ class Engine:
         There is one per session and engine; asking again returns it, and refuses other settings.
         ``settings`` are those of ``Settings`` and, for a policy given by name, of the policy; of
         unknown ones it warns. ``summarizer`` and ``scorer`` are called by the policies that need
-        them. Raises InvalidSessionId, InvalidSetting.
+        them, ``tokenizer`` counts the texts of messages added from here on. Raises
+        InvalidSessionId, InvalidSetting.
         """
         check_session_id(session)
-        made, chosen = self._chosen(policy, settings)
+        made, chosen = choose(policy, settings)
         check_advised(chosen, summarizer, scorer)
         remember = partial(self._remembered, session)
         advisers = Advisers(summarizer, scorer, remember, made.adviser_timeout)
         context = self._contexts.get(session)
         if context is None:
-            context = await self._open(session, chosen, made, advisers)
+            context = await self._open(session, chosen, made, advisers, tokenizer)
         elif (settings or policy is not None) and (made, chosen) != (
             context.settings,
             context.policy,
@@ -154,30 +121,24 @@ class Engine:
             )
         return context
 
-    @staticmethod
-    def _chosen(policy: str | Policy | None, settings: dict[str, Any]) -> tuple[Settings, Policy]:
-        """Settings and policy from what a caller gave, under whichever names."""
-        given = by_own_name(settings)
-        named = given.pop("policy", None)
-        policy = policy if policy is not None else named if named is not None else DEFAULT
-        own = {name: value for name, value in given.items() if name in NAMES}
-        others = {name: value for name, value in given.items() if name not in NAMES}
-        known: tuple[str, ...] = ()
-        if isinstance(policy, str):
-            known = settings_of_policy(policy)
-            policy = policy_named(
-                policy, {name: others.pop(name) for name in known if name in others}
-            )
-        warn_of_unknown(others, known, stacklevel=4)
-        return Settings(**own), policy
-
     async def _open(
-        self, session: str, policy: Policy, settings: Settings, advisers: Advisers
+        self,
+        session: str,
+        policy: Policy,
+        settings: Settings,
+        advisers: Advisers,
+        tokenizer: Tokenizer | None,
     ) -> Context:
         recorded = {**msgspec.to_builtins(settings), "policy": policy.name}
         recorded = {**settings_of(policy), **recorded}
         live = await open_session(
-            self.store, session, self.hooks.publish, self._clock, self._random, recorded
+            self.store,
+            session,
+            self.hooks.publish,
+            self._clock,
+            self._random,
+            recorded,
+            tokenizer,
         )
         # Two tasks may have opened it at the same time: the first one in keeps the place.
         return self._contexts.setdefault(
@@ -386,7 +347,7 @@ class Engine:
         last request. A policy's questions get placeholders for answers. Raises StreamNotFound,
         InvalidSetting.
         """
-        made, chosen = self._chosen(policy, settings)
+        made, chosen = choose(policy, settings)
         context = self._contexts.get(session)
         if context is not None and policy is None and not settings:
             made, chosen = context.settings, context.policy
@@ -421,65 +382,3 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-class Opening:
-    """What ``open`` returns: ``async with`` it, or ``await`` it and close the engine yourself."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._engine: Engine | None = None
-
-    def __await__(self) -> Any:
-        return self._make().__await__()
-
-    async def __aenter__(self) -> Engine:
-        self._engine = await self._make()
-        return self._engine
-
-    async def __aexit__(self, *exc: Any) -> None:
-        if self._engine is not None:
-            await self._engine.close()
-
-
-def open_engine(
-    url: str | os.PathLike[str] = "memory://",
-    *,
-    durability: Literal["full", "normal"] = "full",
-    create: bool = True,
-    lock_timeout: float = 5.0,
-    **options: Any,
-) -> Opening:
-    """Open a store: ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a path.
-
-    ``durability="normal"`` may lose the last moments of acknowledged records when the power fails,
-    never when the process does. ``options`` are those of ``Engine``. Raises on entering:
-    NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
-    """
-
-    async def make() -> Engine:
-        store = await _open_store(
-            os.fspath(url), durability=durability, create=create, lock_timeout=lock_timeout
-        )
-        return Engine(store, **options)
-
-    return Opening(make)
-
-
-async def _open_store(url: str, **options: Any) -> EventStore:
-    if url in ("memory://", ":memory:"):
-        from eventctx.stores.memory import MemoryStore
-
-        return MemoryStore()
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        path = url
-    elif scheme == "sqlite":
-        path = rest.removeprefix("/")
-    else:
-        raise InvalidSetting(f"store: expected memory://, sqlite:///PATH or a path, found {url!r}")
-    if not path:
-        raise InvalidSetting(f"store: expected a path after sqlite:///, found {url!r}")
-    from eventctx.stores.sqlite import SqliteStore
-
-    return await SqliteStore.open(Path(path), **options)

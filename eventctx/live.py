@@ -89,10 +89,12 @@ class LiveSession:
         publish: Callable[[Record], None],
         clock: Clock,
         random: Callable[[int], bytes] = os.urandom,
+        tokenizer: Callable[[str], int] | None = None,
     ) -> None:
         self.store = store
         self.stream = stream
         self.random = random
+        self.tokenizer = tokenizer
         self._publish = publish
         self._clock = clock
         self._lock = threading.RLock()

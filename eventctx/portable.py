@@ -14,7 +14,8 @@ import msgspec
 
 from eventctx.codec import decode_body
 from eventctx.errors import InvalidMessage, MalformedTranscript, StreamExists
-from eventctx.messages import encode_facts, read_facts
+from eventctx.facts import encode_facts
+from eventctx.messages import read_facts
 from eventctx.record import GENESIS, Body, Draft, Record, body_digest, chain_digest
 from eventctx.store import NO_STREAM, EventStore, StreamInfo
 

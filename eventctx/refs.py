@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eventctx.messages import Facts
+from eventctx.facts import Facts
 from eventctx.plan import InsertionKind
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from eventctx.errors import InvalidSetting
 from eventctx.events import Located
-from eventctx.messages import decode_facts
+from eventctx.facts import decode_facts
 from eventctx.projections.transcript import Line
 from eventctx.record import Body
 from eventctx.rounds import group_rows

@@ -27,6 +27,7 @@ async def open_session(
     clock: Clock,
     random: Callable[[int], bytes] = os.urandom,
     settings: dict[str, Any] | None = None,
+    tokenizer: Callable[[str], int] | None = None,
 ) -> LiveSession:
     """Open a session, creating it with ``session:start`` if it is new.
 
@@ -35,7 +36,7 @@ async def open_session(
     loaded = await load(store, stream)
     if loaded is None:
         loaded = Loaded(request_view.initial(), -1, b"", 0, -1, ())
-    live = LiveSession(store, stream, loaded, publish, clock, random)
+    live = LiveSession(store, stream, loaded, publish, clock, random, tokenizer)
     if loaded.head < 0:
         start = events.SessionStart(library=__version__, settings=settings or {})
         # Another process may create it at the same moment: its record is as good as ours.

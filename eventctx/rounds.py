@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventctx.messages import Facts
+from eventctx.facts import Facts
 
 
 class Group(NamedTuple):

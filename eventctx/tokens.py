@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from eventctx.messages import Facts
+from eventctx.facts import Facts
 
 
 class Estimator(msgspec.Struct, frozen=True):
@@ -31,6 +31,14 @@ class Estimator(msgspec.Struct, frozen=True):
 
     def tokens(self, facts: Facts) -> int:
         """Tokens of one message in a request; at least one."""
+        if facts.tokens:
+            return (
+                facts.tokens
+                + facts.images
+                + self.per_call * len(facts.calls)
+                + self.per_message
+                - (-facts.thinking * 10 // self.thinking)
+            )
         return self.tokens_with(facts, facts.prose, facts.arguments, facts.outcome)
 
     def tokens_with(self, facts: Facts, prose: int, arguments: int, outcome: int) -> int:

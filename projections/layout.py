@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from eventctx.messages import Dialect, Facts
+from eventctx.facts import Dialect, Facts
 from eventctx.projections.series import Series
 from eventctx.refs import InsertionRef, MessageRef
 from eventctx.rounds import Group, group_rows, joins

@@ -15,8 +15,8 @@ import msgspec
 from eventctx import events, gauge
 from eventctx.codec import decode_known
 from eventctx.events import Break, Located, RequestPrepared
+from eventctx.facts import decode_facts, without_bound
 from eventctx.gauge import Gauge, Scale
-from eventctx.messages import decode_facts, without_bound
 from eventctx.plan import (
     Disposition,
     Insertion,

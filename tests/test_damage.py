@@ -13,8 +13,9 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import DecodeError, EventctxError
+from eventctx.facts import encode_facts
 from eventctx.loading import SNAPSHOT, load
-from eventctx.messages import encode_facts, read_facts
+from eventctx.messages import read_facts
 from eventctx.portable import export_lines, import_drafts, read_drafts
 from eventctx.record import Draft
 from eventctx.store import ANY

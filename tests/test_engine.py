@@ -20,7 +20,8 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.messages import decode_facts, encode_facts, outline_facts, read_facts
+from eventctx.facts import decode_facts, encode_facts, outline_facts
+from eventctx.messages import read_facts
 from eventctx.portable import export_lines, import_drafts, looks_like_export, read_drafts
 from eventctx.projections import audit, request_view, timeline, transcript, usage
 from eventctx.record import Body, Record

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from eventctx.errors import InvalidMessage
+from eventctx.facts import Facts, decode_facts, encode_facts
 from eventctx.images import DEFAULT_TOKENS, image_tokens
-from eventctx.messages import Facts, call_names, decode_facts, encode_facts, read_facts
+from eventctx.messages import call_names, read_facts
 from eventctx.rounds import group_rows
 from eventctx.tokens import BY_KIND
 

@@ -10,7 +10,8 @@ import pytest
 import eventctx
 from eventctx.codec import decode_event
 from eventctx.errors import InvalidPlan
-from eventctx.messages import encode_facts, read_facts
+from eventctx.facts import encode_facts
+from eventctx.messages import read_facts
 from eventctx.plan import REASONS, Plan, expand, find, runs_of
 from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible

@@ -172,5 +172,6 @@ async def test_at_16k_no_session_overflows_without_a_floor_that_proves_it(
         if any(row.floor_sent for row in run.audit.requests):
             overflowing.add(name)
         await check_budget(run, 16_000)
-    # It begins with 36,000 tokens of system prompt.
-    assert overflowing == {name for name in SESSIONS if name.endswith("/events.jsonl")}
+    # One begins with 36,000 tokens of system prompt; the other's 13,000 leave no room for what a
+    # provider's own web search adds.
+    assert {name.split("/")[0] for name in overflowing} == {"amplifier", "codex"}

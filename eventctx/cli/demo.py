@@ -23,12 +23,13 @@ from eventctx.cli.screen import Screen
 from eventctx.cli.verify import show_verifications
 from eventctx.codec import decode_event
 from eventctx.demo.play import Player, Size, TurnFigures, measure
-from eventctx.engine import Audit, Engine, open_engine
+from eventctx.engine import Audit, Engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
 from eventctx.importers.detect import FORMATS, choose
 from eventctx.importers.items import Item
 from eventctx.importers.lines import read_lines
 from eventctx.importers.naming import session_name
+from eventctx.opening import open_engine
 from eventctx.plan import Plan, expand
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.record import Record

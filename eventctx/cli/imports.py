@@ -13,7 +13,7 @@ from eventctx.cli import opening
 from eventctx.cli.plain import number, plural
 from eventctx.cli.program import USAGE, Problem, complain, run
 from eventctx.cli.screen import Bar, Screen, progress, put_json
-from eventctx.engine import Engine, check_session_id
+from eventctx.engine import Engine
 from eventctx.errors import (
     EventctxError,
     MalformedTranscript,
@@ -26,6 +26,7 @@ from eventctx.importers.event_folder import folder_size, is_event_file, is_event
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.portable import import_drafts, looks_like_export, read_drafts, read_header
 from eventctx.record import Draft
+from eventctx.session_id import check_session_id
 
 EXPORT: Final = "eventctx"
 """The name of our own export format."""

@@ -13,8 +13,9 @@ from typing import Any, Final, TypeVar, cast
 import click
 import platformdirs
 
-from eventctx.engine import Engine, open_engine
+from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
+from eventctx.opening import open_engine
 from eventctx.store import StreamInfo
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"

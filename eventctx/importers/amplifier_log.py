@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.events import Status
+from eventctx.facts import Dialect
 from eventctx.importers import harness
 from eventctx.importers.amplifier_answers import answers, as_block, usage_of
 from eventctx.importers.amplifier_requests import Requests, messages_of
@@ -47,7 +48,7 @@ from eventctx.importers.lines import (
     session_first,
     text_or_none,
 )
-from eventctx.messages import Dialect, read_facts
+from eventctx.messages import read_facts
 
 _STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
     "cancelled": ("cancelled", None),

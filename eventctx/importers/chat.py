@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidMessage, MalformedTranscript
+from eventctx.facts import Facts
 from eventctx.importers import harness
 from eventctx.importers.document import envelope, first_record, read_document, stem
 from eventctx.importers.items import (
@@ -41,7 +42,7 @@ from eventctx.importers.lines import (
     read_value,
     text_or_none,
 )
-from eventctx.messages import Facts, read_facts
+from eventctx.messages import read_facts
 from eventctx.rounds import joins
 
 NAME: Final = "messages"

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from eventctx import events
 from eventctx.codec import encode_message
+from eventctx.facts import encode_facts
 from eventctx.importers.items import Compaction
 from eventctx.importers.places import Places
 from eventctx.importers.track import Content
-from eventctx.messages import encode_facts, read_facts
+from eventctx.messages import read_facts
 from eventctx.plan import Disposition, Insertion, Plan, Run
 from eventctx.projections import request_view
 from eventctx.projections.request_view import ViewState

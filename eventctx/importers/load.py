@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from eventctx.engine import check_session_id
 from eventctx.errors import MalformedTranscript, SourceChanged, UnknownFormat
 from eventctx.events import SessionLinked
 from eventctx.importers import claude_code
@@ -21,6 +20,7 @@ from eventctx.importers.lines import nanoseconds, read_lines, read_value
 from eventctx.importers.naming import event_id, session_name
 from eventctx.importers.recorder import Recorder
 from eventctx.importers.track import Track
+from eventctx.session_id import check_session_id
 from eventctx.store import EventStore
 
 Progress = Callable[[int, int], None]

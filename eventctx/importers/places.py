@@ -6,9 +6,10 @@ from bisect import bisect_left
 
 from eventctx.codec import encode_message
 from eventctx.events import MessagesSet
+from eventctx.facts import encode_facts
 from eventctx.importers.items import Branched
 from eventctx.importers.track import Content
-from eventctx.messages import encode_facts, read_facts
+from eventctx.messages import read_facts
 
 
 class Places:

@@ -15,6 +15,7 @@ import msgspec
 from eventctx import events
 from eventctx.codec import encode_message
 from eventctx.errors import InvalidMessage
+from eventctx.facts import Facts, encode_facts
 from eventctx.identity import derive_span_id
 from eventctx.importers import harness
 from eventctx.importers.compacted import Compacted
@@ -39,7 +40,7 @@ from eventctx.importers.naming import event_id
 from eventctx.importers.places import Places
 from eventctx.importers.raw import RawParts
 from eventctx.importers.track import NO_IDS, Content, Ids, Track
-from eventctx.messages import Facts, call_names, encode_facts, read_facts
+from eventctx.messages import call_names, read_facts
 from eventctx.projections import request_view
 from eventctx.record import Record
 from eventctx.version import __version__

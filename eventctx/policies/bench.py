@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from eventctx.messages import Facts, read_facts
+from eventctx.facts import Facts
+from eventctx.messages import read_facts
 from eventctx.plan import Disposition
 from eventctx.policies.policy import NewInsertion, Proposal, Visible
 from eventctx.rounds import Group

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages import Facts
+from eventctx.facts import Facts
 from eventctx.policies.bench import Bench, kept_whole
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.ladder import open_loop

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import CompactionError, InvalidSetting
-from eventctx.messages import Facts
+from eventctx.facts import Facts
 from eventctx.plan import Disposition
 from eventctx.policies.bench import Bench, shortened_tokens
 from eventctx.policies.policy import (

@@ -21,7 +21,8 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages import Facts, read_facts
+from eventctx.facts import Facts
+from eventctx.messages import read_facts
 from eventctx.rounds import Group, group_rows
 
 Message = dict[str, Any]

@@ -20,8 +20,8 @@ import msgspec
 from eventctx import gauge
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, UnknownFormat
+from eventctx.facts import Facts
 from eventctx.importers.load import import_file
-from eventctx.messages import Facts
 from eventctx.projections.layout import Entry
 from eventctx.stores.memory import MemoryStore
 from eventctx.tokens import BY_KIND, FAMILIES, family_of

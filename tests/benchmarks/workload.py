@@ -11,7 +11,8 @@ from typing import Any
 
 from eventctx import events
 from eventctx.codec import encode_event, encode_message
-from eventctx.messages import encode_facts, read_facts
+from eventctx.facts import encode_facts
+from eventctx.messages import read_facts
 from eventctx.record import Draft, make_body
 
 Message = dict[str, Any]

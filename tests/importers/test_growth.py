@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from eventctx.codec import encode_event
 from eventctx.errors import SourceChanged, TranscriptError
 from eventctx.events import Erased, MessageAdded, Pinned
+from eventctx.facts import encode_facts
 from eventctx.importers.load import import_file
 from eventctx.importers.packing import raw_of
-from eventctx.messages import encode_facts, read_facts
+from eventctx.messages import read_facts
 from eventctx.record import Draft, Record, make_body
 from eventctx.store import Address
 from eventctx.stores.memory import MemoryStore

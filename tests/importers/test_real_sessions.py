@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eventctx.codec import decode_body, decode_event
+from eventctx.facts import decode_facts
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.packing import raw_of
-from eventctx.messages import decode_facts
 from eventctx.projections import request_view
 from eventctx.record import Record
 from eventctx.stores.sqlite import SqliteStore

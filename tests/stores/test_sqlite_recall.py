@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from eventctx.codec import encode_event, encode_message
 from eventctx.errors import EventctxError, StoreUnavailable
 from eventctx.events import Cleared, Erased, MessageAdded, MessagesSet, SessionFork
-from eventctx.messages import encode_facts, read_facts
+from eventctx.facts import encode_facts
+from eventctx.messages import read_facts
 from eventctx.projections import transcript
 from eventctx.projections.recall_query import words
 from eventctx.recalling import Recall

@@ -1,0 +1,94 @@
+"""Facts of a body: what a reader saw in it, small, and enough to decide without its text."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from eventctx.errors import DecodeError
+
+READER: Final = 2
+"""Version of this reader. It goes up when a body's facts would come out differently.
+
+2: signed thinking is counted in ``bound``; a machine-made summary is no human's word.
+"""
+
+Kind = Literal["system", "human", "user", "assistant", "result", "other"]
+"""``human``: written by a person. ``user``: role user, written by a harness. ``result``: carries
+tool results, in whichever role."""
+
+Dialect = Literal["chat", "anthropic", "amplifier", "responses"]
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the reader saw in a body. Characters are code points that a model is shown.
+
+    ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` is in
+    tokens, because an image's size and not its encoding counts; what a provider's own search
+    found is in it too. ``mark`` is a digest of role and first 100 characters. ``human`` is true
+    where a person's words are in it. ``bound`` is the part of ``thinking`` in blocks that a
+    provider binds to what precedes them. ``tokens`` is what a plugged-in tokenizer counted for
+    the texts (0: there was none); the reader itself never sets it.
+    """
+
+    reader: int
+    role: str
+    kind: Kind
+    dialect: Dialect
+    calls: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    prose: int = 0
+    arguments: int = 0
+    outcome: int = 0
+    thinking: int = 0
+    images: int = 0
+    mark: bytes = b""
+    human: bool = False
+    bound: int = 0
+    tokens: int = 0
+
+
+NO_FACTS: Final = Facts(READER, "erased", "other", "chat")
+"""Stands for a body whose facts were destroyed with it."""
+
+
+def without_bound(facts: Facts) -> Facts:
+    """The facts of a message whose bound thinking blocks are left out."""
+    thinking = max(0, facts.thinking - facts.bound)
+    return msgspec.structs.replace(facts, thinking=thinking, bound=0)
+
+
+def outline_facts(facts: Facts) -> Facts:
+    """What may stay known of an erased body: who spoke, and the ids that tie calls to results."""
+    return Facts(
+        facts.reader,
+        facts.role,
+        facts.kind,
+        facts.dialect,
+        facts.calls,
+        facts.results,
+        human=facts.human,
+    )
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Facts).decode
+
+
+def encode_facts(facts: Facts) -> bytes:
+    """The stored form of facts."""
+    return _encode(facts)
+
+
+def decode_facts(data: bytes) -> Facts:
+    """Facts from their stored form; ``NO_FACTS`` for empty bytes (an erased body).
+
+    Raises DecodeError for bytes that are none.
+    """
+    if not data:
+        return NO_FACTS
+    try:
+        return _decode(data)
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"the stored facts of a body are damaged: {error}") from error

@@ -117,11 +117,12 @@ def test_a_compaction_is_due_at_the_threshold_the_budget_or_the_message_count() 
     assert due(10, 100, budget, 0, 100) is None
 
 
-def test_after_a_compaction_that_stayed_high_the_next_waits_for_half_of_what_is_left() -> None:
+def test_after_a_compaction_that_stayed_high_the_next_waits_for_the_budget() -> None:
     budget = make_budget(1_000, 0.92, 0.5)
-    assert due(959, 5, budget, 940, None) is None
-    assert due(970, 5, budget, 940, None) == "threshold"
+    assert due(999, 5, budget, 711, None) is None
+    assert due(1_000, 5, budget, 1_000, None) is None
     assert due(1_001, 5, budget, 1_000, None) == "budget"
+    assert due(920, 5, budget, 709, None) == "threshold"
 
 
 # -- fit -----------------------------------------------------------------------------------------

@@ -29,18 +29,13 @@ def due(
     """Why a view of ``tokens`` and ``messages`` (without system messages) must be compacted now.
 
     ``low_water`` is the view's size after the last compaction. Where that stayed nearer to the
-    threshold than to the target, the next one waits for the budget, or where it stayed above the
-    threshold, until half of what is left up to the budget is used up. So a floor that cannot be
-    reduced does not cause one compaction per request.
+    threshold than to the target, the next one waits for the budget, so that a floor that cannot
+    be reduced does not cause one compaction per request.
     """
     if tokens > budget.tokens:
         return "budget"
-    line = budget.threshold
-    if low_water > (budget.target + budget.threshold) // 2:
-        line = budget.tokens
-    if low_water >= budget.threshold:
-        line = low_water + max(1, (budget.tokens - low_water) // 2)
-    if tokens >= line:
+    stayed_high = low_water > (budget.target + budget.threshold) // 2
+    if tokens >= budget.threshold and not stayed_high:
         return "threshold"
     if max_messages is not None and messages > max_messages:
         return "max_messages"

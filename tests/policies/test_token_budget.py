@@ -579,7 +579,7 @@ async def remembering(engine: Any, found: list[list[str]], **settings: Any) -> e
     policy = policy_named("token-budget", {"fresh_tail_count": 2, **settings})
     advisers = Advisers(None, None, rememberer, 5.0)
     made = Settings(max_tokens=2_000)
-    return await engine._open("s", policy, made, advisers)  # type: ignore[no-any-return]
+    return await engine._open("s", policy, made, advisers, None)  # type: ignore[no-any-return]
 
 
 async def test_recalled_memory_is_in_the_view_and_is_replaced_by_the_next_compaction() -> None:
@@ -602,6 +602,19 @@ async def test_recalled_memory_is_in_the_view_and_is_replaced_by_the_next_compac
         assert all(row.fallback is None for row in audit.compactions)
         for row in audit.requests:
             assert (await engine.request_view("s", position=row.position)).verified
+
+
+async def test_memory_is_what_was_said_before_and_is_no_longer_in_view() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="token-budget", max_tokens=2_000, fresh_tail_count=2)
+        await ctx.add_message(user("the staging database is called heron"))
+        for n in range(8):
+            await ctx.add_message(model(f"step {n} " + "x" * 900))
+        await ctx.add_message(user("what is the staging database called?"))
+        view = await ctx.get_messages_for_request()
+        (memory,) = [m["content"] for m in view if "## Relevant Memory" in m["content"]]
+        assert "(message 0) the staging database is called heron" in memory
+        assert "staging database called?" not in memory
 
 
 async def test_memory_is_recorded_as_an_insertion_of_its_kind() -> None:

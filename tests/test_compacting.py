@@ -1,0 +1,151 @@
+"""Compacting on demand, what it leaves in the log, exports, and how often it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.codec import decode_event
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.policies.simple import Simple
+from eventctx.stores.memory import MemoryStore
+from tests.sessions import USER, filled, names, tool_round
+
+
+async def only(engine: Engine, name: str) -> Any:
+    (record,) = [record async for record in engine.records("s") if record.type == name]
+    return record
+
+
+async def test_a_result_tells_what_the_specification_names() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine)
+        result = await ctx.compact(reason="before a long task", keep="the file names")
+        assert result == result.removed_tokens == result.before_tokens - result.after_tokens > 0
+        assert result.removed_messages == result.before_messages - result.after_messages > 0
+        assert (result.outcome, result.strategy, result.dry_run) == ("applied", "ladder", False)
+        began = decode_event(await only(engine, "context:pre_compact"))
+        assert (began.reason, began.hint) == ("before a long task", 0)  # type: ignore[union-attr]
+        async for record in engine.records("s", bodies=True):
+            if record.type == "context:pre_compact":
+                assert record.bodies[0].data is not None
+                assert json.loads(record.bodies[0].data)["content"] == "the file names"
+
+
+async def test_what_a_caller_wants_kept_is_no_part_of_any_payload() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine)
+        await ctx.compact(keep="my secret")
+        async for record in engine.records("s"):
+            assert b"my secret" not in record.payload
+
+
+async def test_another_policy_may_decide_once() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine)
+        await ctx.compact(policy=Simple(keep_recent=4))
+        # The first message is the latest human one; a round is never cut.
+        assert len(await ctx.get_messages_for_request()) == 5
+        assert ctx.policy.name == "ladder"
+        began = decode_event(await only(engine, "context:pre_compact"))
+        assert began.settings["keep_recent"] == 4  # type: ignore[union-attr]
+
+
+async def test_a_dry_run_says_the_same_and_writes_nothing() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine)
+        before = await names(engine)
+        shown = await ctx.compact(dry_run=True)
+        assert await names(engine) == before
+        made = await ctx.compact()
+        assert (int(shown), shown.plan) == (int(made), made.plan)
+        assert (shown.dry_run, made.dry_run) == (True, False)
+
+
+@pytest.mark.parametrize("wrong", [{"reason": 5}, {"keep": ["x"]}, {"budget": 0}, {"budget": 1.5}])
+async def test_a_wrong_argument_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine)
+        before = await names(engine)
+        with pytest.raises(InvalidSetting, match="compact: expected"):
+            await ctx.compact(**wrong)
+        assert await names(engine) == before
+
+
+async def test_with_export_on_compact_the_whole_transcript_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "exports"
+    async with eventctx.open() as engine:
+        ctx = await filled(
+            engine, max_tokens=4_000, export_on_compact=True, storage_path=str(folder)
+        )
+        await ctx.get_messages_for_request()
+        await ctx.get_messages_for_request()
+        (path,) = folder.iterdir()
+        position = (await only(engine, "context:post_compact")).position
+        assert path.name == f"s-{position}.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert lines == await ctx.get_messages()
+
+
+async def test_an_export_that_cannot_be_written_does_not_end_the_turn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    async with eventctx.open() as engine:
+        ctx = await filled(
+            engine, max_tokens=4_000, export_on_compact=True, storage_path=str(tmp_path / "file")
+        )
+        with caplog.at_level(logging.WARNING, "eventctx"):
+            assert await ctx.get_messages_for_request()
+        assert "cannot be written" in caplog.text
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    share=st.one_of(st.floats(0.5, 0.8), st.floats(1.05, 3.0)),
+    on_threshold=st.floats(0.6, 0.95),
+    policy=st.sampled_from(["ladder", "simple", "truncate", "token-budget", "importance"]),
+)
+def test_a_floor_that_cannot_be_reduced_does_not_compact_again_and_again(
+    share: float, on_threshold: float, policy: str
+) -> None:
+    budget = 10_000
+
+    async def play() -> int:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session(
+            "s",
+            policy=policy,
+            max_tokens=budget,
+            compact_threshold=on_threshold,
+            on_overflow="send_floor",
+        )
+        await ctx.add_message({"role": "system", "content": "x" * int(budget * share * 3.3)})
+        await ctx.add_message(USER)
+        for number in range(20):
+            for message in tool_round(number, 60):
+                await ctx.add_message(message)
+            await ctx.get_messages_for_request()
+        return len((await engine.audit("s")).compactions)
+
+    # 20 rounds of about 130 tokens: 2,600 in all, more than what is left beside the floor.
+    assert asyncio.run(play()) <= 2
+
+
+async def test_a_compaction_that_could_change_nothing_is_recorded_once() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=1_000)
+        await ctx.add_message({"role": "user", "content": "x" * 3_100})
+        for _ in range(5):
+            await ctx.get_messages_for_request()
+        (row,) = (await engine.audit("s")).compactions
+        assert (row.outcome, row.trigger) == ("skipped", "threshold")

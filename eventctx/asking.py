@@ -46,6 +46,10 @@ from eventctx.turns import ProviderCall, Scope
 from eventctx.words import words_of
 
 
+MAX_QUERY = 2_000
+"""Characters of a message that are searched for: more would match anything."""
+
+
 class NoAnswer(CompactionError):
     """A policy's question that was not answered; the text says why."""
 
@@ -130,9 +134,9 @@ class Asking:
         texts = await self._live.texts([Address(ref.position, ref.index)])
         (message,) = _decoded([ref], texts)
         try:
-            in_view = frozenset([ref.number for ref in view.layout.refs])
             found = await asyncio.wait_for(
-                rememberer(words_of(message), ask.max_snippets, in_view), self._advisers.timeout
+                rememberer(words_of(message)[:MAX_QUERY], ask.max_snippets, frozenset(ask.staying)),
+                self._advisers.timeout,
             )
         except Exception as error:
             raise NoAnswer(_failed("recall", error)) from error

@@ -86,13 +86,14 @@ class Recall:
         )
 
     async def search(
-        self, query: str, session: str | None = None, limit: int = 10
+        self, query: str, session: str | None = None, limit: int = 10, *, every: bool = True
     ) -> list[Recalled]:
         """The messages that match ``query`` best, of all sessions or of one; best first.
 
         Words, ``"phrases"`` and ``prefix*`` are understood, all else is literal. Messages with all
-        terms are found; if there are none, messages with any of them. A fork has what it inherited.
-        Raises StreamNotFound, InvalidSetting, and what the store and the index raise.
+        terms are found; if there are none, or ``every`` is False, messages with any of them. A
+        fork has what it inherited. Raises StreamNotFound, InvalidSetting, and what the store and
+        the index raise.
         """
         if not isinstance(query, str):
             raise InvalidSetting(f"recall: expected a text to search for, found {query!r}")
@@ -105,7 +106,7 @@ class Recall:
         for _ in range(_ATTEMPTS):
             try:
                 await self.catch_up()
-                return await self._found(terms, session, lineage, limit)
+                return await self._found(terms, session, lineage, limit, every)
             except IndexLost:
                 continue
         raise _lost()
@@ -208,11 +209,16 @@ class Recall:
     # -- asking it -------------------------------------------------------------------------------
 
     async def _found(
-        self, terms: Sequence[Term], session: str | None, lineage: Lineage | None, limit: int
+        self,
+        terms: Sequence[Term],
+        session: str | None,
+        lineage: Lineage | None,
+        limit: int,
+        every: bool,
     ) -> list[Recalled]:
         found: list[Recalled] = []
         for _ in range(_ATTEMPTS):
-            hits = await asyncio.to_thread(self._hits, terms, lineage, limit)
+            hits = await asyncio.to_thread(self._hits, terms, lineage, limit, every)
             found, gone = await self._fetched(hits, terms, session)
             if not gone:
                 break
@@ -221,9 +227,11 @@ class Recall:
             await asyncio.to_thread(self._index.forget, gone)
         return found
 
-    def _hits(self, terms: Sequence[Term], lineage: Lineage | None, limit: int) -> list[Hit]:
-        hits = self._index.search(terms, lineage, limit, every=True)
-        if hits or len(terms) == 1:
+    def _hits(
+        self, terms: Sequence[Term], lineage: Lineage | None, limit: int, every: bool
+    ) -> list[Hit]:
+        hits = self._index.search(terms, lineage, limit, every=True) if every else []
+        if hits or (every and len(terms) == 1):
             return hits
         return self._index.search(terms, lineage, limit, every=False)
 

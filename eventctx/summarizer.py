@@ -101,6 +101,6 @@ class Scorer(Protocol):
 class Rememberer(Protocol):
     """Finds what was said before, outside the view, that bears on a text."""
 
-    async def __call__(self, query: str, limit: int, in_view: frozenset[int], /) -> Sequence[str]:
-        """At most ``limit`` snippets of messages out of view, the most relevant first."""
+    async def __call__(self, query: str, limit: int, besides: frozenset[int], /) -> Sequence[str]:
+        """At most ``limit`` snippets, the most relevant first, but of messages ``besides``."""
         ...

@@ -76,11 +76,12 @@ class AskScores(msgspec.Struct, frozen=True):
 
 
 class AskMemory(msgspec.Struct, frozen=True):
-    """Asks what was said before that bears on message ``number``, from outside the view."""
+    """Asks what was said before that bears on message ``number``, but for what stays in view."""
 
     key: str
     number: int
     max_snippets: int
+    staying: tuple[int, ...] = ()
 
 
 Ask = AskSummary | AskScores | AskMemory

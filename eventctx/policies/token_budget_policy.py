@@ -101,7 +101,11 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
         human = latest_human(visible.messages)
         answer = state.answers.get(MEMORY_KEY)
         if self.memory and human is not None and answer is None:
-            return AskMemory(MEMORY_KEY, visible.messages[human].number, MAX_SNIPPETS)
+            decided = filled.proposal.dispositions
+            staying = [number for number, (how, _) in decided.items() if how == "kept"]
+            return AskMemory(
+                MEMORY_KEY, visible.messages[human].number, MAX_SNIPPETS, tuple(staying)
+            )
         snippets = answer.snippets if isinstance(answer, Memory) else ()
         text = self._text(visible, shares, snippets)
         if text:

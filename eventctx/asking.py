@@ -45,7 +45,6 @@ from eventctx.summarizer import (
 from eventctx.turns import ProviderCall, Scope
 from eventctx.words import words_of
 
-
 MAX_QUERY = 2_000
 """Characters of a message that are searched for: more would match anything."""
 

@@ -13,9 +13,16 @@ from eventctx.summarizer import Scorer, Summarizer
 
 
 def choose(
-    policy: str | Policy | None, settings: Mapping[str, Any], *, stacklevel: int = 4
+    policy: str | Policy | None,
+    settings: Mapping[str, Any],
+    scorer: Scorer | None = None,
+    *,
+    stacklevel: int = 4,
 ) -> tuple[Settings, Policy]:
-    """Settings and policy. Of settings that nothing reads it warns. Raises InvalidSetting."""
+    """Settings and policy. Of settings that nothing reads it warns. Raises InvalidSetting.
+
+    A ``scorer`` that is given is meant to be asked.
+    """
     given = by_own_name(settings)
     named = given.pop("policy", None)
     policy = policy if policy is not None else named if named is not None else DEFAULT
@@ -24,6 +31,8 @@ def choose(
     known: tuple[str, ...] = ()
     if isinstance(policy, str):
         known = settings_of_policy(policy)
+        if scorer is not None and "scorer" in known:
+            others["scorer"] = "model"
         its_own = {name: others.pop(name) for name in known if name in others}
         policy = policy_named(policy, its_own)
     warn_of_unknown(others, known, stacklevel)

@@ -27,6 +27,7 @@ from eventctx.events import Event
 from eventctx.exporting import write_transcript
 from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
+from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy
 from eventctx.projections import request_view, transcript
 from eventctx.projections.render import addresses, render
@@ -107,8 +108,8 @@ class Context:
             digest = sha256(encoded).hexdigest()
             reserve += self._live.view.estimator.tokens_of_json(len(encoded.decode()))
         done = await self._requests.prepare(Wanted(limit, reserve, model, digest))
-        if done.compacted is not None and self.settings.export_on_compact:
-            await self._export(done.compacted)
+        if done.compacted is not None:
+            await self._exported(done.compacted)
         return await self._rendered(done.view)
 
     async def get_messages(self) -> list[dict[str, Any]]:
@@ -174,7 +175,7 @@ class Context:
         *,
         reason: str | None = None,
         keep: str | None = None,
-        policy: Policy | None = None,
+        policy: Policy | str | None = None,
         budget: int | None = None,
         dry_run: bool = False,
     ) -> CompactionResult:
@@ -192,8 +193,11 @@ class Context:
         if budget is not None and (type(budget) is not int or budget < 1):
             raise InvalidSetting(f"compact: expected a positive budget, found {budget!r}")
         why = Why("manual", "caller", reason, keep)
-        chosen = self.policy if policy is None else policy
-        return await self._requests.compact(chosen, why, limit=budget, dry_run=dry_run)
+        chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
+        result = await self._requests.compact(chosen, why, limit=budget, dry_run=dry_run)
+        if result.outcome == "applied" and result.position is not None:
+            await self._exported(result.position)
+        return result
 
     async def pin(self, *numbers: int) -> None:
         """Keep these messages in every view; one that a compaction left out comes back.
@@ -285,9 +289,10 @@ class Context:
     def _draft(self, event: Event, bodies: Sequence[Body] = ()) -> Draft:
         return self._live.draft(event, scope_of(self.session_id), bodies)
 
-    async def _export(self, position: int) -> None:
-        folder = self.settings.storage_path
-        await write_transcript(folder, self.session_id, position, await self.get_messages())
+    async def _exported(self, position: int) -> None:
+        if self.settings.export_on_compact:
+            folder = self.settings.storage_path
+            await write_transcript(folder, self.session_id, position, await self.get_messages())
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class Engine:
         InvalidSessionId, InvalidSetting.
         """
         check_session_id(session)
-        made, chosen = choose(policy, settings)
+        made, chosen = choose(policy, settings, scorer)
         check_advised(chosen, summarizer, scorer)
         remember = partial(self._remembered, session)
         advisers = Advisers(summarizer, scorer, remember, made.adviser_timeout)

@@ -78,7 +78,8 @@ class Requests:
         conflicts = 0
         try:
             while True:
-                view, version = await self._live.settled()
+                known, version = await self._live.settled()
+                view = request_view.with_model(known, wanted.model)
                 scale = gauge.scale(view.gauge, wanted.reserve)
                 if underway is None:
                     underway = self._begun(view, counted(budget, scale))
@@ -93,7 +94,8 @@ class Requests:
                     underway = None
                     raise overflow
                 try:
-                    done = await self._append(view, version, wanted, scale, decided)
+                    counted_anew = view.estimator != known.estimator
+                    done = await self._append(view, version, wanted, scale, decided, counted_anew)
                 except WrongExpectedVersion:
                     # Nothing was decided for good: decide again on what the other process added.
                     conflicts += 1
@@ -123,10 +125,10 @@ class Requests:
                 if decided is None or decided.ended is None:
                     continue
                 if dry_run:
-                    return CompactionResult.of(decided.ended, dry_run=True)
+                    return CompactionResult.of(decided.ended, None)
                 appended = await self._live.append_exactly(version, *decided.drafts)
                 if appended is not None:
-                    return CompactionResult.of(decided.ended)
+                    return CompactionResult.of(decided.ended, appended[-1].position)
         except BaseException as error:
             await self._close(underway, budget, error)
             raise
@@ -164,8 +166,13 @@ class Requests:
         wanted: Wanted,
         scale: Scale,
         decided: Decided | None,
+        counted_anew: bool,
     ) -> Prepared | None:
-        """Append a compaction and the request in one step; None if the view moved on meanwhile."""
+        """Append a compaction and the request in one step; None if the view moved on meanwhile.
+
+        The log counts by another family's rates only behind the request, so where the view was
+        ``counted_anew`` for it, it is folded again from the records.
+        """
         after = view if decided is None else decided.view
         tokens = scale.tokens(after.layout.tokens)
         event = request_view.prepared(
@@ -180,7 +187,9 @@ class Requests:
         draft = self._live.draft(event, scope_of(self._live.stream))
         position = version + 1 + len(drafts)
         folded = request_view.evolve(after, place(draft, self._live.stream, position, -1, b""))
-        records = await self._live.append_exactly(version, *drafts, draft, after=folded)
+        records = await self._live.append_exactly(
+            version, *drafts, draft, after=None if counted_anew else folded
+        )
         if records is None:
             return None
         self._emitter.remember(scope_of(self._live.stream), records[-1].position)

@@ -10,11 +10,12 @@ class CompactionResult(int):
     """The tokens saved, as an int, with the counts and the decision behind it.
 
     The names of the counts are those of the orchestrator specification's compaction events.
+    ``position`` is that of the ``context:post_compact``, None in a dry run, which records nothing.
     ``strategy`` is the policy that was asked, ``fallback`` the one that decided instead, with
-    ``error`` saying why. ``plan`` is None unless ``outcome`` is ``applied``; ``dry_run`` is True
-    where nothing was recorded.
+    ``error`` saying why. ``plan`` is None unless ``outcome`` is ``applied``.
     """
 
+    position: int | None
     outcome: events.Outcome
     strategy: str
     before_tokens: int
@@ -29,9 +30,10 @@ class CompactionResult(int):
     dry_run: bool
 
     @classmethod
-    def of(cls, event: events.PostCompact, *, dry_run: bool = False) -> CompactionResult:
+    def of(cls, event: events.PostCompact, position: int | None) -> CompactionResult:
         """The result that a compaction's record tells."""
         result = cls(event.tokens_before - event.tokens_after)
+        result.position = position
         result.outcome = event.outcome
         result.strategy = event.strategy
         result.before_tokens, result.after_tokens = event.tokens_before, event.tokens_after
@@ -41,5 +43,5 @@ class CompactionResult(int):
         result.plan = event.plan
         result.fallback = event.fallback
         result.error = event.error
-        result.dry_run = dry_run
+        result.dry_run = position is None
         return result

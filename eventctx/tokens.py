@@ -60,7 +60,7 @@ class Estimator(msgspec.Struct, frozen=True):
 
 
 BY_KIND = Estimator()
-"""For models of no known family: rates that count too much for every family that is known."""
+"""For models of no known family: more than every family that is known, but for claude-4.7."""
 
 FAMILIES: Final = {
     "claude": Estimator("claude-1", 36, 33, 29, 25, 85, 3),

@@ -475,6 +475,11 @@ def _reported(state: ViewState, record: Record) -> ViewState:
     return called._replace(gauge=read)
 
 
+def with_model(state: ViewState, model: str | None) -> ViewState:
+    """The view as it counts for a request to ``model``; the same where that is not known."""
+    return _read(state, gauge.called(state.gauge, model))
+
+
 def _read(state: ViewState, read: Gauge) -> ViewState:
     """The view under a new gauge; counted again where another family's rates hold now."""
     before, estimator = state.estimator, FAMILIES[read.family]

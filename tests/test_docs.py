@@ -25,6 +25,7 @@ import io
 import os
 import re
 import shlex
+import sys
 import tempfile
 from pathlib import Path
 from types import CodeType
@@ -36,10 +37,10 @@ import structlog
 from click.testing import CliRunner
 
 import eventctx
-from eventctx import errors, plan
+from eventctx import errors, plan, settings
 from eventctx.cli.main import cli
 from eventctx.events import CATALOGUE, EventType
-from eventctx.policies.simple import Simple
+from eventctx.policies import named
 from eventctx.settings import Settings
 from eventctx.stores import sqlite_schema
 
@@ -206,9 +207,11 @@ def test_the_code_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as Python does with the folder of a reader's program
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("EVENTCTX_STORE", "")
+    monkeypatch.setattr(sys, "argv", ["eventctx"])  # suggested commands are spelt so
     try:
         with asyncio.Runner() as runner:
             Reader(page, runner).follow()
@@ -230,6 +233,11 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{_name(page)}: {link}"
         if anchor:
             assert anchor in _anchors(target), f"{_name(page)}: {link}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    linked = {(ROOT / link).resolve() for link in _LINK.findall((ROOT / "README.md").read_text())}
+    assert [_name(page) for page in PAGES[1:] if page.resolve() not in linked] == []
 
 
 def _anchors(page: Path) -> set[str]:
@@ -293,12 +301,39 @@ def test_every_error_is_in_the_error_reference() -> None:
                 assert row is not None and f"`{attribute}`" in row[0], f"{name}.{attribute}"
 
 
-@pytest.mark.parametrize("kind", [Settings, Simple])
-def test_every_setting_is_in_the_settings_reference(kind: type[msgspec.Struct]) -> None:
+def test_every_setting_is_in_the_settings_reference() -> None:
     text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
-    for field in msgspec.structs.fields(kind):
-        if field.name not in ("name", "version"):
-            assert f"| `{field.name}` | `{field.default!r}` |" in text, field.name
+    for field in msgspec.structs.fields(Settings):
+        assert f"| `{field.name}` | `{field.default!r}` |" in text, field.name
+    for other, own in settings.ALIASES.items():
+        assert f"| `{other}` | `{own}` |" in text, other
+    for other, own in named.ALIASES.items():
+        assert f"`{other}` is" in text and f"`{own}`" in text, other
+    assert f"`{named.DEFAULT}` by default" in text
+
+
+@pytest.mark.parametrize("name", named.POLICIES)
+def test_every_policy_and_its_settings_are_in_the_policy_reference(name: str) -> None:
+    text = (REFERENCE / "policies.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| \[`{name}`\]\(#{name}\) \|", text, flags=re.MULTILINE)
+    section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    documented = re.findall(r"^\| `(\w+)` \| `", section, flags=re.MULTILINE)
+    assert documented == list(named.settings_of_policy(name))
+    for field in msgspec.structs.fields(named.POLICIES[name]):
+        if field.name in documented:
+            assert f"| `{field.name}` | `{field.default!r}` |" in section, field.name
+
+
+def test_every_reason_code_is_in_the_policy_reference() -> None:
+    text = (REFERENCE / "policies.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Reason codes\n")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", table, flags=re.MULTILINE)
+    assert dict(rows) == plan.REASONS
+
+
+def test_every_policy_can_be_chosen() -> None:
+    text = (DOCS / "how-to" / "choose-a-policy.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)`", text, flags=re.MULTILINE)) == set(named.POLICIES)
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:

@@ -184,6 +184,26 @@ async def test_another_family_of_models_is_counted_by_its_own_rates() -> None:
         assert await ctx.get_token_count() < newer * 0.8
 
 
+async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() -> None:
+    store = MemoryStore()
+    engine = Engine(store)
+    ctx = await engine.session("s", max_tokens=3_000)
+    await ctx.add_message(USER)
+    for number in range(30):
+        for message in tool_round(number, 600):
+            await ctx.add_message(message)
+    await ctx.get_messages_for_request(model="gpt-5")
+    (row,) = (await engine.audit("s")).requests
+    assert row.tokens == await ctx.get_token_count() <= 3_000
+    (compaction,) = (await engine.audit("s")).compactions
+    assert compaction.tokens_after == row.tokens
+    loaded = await load(store, "s")
+    assert loaded is not None
+    folded = await fold(store, "s", request_view)
+    assert loaded.view.low_water == folded.low_water
+    assert await (await Engine(store).session("s")).get_token_count() == row.tokens
+
+
 async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
     tools = [{"name": "read", "description": "d" * 8_000}]
     async with eventctx.open() as engine:

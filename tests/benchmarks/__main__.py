@@ -19,6 +19,7 @@ MODULES = (
     "growth",
     "opening",
     "preparing",
+    "compacting",
     "replaying",
     "peers",
     "disk",

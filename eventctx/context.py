@@ -25,6 +25,7 @@ from eventctx.emitting import SessionEmitter
 from eventctx.errors import InvalidSetting
 from eventctx.events import Event
 from eventctx.exporting import write_transcript
+from eventctx.facts import decode_facts
 from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
 from eventctx.policies.named import policy_named
@@ -81,7 +82,8 @@ class Context:
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
-        draft = self._draft(events.MessageAdded(), (self._body(message),))
+        body = self._body(message)
+        draft = self._draft(self._added(body), (body,))
         record = (await self._live.append(draft))[-1]
         return Receipt(self.session_id, record.position, record.digest)
 
@@ -260,6 +262,17 @@ class Context:
         return RecallTool(
             self.session_id, self._recaller(), max_characters=max_characters, limit=limit
         )
+
+    def _added(self, body: Body) -> events.MessageAdded:
+        """The event of a message; a late result says whose thinking it takes the prefix from."""
+        event = events.MessageAdded()
+        results = decode_facts(body.facts).results
+        if not results:
+            return event
+        view = self._live.view
+        if view.layout.abandoned.isdisjoint(results):
+            return event
+        return events.MessageAdded(unbound=self._unbound(view, event, (body,)))
 
     def _unbound(
         self, view: ViewState, event: Event, bodies: Sequence[Body]

@@ -33,7 +33,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 class MessageAdded(Event, frozen=True, tag="context:message_added"):
-    """One message, body 0. Its number is the count of the messages added to the stream before."""
+    """One message, body 0. Its number is the count of the messages added to the stream before.
+
+    ``unbound`` as in a plan: a late result takes the place of a made-up one, and what stands
+    behind it was made for another prefix.
+    """
+
+    unbound: tuple[tuple[int, int], ...] = ()
 
 
 class MessagesSet(Event, frozen=True, tag="context:messages_set"):

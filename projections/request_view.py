@@ -214,6 +214,10 @@ def _added(state: ViewState, record: Record) -> ViewState:
     breaks = state.breaks
     if layout.late != state.layout.late:
         breaks = _with(breaks, "late_result")
+        event: Any = decode_known(record)
+        if event.unbound:
+            refs = _bared(layout.refs, event.unbound, state.estimator)
+            layout = layouts.build(refs, layout.insertions)._replace(late=layout.late)
     # Written out: the one step that runs for every message, and _replace costs 1 µs.
     return ViewState(
         record.position,

@@ -8,7 +8,7 @@ the older guide's ``get_token_count`` and ``compact``.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -19,7 +19,7 @@ from eventctx import events, gauge
 from eventctx.asking import Advisers, Asking
 from eventctx.codec import decode_bodies, encode_message
 from eventctx.compaction import body_of
-from eventctx.deciding import Why
+from eventctx.deciding import Why, fit_for_log
 from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.emitting import SessionEmitter
 from eventctx.errors import InvalidSetting
@@ -149,7 +149,8 @@ class Context:
             event = events.MessagesSet(order=runs_of_numbers(numbers))
             unbound = self._unbound(view, event, fresh)
             # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
-            known = tuple([run for run in unbound if run[0] < state.next_number])
+            newest = state.next_number - 1
+            known = tuple([(a, min(b, newest)) for a, b in unbound if a <= newest])
             event = msgspec.structs.replace(event, unbound=known)
             appended = await self._live.append_exactly(version, self._draft(event, fresh))
 
@@ -194,8 +195,11 @@ class Context:
                 raise InvalidSetting(f"compact: expected {name} to be a text, found {text!r}")
         if budget is not None and (type(budget) is not int or budget < 1):
             raise InvalidSetting(f"compact: expected a positive budget, found {budget!r}")
-        why = Why("manual", "caller", reason, keep)
+        said = None if reason is None else fit_for_log(reason)
+        why = Why("manual", "caller", said, keep)
         chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
+        if not callable(getattr(chosen, "propose", None)):
+            raise InvalidSetting(f"compact: expected a policy or its name, found {policy!r}")
         result = await self._requests.compact(chosen, why, limit=budget, dry_run=dry_run)
         if result.outcome == "applied" and result.position is not None:
             await self._exported(result.position)
@@ -231,7 +235,7 @@ class Context:
             hidden = tuple([one for one in rounds if one.number not in whole])
             drafts = []
             if hidden:
-                event = events.Restored(messages=hidden)
+                event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
                 unbound = self._unbound(view, event, ())
                 drafts.append(self._draft(msgspec.structs.replace(event, unbound=unbound)))
             drafts += [self._draft(event) for event in then]
@@ -294,6 +298,7 @@ class Context:
 
     async def close(self) -> None:
         """Wait for what is under way. The engine does this when it closes."""
+        await self._requests.ended()
         await self._live.settled()
 
     def _body(self, message: dict[str, Any]) -> Body:
@@ -328,3 +333,16 @@ class Context:
                 state = transcript.evolve(state, record)
             self._transcript = state
         return state
+
+
+def _followers(
+    view: ViewState, lines: Iterable[transcript.Line], hidden: Sequence[events.Located]
+) -> tuple[int | None, ...]:
+    """For each hidden message the next one of the transcript that is in view, None at the end."""
+    shown = {ref.number for ref in view.layout.refs}
+    following: dict[int, int | None] = {}
+    after: int | None = None
+    for line in reversed(list(lines)):
+        following[line.number] = after
+        after = line.number if line.number in shown else after
+    return tuple([following[one.number] for one in hidden])

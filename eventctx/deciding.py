@@ -116,10 +116,11 @@ class Compaction:
             self._scope = self._new_span()
         if self._began is None or not self.is_open:
             self._began = await self._beginning(view, budget, scale, intercept)
-        if self._vetoed():
+        goal = counted(budget, scale)
+        # The view may have grown over the budget while the interceptors thought about it.
+        if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(view, budget, scale, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins))
-        goal = counted(budget, scale)
         if self._why.trigger == "manual":
             # Asked for below the threshold, too: the view itself is what there is to cut down.
             share = visible.tokens * goal.target // goal.tokens
@@ -149,6 +150,11 @@ class Compaction:
             # The bound that ``fit`` counts with was too low (arguments of very many parts).
             goal = msgspec.structs.replace(goal, tokens=max(1, goal.tokens - surplus))
         return self._ended(view, after, made, budget, scale, outcome.overflow)
+
+    @property
+    def span_id(self) -> str | None:
+        """The span of its records."""
+        return self._scope.span_id
 
     def abandoned(
         self, view: ViewState, budget: Budget, scale: Scale, outcome: events.Outcome, error: str
@@ -232,13 +238,22 @@ class Compaction:
             self._answers[ask.key] = placeholder(ask)
             return
         if not self.is_open:
-            await self._live.append(*self._opening())
+            opening = self._opening()
+            # Whoever is cancelled from here on leaves a beginning on disk all the same.
             self.is_open = True
+            try:
+                await self._live.append(*opening)
+            except EventctxError:
+                self.is_open = False
+                raise
         try:
             self._answers[ask.key] = await self._asking.answer(
                 ask, view, self._scope, self._why.hint
             )
-        except NoAnswer as error:
+        except StoreError:
+            raise
+        except Exception as error:
+            # A policy's question may be as wrong as its proposal.
             self._fall_back(error)
 
     def _fall_back(self, error: Exception) -> None:
@@ -297,9 +312,7 @@ class Compaction:
         ended = self._post(view, view, None, budget, scale)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=error)
         draft = self._live.draft(ended, self._scope)
-        after = (
-            view if self._why.trigger == "manual" else view._replace(low_water=view.layout.tokens)
-        )
+        after = view if self._why.trigger == "manual" else request_view.at_low_water(view)
         return Decided((*self._opening(), draft), ended, after, {})
 
     def _post(
@@ -358,7 +371,7 @@ def _setting(value: object) -> int | float | bool | str | None:
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):
-        return value[:MAX_SETTING_CHARACTERS]
+        return fit_for_log(value[:MAX_SETTING_CHARACTERS])
     if callable(value):
         return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', '?')}"
     if isinstance(value, Sequence):

@@ -81,6 +81,7 @@ class Engine:
         self._clock = clock
         self._random = random
         self._contexts: dict[str, Context] = {}
+        self._advised: dict[str, tuple[Summarizer | None, Scorer | None]] = {}
         self._recall: Recall | None = None
 
     # -- sessions --------------------------------------------------------------------------------
@@ -109,6 +110,12 @@ class Engine:
         remember = partial(self._remembered, session)
         advisers = Advisers(summarizer, scorer, remember, made.adviser_timeout)
         context = self._contexts.get(session)
+        known = self._advised.setdefault(session, (summarizer, scorer))
+        if summarizer not in (None, known[0]) or scorer not in (None, known[1]):
+            raise InvalidSetting(
+                f"session {session!r} is open with another summarizer or scorer; close the engine "
+                "first, or leave them out"
+            )
         if context is None:
             context = await self._open(session, chosen, made, advisers, tokenizer)
         elif (settings or policy is not None) and (made, chosen) != (
@@ -366,6 +373,7 @@ class Engine:
                 await context.close()
         finally:
             self._contexts.clear()
+            self._advised.clear()
             try:
                 await self.hooks.close()
                 if self._recall is not None:

@@ -84,10 +84,12 @@ class Located(msgspec.Struct, frozen=True, array_like=True):
 class Restored(Event, frozen=True, tag="context:restored"):
     """These messages were brought back into view; they stay until the next compaction.
 
-    ``unbound`` as in a plan.
+    ``before`` says for each of them before which message in view it stands (null: at the end);
+    without it, numbers give the order. ``unbound`` as in a plan.
     """
 
     messages: tuple[Located, ...]
+    before: tuple[int | None, ...] = ()
     unbound: tuple[tuple[int, int], ...] = ()
 
 

@@ -68,10 +68,12 @@ class Asked(NamedTuple):
 class Reading(NamedTuple):
     """One model's last prompt with its size as counted, and how both grew so far.
 
-    ``since`` is the ``(size, prompt)`` from where growth has not been judged yet.
+    ``position`` is that of the request it answers, ``since`` is the ``(size, prompt)`` from where
+    growth has not been judged yet.
     """
 
     model: str
+    position: int
     size: int
     prompt: int
     since: tuple[int, int]
@@ -114,21 +116,25 @@ def reported(gauge: Gauge, at: int, prompt: int, model: str | None) -> Gauge:
         return gauge
     name = gauge.model or ""
     before = next((one for one in gauge.readings if one.model == name), None)
-    now = Reading(name, asked.size, prompt, (asked.size, prompt))
+    now = Reading(name, at, asked.size, prompt, (asked.size, prompt))
     if before is not None:
+        if at <= before.position:
+            return gauge  # reported twice, or out of order
         now = now._replace(counted=before.counted, grown=before.grown)
-        if asked.continued:
+        if _continued(gauge.asked, before.position, at):
             now = _learnt(before, now)
     others = tuple([one for one in gauge.readings if one.model != name])
     return gauge._replace(readings=(*others[1 - MAX_MODELS :], now))
 
 
-def recounted(gauge: Gauge, size: int) -> Gauge:
-    """The gauge after the rates changed: the request about to be sent counts ``size`` now.
+def recounted(gauge: Gauge, size: int, before: int) -> Gauge:
+    """The gauge after the rates changed: a view of ``before`` counts ``size`` now.
 
-    Readings stay: each was made with the rates of its own model's family.
+    The requests that may still be reported change in proportion. Readings stay: each was made
+    with the rates of its own model's family.
     """
-    return gauge._replace(asked=tuple([one._replace(size=size) for one in gauge.asked[-1:]]))
+    asked = [one._replace(size=one.size * size // max(1, before)) for one in gauge.asked]
+    return gauge._replace(asked=tuple(asked))
 
 
 def scale(gauge: Gauge, reserve: int = 0) -> Scale:
@@ -152,6 +158,16 @@ def growth_factor(reading: Reading) -> float:
 def _rounded(factor: float) -> float:
     # Four digits, so that the factor that a record tells is the one that was used.
     return round(min(MOST_FACTOR, max(LEAST_FACTOR, factor)), 4)
+
+
+def _continued(asked: tuple[Asked, ...], first: int, last: int) -> bool:
+    """Whether every request behind the one at ``first`` up to ``last`` goes on from the one before.
+
+    Calls of other models lie in between; a request no longer known may have been a break.
+    """
+    return asked[0].position <= first and all(
+        one.continued for one in asked if first < one.position <= last
+    )
 
 
 def _plausible(asked: Asked, prompt: int) -> bool:

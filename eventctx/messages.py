@@ -202,6 +202,10 @@ def _read_row(role: str, message: dict[str, Any], counts: _Counts) -> None:
     legacy = message.get("function_call")
     if isinstance(legacy, dict):
         counts.call(None, legacy.get("name"), legacy.get("arguments"))
+    sealed = message.get("thinking_block")
+    if isinstance(sealed, dict) and not counts.bound:
+        # Amplifier's second copy of it, or the only one beside a plain text.
+        _read_block(sealed, counts, as_result=False)
     reasoning = message.get("reasoning_content")
     if isinstance(reasoning, str):
         counts.thinking += len(reasoning)

@@ -11,7 +11,7 @@ from eventctx.asking import Asking
 from eventctx.compaction import visible_of
 from eventctx.deciding import Compaction, Decided, Why
 from eventctx.emitting import SessionEmitter
-from eventctx.errors import ContextOverflow, WrongExpectedVersion
+from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
 from eventctx.events import Outcome, Trigger
 from eventctx.gauge import Scale
 from eventctx.live import LiveSession
@@ -66,6 +66,7 @@ class Requests:
         self._emitter = emitter
         self._intercept = intercept
         self._overflowed_at = -1
+        self._ending: set[asyncio.Future[None]] = set()
 
     def budget(self, limit: int) -> Budget:
         """The session's thresholds for a request of ``limit`` tokens."""
@@ -153,8 +154,8 @@ class Requests:
         most = self._policy.max_messages
         conversation = 0
         if most is not None:
-            conversation = sum(1 for ref in layout.refs if ref.facts.kind != "system")
-        trigger = due(tokens, conversation, budget, view.low_water, most)
+            conversation = request_view.conversation_length(layout)
+        trigger = due(tokens, conversation, budget, view.low_water, most, view.low_messages)
         if trigger == "budget" and self._settings.on_overflow == "send_floor":
             return None if is_stuck(view, budget) else trigger
         return trigger
@@ -218,13 +219,39 @@ class Requests:
         """A compaction whose beginning is on disk gets its end, whatever stopped it."""
         if underway is None or not underway.is_open:
             return
-        outcome: Outcome = "failed"
-        if isinstance(error, asyncio.CancelledError):
-            outcome = "cancelled"
-        view = self._live.view
+        # A task that is cancelled again must not leave the compaction without an end.
+        ending = asyncio.ensure_future(self._end(underway, budget, error))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        await asyncio.shield(ending)
+
+    async def ended(self) -> None:
+        """Wait until every compaction that was broken off has its end."""
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _end(self, underway: Compaction, budget: Budget, error: BaseException) -> None:
+        outcome: Outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        for draft in underway.abandoned(view, budget, gauge.scale(view.gauge), outcome, text):
-            await self._live.emit(draft)
+        while True:
+            try:
+                # An end may be on disk that was handed to the store before the task was cancelled,
+                # or that another process wrote: look before a second one is written.
+                view, version = await self._live.synchronised()
+                if underway.span_id not in self._live.open_compactions:
+                    return
+                scale = gauge.scale(view.gauge)
+                drafts = underway.abandoned(view, budget, scale, outcome, text)
+                if await self._live.append_exactly(version, *drafts) is not None:
+                    return
+            except WrongExpectedVersion:
+                continue
+            except StoreError:
+                view = self._live.view
+                scale = gauge.scale(view.gauge)
+                for draft in underway.abandoned(view, budget, scale, outcome, text):
+                    await self._live.emit(draft)
+                return
 
 
 def is_stuck(view: ViewState, budget: Budget) -> bool:
@@ -238,7 +265,9 @@ def is_stuck(view: ViewState, budget: Budget) -> bool:
     if low <= budget.tokens or view.layout.tokens > low + low // 4:
         return False
     visible = visible_of(view)
-    return bool(fit(visible, kept_whole(visible), budget).overflow)
+    fitted = fit(visible, kept_whole(visible), budget)
+    # The last compaction may have been for another budget: then it says nothing about the floor.
+    return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 
 
 def _overflow(

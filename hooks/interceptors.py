@@ -18,6 +18,9 @@ from typing import Any, Final
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 
+MAX_VETO: Final = 1_000
+"""Characters of a veto's reason that are recorded."""
+
 EVENTS: Final = ("context:pre_compact",)
 """The events that can be intercepted."""
 
@@ -79,16 +82,26 @@ class Interceptors:
             if inspect.isawaitable(answer):
                 answer = await asyncio.wait_for(answer, self._timeout)
             return NO_OBJECTION if answer is None else _checked(answer, asked)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self._no_say(handler, error)
         except Exception as error:
-            name = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
-            self.errors[name] += 1
-            _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
-            return NO_OBJECTION
+            return self._no_say(handler, error)
+
+    def _no_say(self, handler: Interceptor, error: BaseException) -> Verdict:
+        name = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
+        self.errors[name] += 1
+        _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
+        return NO_OBJECTION
 
 
 def _checked(answer: object, asked: CompactionAsked) -> Verdict:
     if not isinstance(answer, Verdict):
         raise InvalidSetting(f"interceptor: expected a Verdict or None, found {answer!r}")
+    if not all(type(number) is int for number in answer.pins):
+        raise InvalidSetting(f"interceptor: expected message numbers, found {answer.pins!r}")
     unknown = set(answer.pins) - set(asked.numbers)
     if unknown:
         raise InvalidSetting(
@@ -96,4 +109,7 @@ def _checked(answer: object, asked: CompactionAsked) -> Verdict:
         )
     if answer.veto is not None and not isinstance(answer.veto, str):
         raise InvalidSetting(f"interceptor: expected a reason as veto, found {answer.veto!r}")
-    return answer
+    if answer.veto is None:
+        return answer
+    veto = answer.veto[:MAX_VETO].encode("utf-8", "backslashreplace").decode()
+    return Verdict(answer.pins, veto)

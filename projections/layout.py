@@ -126,8 +126,13 @@ def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -
         frozenset(abandoned),
         omitted,
         0,
-        sum([ref.shortened for ref in rows]),
+        sum([ref.shortened for ref in rows]) - _shortened_orphans(groups, rows),
     )
+
+
+def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> int:
+    """Shortened rows that are in no entry: they count as omitted."""
+    return sum([rows[row].shortened for group in groups if group.orphan for row in group.results])
 
 
 def append(layout: Layout, ref: MessageRef) -> Layout:
@@ -160,9 +165,8 @@ def _continues(layout: Layout, facts: Facts) -> bool:
 def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
     # The sealed part holds a synthetic result in this one's place: a break, so build anew.
     rebuilt = build(layout.refs.append(ref), layout.insertions)
-    if len(rebuilt.abandoned) < len(layout.abandoned):
-        return rebuilt._replace(late=layout.late + 1)
-    return rebuilt._replace(late=layout.late)
+    same = rebuilt.slice(0, len(layout.sealed)) == list(layout.sealed)
+    return rebuilt._replace(late=layout.late + (not same))
 
 
 def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:

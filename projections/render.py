@@ -42,7 +42,7 @@ def render(
             if data is not None and not omit and not bare:
                 parts.append(data)
                 continue
-            message = _erased(ref) if data is None else _without(decode_body(data), omit)
+            message = _erased(ref, omit) if data is None else _without(decode_body(data), omit)
             if bare:
                 message = without_thinking(message)
         elif kind == "synthetic":
@@ -58,12 +58,41 @@ def render(
     return messages
 
 
-def _erased(ref: Any) -> dict[str, Any]:
+def _erased(ref: Any, omit: tuple[str, ...]) -> dict[str, Any]:
+    """What stands for a row whose contents were destroyed: who spoke, its calls and its results."""
     facts = ref.facts
-    if facts.results:
-        return _result_row(facts.dialect, facts.results[0], ERASED, None)
+    results = [call_id for call_id in facts.results if call_id not in omit]
+    if results:
+        row = _result_row(facts.dialect, results[0], ERASED, None)
+        if facts.dialect == "anthropic":
+            rows = [_result_row("anthropic", one, ERASED, None) for one in results]
+            row["content"] = [block for one in rows for block in one["content"]]
+        elif len(results) > 1:
+            row["tool_call_ids"] = results
+            row.pop("tool_call_id", None)
+        return row
+    if facts.calls:
+        return _erased_calls(facts.dialect, facts.calls)
     role = facts.role if facts.role in ("system", "developer", "user", "assistant") else "user"
     return {"role": role, "content": ERASED}
+
+
+def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
+    if dialect == "responses":
+        return {"type": "function_call", "call_id": calls[0], "name": "erased", "arguments": "{}"}
+    if dialect == "anthropic":
+        blocks = [{"type": "tool_use", "id": one, "name": "erased", "input": {}} for one in calls]
+        return {"role": "assistant", "content": blocks}
+    if calls[0].startswith("function:"):
+        name = calls[0].removeprefix("function:")
+        call = {"name": name, "arguments": "{}"}
+        return {"role": "assistant", "content": ERASED, "function_call": call}
+    if dialect == "amplifier":
+        plain = [{"id": one, "tool": "erased", "arguments": {}} for one in calls]
+        return {"role": "assistant", "content": ERASED, "tool_calls": plain}
+    function = {"name": "erased", "arguments": "{}"}
+    made = [{"id": one, "type": "function", "function": dict(function)} for one in calls]
+    return {"role": "assistant", "content": ERASED, "tool_calls": made}
 
 
 def _without(message: dict[str, Any], omit: tuple[str, ...]) -> dict[str, Any]:

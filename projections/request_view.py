@@ -45,10 +45,11 @@ class ViewState(NamedTuple):
     ``position`` is that record's (-1: none), ``next_number`` the number of the next message,
     ``messages`` how many the transcript holds. ``gone`` are the runs of numbers that compactions
     took out of view, ``hidden`` counts them as summarised, dropped and merged. ``breaks`` happened
-    since the last prepared request; ``low_water`` is the view's size, as the estimator counts,
-    after the last compaction; ``turns`` is the number of the last turn. ``shown`` is what the last
-    request showed of a round in progress: where it began, how many entries, and their digest; None
-    where no round was in progress. ``gauge`` is what is known of token counts.
+    since the last prepared request. ``low_water`` is the view's size, as the estimator counts, and
+    ``low_messages`` its messages but for system ones, after the last compaction. ``turns`` is the
+    number of the last turn. ``shown`` is what the last request showed of a round in progress:
+    where it began, how many entries, and their digest; None where no round was in progress.
+    ``gauge`` is what is known of token counts.
     """
 
     position: int
@@ -60,6 +61,7 @@ class ViewState(NamedTuple):
     pins: frozenset[int]
     breaks: tuple[Break, ...]
     low_water: int
+    low_messages: int
     compactions: int
     hidden: tuple[int, int, int]
     turns: int
@@ -98,6 +100,7 @@ def initial() -> ViewState:
         pins=frozenset(),
         breaks=(),
         low_water=0,
+        low_messages=0,
         compactions=0,
         hidden=(0, 0, 0),
         turns=0,
@@ -173,7 +176,7 @@ def with_unbound(state: ViewState, unbound: tuple[tuple[int, int], ...]) -> View
     """The view without the thinking of these messages, as a plan with ``unbound`` makes it."""
     refs = _bared(state.layout.refs, unbound, state.estimator)
     layout = layouts.build(refs, state.layout.insertions)
-    return state._replace(layout=layout, low_water=layout.tokens)
+    return at_low_water(state._replace(layout=layout))
 
 
 def _bared(
@@ -229,6 +232,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.pins,
         breaks,
         state.low_water,
+        state.low_messages,
         state.compactions,
         state.hidden,
         state.turns,
@@ -321,12 +325,17 @@ def _restored(state: ViewState, record: Record) -> ViewState:
             merged -= run.disposition == "merged"
         back[located.number] = _located(located, state.estimator)
     gone = without(state.gone, sorted(back))
-    # Whole messages take the place of their shortened forms; numbers rise along the conversation
-    # except behind a set, where a restored message goes before the first higher number.
+    # Whole messages take the place of their shortened forms.
     refs = [back.pop(ref.number, ref) for ref in state.layout.refs]
-    for number in sorted(back):
-        place = next((i for i, ref in enumerate(refs) if ref.number > number), len(refs))
-        refs.insert(place, back[number])
+    if event.before:
+        before = {one.number: at for one, at in zip(event.messages, event.before, strict=True)}
+        for number in [one.number for one in event.messages if one.number in back]:
+            places = (i for i, ref in enumerate(refs) if ref.number == before[number])
+            refs.insert(next(places, len(refs)), back[number])
+    else:
+        for number in sorted(back):
+            place = next((i for i, ref in enumerate(refs) if ref.number > number), len(refs))
+            refs.insert(place, back[number])
     refs = _bared(refs, event.unbound, state.estimator)
     return state._replace(
         gone=tuple(gone),
@@ -356,16 +365,26 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.outcome == "skipped" and event.trigger != "manual":
         # Nothing could go, or it was vetoed: not asked again until the view has grown.
-        return state._replace(low_water=state.layout.tokens)
+        return at_low_water(state)
     if event.outcome != "applied" or event.plan is None:
         return state
     plan: Plan = event.plan
     after = apply_plan(state, plan, record)
-    return after._replace(
-        breaks=_with(state.breaks, "compaction"),
-        low_water=after.layout.tokens,
-        compactions=state.compactions + 1,
+    return at_low_water(after)._replace(
+        breaks=_with(state.breaks, "compaction"), compactions=state.compactions + 1
     )
+
+
+def at_low_water(state: ViewState) -> ViewState:
+    """The view as a compaction left it, from where it grows until the next one is due."""
+    return state._replace(
+        low_water=state.layout.tokens, low_messages=conversation_length(state.layout)
+    )
+
+
+def conversation_length(layout: Layout) -> int:
+    """How many messages are in view, system messages apart."""
+    return sum([ref.facts.kind != "system" for ref in layout.refs])
 
 
 def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
@@ -493,7 +512,7 @@ def _read(state: ViewState, read: Gauge) -> ViewState:
     insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
     layout = layouts.build(refs, insertions)._replace(late=state.layout.late)
     low_water = layout.tokens * state.low_water // max(1, state.layout.tokens)
-    read = gauge.recounted(read, layout.tokens)
+    read = gauge.recounted(read, layout.tokens, state.layout.tokens)
     return state._replace(layout=layout, low_water=low_water, gauge=read)
 
 

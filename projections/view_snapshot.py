@@ -33,6 +33,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     pins: list[int]
     breaks: tuple[Break, ...]
     low_water: int
+    low_messages: int
     compactions: int
     hidden: tuple[int, int, int]
     turns: int
@@ -58,6 +59,7 @@ def dump(state: ViewState) -> bytes:
             sorted(state.pins),
             state.breaks,
             state.low_water,
+            state.low_messages,
             state.compactions,
             state.hidden,
             state.turns,
@@ -86,6 +88,7 @@ def load(data: bytes) -> ViewState:
         frozenset(stored.pins),
         stored.breaks,
         stored.low_water,
+        stored.low_messages,
         stored.compactions,
         stored.hidden,
         stored.turns,

@@ -143,3 +143,18 @@ async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
             await ctx.add_message({"role": "user", "content": f"question {number} " + "x" * 90})
         view = await ctx.get_messages_for_request()
         assert len([m for m in view if "question" in str(m)]) == 40
+
+
+async def test_a_budget_that_shrinks_brings_the_view_down_to_its_floor() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=100_000, on_overflow="send_floor")
+        await ctx.add_message({"role": "system", "content": "x" * 66_000})
+        await ctx.add_message(USER)
+        for number in range(60):
+            for message in tool_round(number, 4_000):
+                await ctx.add_message(message)
+        await ctx.get_messages_for_request()
+        await ctx.get_messages_for_request(15_000)
+        row = (await engine.audit("s")).requests[-1]
+        assert row.floor_sent
+        assert row.tokens < 23_000

@@ -204,6 +204,38 @@ async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() 
     assert await (await Engine(store).session("s")).get_token_count() == row.tokens
 
 
+async def test_a_model_named_late_does_not_take_what_came_since_for_part_of_its_prompt() -> None:
+    counts = []
+    for named in ("claude-opus-4-5", None):
+        async with eventctx.open() as engine:
+            ctx = await engine.session("s")
+            await ctx.add_message({"role": "user", "content": "w" * 80_000})
+            async with ctx.turn() as turn, turn.iteration() as iteration:
+                await ctx.get_messages_for_request()
+                async with iteration.provider_call(named) as call:
+                    call.model = "claude-opus-4-5"
+                    await ctx.add_message({"role": "user", "content": "r" * 60_000})
+                    await call.usage(23_000)
+            counts.append(await ctx.get_token_count())
+    assert counts[1] == pytest.approx(counts[0], rel=0.01)
+
+
+def test_a_report_that_comes_twice_teaches_once() -> None:
+    steps = [(10_000, 20_000), (20_000, 35_000)]
+    state = told(steps)
+    for position, (_, prompt) in enumerate(steps):
+        assert gauge.reported(state, position, prompt, "claude-opus-4-5") == state
+
+
+def test_growth_across_a_compaction_teaches_nothing_even_between_other_models() -> None:
+    state = told([(50_000, 60_000)], "claude-opus-4-5")
+    state = gauge.prepared(state, Asked(1, 20_000, False, None))
+    state = gauge.reported(state, 1, 22_000, "claude-haiku-4-5")
+    state = gauge.prepared(state, Asked(2, 70_000, True, None))
+    state = gauge.reported(state, 2, 118_000, "claude-opus-4-5")
+    assert gauge.scale(state).factor == 1.0
+
+
 async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
     tools = [{"name": "read", "description": "d" * 8_000}]
     async with eventctx.open() as engine:

@@ -71,6 +71,30 @@ async def test_a_veto_is_overruled_where_the_request_would_not_fit() -> None:
         assert began.veto == "never"
 
 
+async def test_a_veto_is_overruled_where_the_view_outgrew_the_budget_meanwhile() -> None:
+    async with eventctx.open() as engine:
+        ctx = await filled(engine, 20)
+        budget = round(await ctx.get_token_count() / 0.95)
+
+        async def slow(about: CompactionAsked) -> Verdict:
+            await ctx.add_message({"role": "user", "content": "x" * 2_000})
+            return Verdict(veto="not now")
+
+        engine.intercept("context:pre_compact", slow)
+        await ctx.get_messages_for_request(budget)
+        (row,) = (await engine.audit("s")).requests
+        assert row.tokens <= budget
+
+
+async def test_a_veto_of_a_limit_on_messages_is_not_asked_for_at_every_request() -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", lambda asked: Verdict(veto="no"))
+        ctx = await filled(engine, 10, policy="truncate", keep_recent=5, max_messages=10)
+        for _ in range(10):
+            await ctx.get_messages_for_request()
+        assert len((await engine.audit("s")).compactions) == 1
+
+
 async def test_interceptors_are_asked_by_priority_and_the_first_veto_counts() -> None:
     order: list[str] = []
 
@@ -98,6 +122,7 @@ async def test_interceptors_are_asked_by_priority_and_the_first_veto_counts() ->
     [
         "yes",
         Verdict(pins=(999,)),
+        Verdict(pins=(True,)),
         Verdict(veto=5),  # type: ignore[arg-type]
         ValueError("a bug"),
     ],

@@ -16,6 +16,8 @@ from eventctx.reading import fold, request_at
 from eventctx.record import Body, Draft
 from eventctx.store import ANY
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import tool_round
+from tests.transcripts import refusal
 
 Row = dict[str, Any]
 
@@ -197,3 +199,67 @@ async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
     later: Any = decode_event(record)
     assert later.plan.insertions[0].at is not None
     assert record.bodies == ()
+
+
+async def test_a_round_comes_back_in_the_order_of_the_transcript_also_behind_a_set() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", policy="simple", keep_recent=2)
+    call, done = tool_round(1)
+    for message in (user("go"), call, done, user("a"), user("b"), user("c"), user("d")):
+        await ctx.add_message(message)
+    edited = await ctx.get_messages()
+    edited[1]["content"][0]["input"] = {"edited": 1}
+    await ctx.set_messages(edited)
+    await ctx.compact()
+    # The call has a new number, the result its old, lower one.
+    assert await ctx.restore(2) == (7, 2)
+    view = await ctx.get_messages_for_request()
+    assert refusal(view) is None
+    assert done in view
+    (row,) = (await engine.audit("s")).requests
+    assert row.counts.omitted == 0
+
+
+async def test_shortened_results_whose_call_a_set_took_out_count_once() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", max_tokens=2_000, protected_tool_results=0)
+    await ctx.add_message(user("go"))
+    for number in range(3):
+        for message in tool_round(number, 6_000):
+            await ctx.add_message(message)
+    await ctx.add_message(user("on"))
+    await ctx.get_messages_for_request()
+    await ctx.set_messages([m for m in await ctx.get_messages() if m["role"] == "user"])
+    await ctx.get_messages_for_request()
+    counts = (await engine.audit("s")).requests[-1].counts
+    assert min(counts) >= 0
+    assert sum(counts) == 5
+
+
+async def test_a_late_answer_to_a_reused_call_id_is_a_recorded_break() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    for message in (user("go"), asks, user("again"), asks, {"role": "assistant", "content": "on"}):
+        await ctx.add_message(message)
+    before = await ctx.get_messages_for_request()
+    await ctx.add_message({"role": "tool", "tool_call_id": "x", "content": "late"})
+    after = await ctx.get_messages_for_request()
+    row = (await engine.audit("s")).requests[-1]
+    assert after[: len(before)] == before or row.breaks == ("late_result",)
+    assert row.breaks == ("late_result",)
+
+
+async def test_a_set_keeps_the_thinking_that_the_host_brings() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    thinking = [{"type": "thinking", "thinking": "hm", "signature": "k"}]
+    old = {"role": "assistant", "content": [*thinking, {"type": "text", "text": "one"}]}
+    new = {"role": "assistant", "content": [*thinking, {"type": "text", "text": "two"}]}
+    for message in (user("old"), user("q"), old):
+        await ctx.add_message(message)
+    await ctx.set_messages([user("q"), old, new])
+    view = await ctx.get_messages_for_request()
+    assert view[1]["content"] == [{"type": "text", "text": "one"}]
+    assert view[2] == new

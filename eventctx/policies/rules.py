@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from eventctx.errors import InvalidPlan
-from eventctx.plan import Disposition
+from eventctx.messages import read_facts
+from eventctx.plan import Disposition, InsertionKind
 from eventctx.policies.policy import Proposal, Visible
 
 _STAYS: Final = ("kept", "shortened")
@@ -33,6 +34,26 @@ def check_form(visible: Visible, proposal: Proposal) -> None:
             raise _broken(f"a disposition is one of {list(known)}", [number], f"{disposition!r}")
         if not isinstance(reason, str) or not _REASON.fullmatch(reason):
             raise _broken("a reason is a code such as 'older'", [number], f"found {reason!r}")
+    _check_insertions(proposal)
+
+
+def _check_insertions(proposal: Proposal) -> None:
+    """Raise InvalidPlan for an insertion that no log can hold or no provider would take."""
+    for new in proposal.insertions:
+        runs = new.stands_for
+        numbers = [number for run in runs for number in run] if isinstance(runs, tuple) else [""]
+        sound = (
+            new.kind in get_args(InsertionKind)
+            and type(new.depth) is int
+            and (new.before is None or type(new.before) is int)
+            and all(type(number) is int for number in numbers)
+            and isinstance(new.message, dict)
+        )
+        if not sound:
+            raise _broken("an insertion has a kind, a message and numbers", [], f"{new!r}"[:200])
+        facts = read_facts(new.message)
+        if facts.calls or facts.results:
+            raise _broken("an insertion calls no tool and answers none", [], f"{new!r}"[:200])
 
 
 def check(visible: Visible, proposal: Proposal) -> None:

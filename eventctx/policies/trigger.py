@@ -24,21 +24,31 @@ def make_budget(tokens: int, threshold: float, target: float) -> Budget:
 
 
 def due(
-    tokens: int, messages: int, budget: Budget, low_water: int, max_messages: int | None
+    tokens: int,
+    messages: int,
+    budget: Budget,
+    low_water: int,
+    max_messages: int | None,
+    low_messages: int = 0,
 ) -> Trigger | None:
     """Why a view of ``tokens`` and ``messages`` (without system messages) must be compacted now.
 
     ``low_water`` is the view's size after the last compaction. Where that stayed nearer to the
     threshold than to the target, the next one waits for the budget, so that a floor that cannot
-    be reduced does not cause one compaction per request.
+    be reduced does not cause one compaction per request; and where it left more messages than
+    ``max_messages``, until there are half as many more.
     """
     if tokens > budget.tokens:
         return "budget"
     stayed_high = low_water > (budget.target + budget.threshold) // 2
     if tokens >= budget.threshold and not stayed_high:
         return "threshold"
-    if max_messages is not None and messages > max_messages:
-        return "max_messages"
+    if max_messages is not None:
+        most = max_messages
+        if low_messages > most:
+            most = low_messages + max(1, most // 2)
+        if messages > most:
+            return "max_messages"
     return None
 
 

@@ -69,6 +69,8 @@ class Asking:
         self._live = live
         self._emitter = emitter
         self._advisers = advisers
+        self._transcript = transcript.initial()
+        self._added: dict[int, int] = {}
 
     async def answer(self, ask: Ask, view: ViewState, scope: Scope, hint: str | None) -> Answer:
         """The answer to one question. Raises NoAnswer, and what the store raises."""
@@ -164,11 +166,14 @@ class Asking:
         """When the first and the last message were added that the summary will tell of."""
         told = numbers_in([run for one in ask.merged for run in one.stands_for])
         told.update(ask.numbers)
-        state, times = transcript.initial(), dict[int, int]()
-        async for record in self._live.store.read(self._live.stream, bodies=False):
+        # On from where the last question left off; another task may be reading the same.
+        state, times = self._transcript, self._added
+        start = state.position + 1
+        async for record in self._live.store.read(self._live.stream, start=start, bodies=False):
             if record.type in ("context:message_added", "context:messages_set"):
                 times[record.position] = record.time
             state = transcript.evolve(state, record)
+        self._transcript = state
         found = [times[line.position] for line in state.lines if line.number in told]
         return min(found, default=None), max(found, default=None)
 

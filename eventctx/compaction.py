@@ -91,15 +91,19 @@ def complete(
     dispositions = dict(proposal.dispositions)
     for ref in view.layout.refs:
         number = ref.number
+        limit = proposal.limits.get(number)
+        disposition, reason = dispositions[number]
+        if limit is None and disposition != "shortened":
+            continue
         text = texts.get(number)
-        if number in proposal.limits and text is not None:
-            copy = shorten(decode_body(text), number, proposal.limits[number])
+        if limit is not None and text is not None:
+            copy = shorten(decode_body(text), number, limit)
             shortened.append(Shortening(number, len(bodies)))
             bodies.append(body_of(copy, salt, tokenizer))
-        elif ref.shortened and dispositions[number][0] == "shortened":
+        elif ref.shortened and disposition == "shortened":
             shortened.append(Shortening(number, ref.index, ref.position))
-        elif dispositions[number][0] == "shortened":
-            dispositions[number] = ("kept", dispositions[number][1])
+        elif disposition == "shortened":
+            dispositions[number] = ("kept", reason)
     insertions = [
         Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
         for one in proposal.kept_insertions

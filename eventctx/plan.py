@@ -9,7 +9,8 @@ again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -107,15 +108,15 @@ def runs_of(dispositions: Iterable[tuple[int, Disposition, str]]) -> tuple[Run, 
     """
     runs: list[Run] = []
     first = last = -1
-    current: tuple[Disposition, str] | None = None
+    how, why = None, ""
     for number, disposition, reason in dispositions:
-        if (disposition, reason) != current or number != last + 1:
-            if current is not None:
-                runs.append(Run(first, last, *current))
-            first, current = number, (disposition, reason)
+        if number != last + 1 or disposition != how or reason != why:
+            if how is not None:
+                runs.append(Run(first, last, how, why))
+            first, how, why = number, disposition, reason
         last = number
-    if current is not None:
-        runs.append(Run(first, last, *current))
+    if how is not None:
+        runs.append(Run(first, last, how, why))
     return tuple(runs)
 
 
@@ -161,15 +162,18 @@ def numbers_in(runs: Iterable[tuple[int, int]]) -> set[int]:
     return {number for first, last in runs for number in range(first, last + 1)}
 
 
+def finder(runs: Sequence[Run]) -> Callable[[int], Run | None]:
+    """``find`` in these runs, for many numbers."""
+    ends = [run.last for run in runs]
+
+    def covering(number: int) -> Run | None:
+        place = bisect_left(ends, number)
+        return runs[place] if place < len(runs) and runs[place].first <= number else None
+
+    return covering
+
+
 def find(runs: Sequence[Run], number: int) -> Run | None:
     """Return the run that covers ``number``, by bisection; None when no run does."""
-    low, high = 0, len(runs)
-    while low < high:
-        middle = (low + high) // 2
-        if runs[middle].last < number:
-            low = middle + 1
-        else:
-            high = middle
-    if low < len(runs) and runs[low].first <= number:
-        return runs[low]
-    return None
+    place = bisect_left(runs, number, key=attrgetter("last"))
+    return runs[place] if place < len(runs) and runs[place].first <= number else None

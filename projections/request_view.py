@@ -23,6 +23,7 @@ from eventctx.plan import (
     Plan,
     Run,
     find,
+    finder,
     joined,
     numbers_in,
     runs_of,
@@ -392,12 +393,13 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
     texts = {short.number: short for short in plan.shortened}
     refs: list[MessageRef] = []
     leaving: list[tuple[int, Disposition]] = []
+    covering = finder(plan.runs)
     first, last = 0, -1
     disposition: Disposition = "kept"
     for ref in state.layout.refs:
         number = ref.number
         if not first <= number <= last:
-            run = find(plan.runs, number)
+            run = covering(number)
             first, last, disposition = (
                 (number, number, "kept") if run is None else (run.first, run.last, run.disposition)
             )

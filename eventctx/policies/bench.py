@@ -34,7 +34,7 @@ class Bench:
         self.here = [self.decided[ref.number][0] in _STAYS for ref in visible.messages]
         self.tokens_of = [ref.tokens for ref in visible.messages]
         # A result without a call is in no view, so leaving it out frees nothing.
-        self.orphans = {row for group in self.groups if group.orphan for row in group.results}
+        self.orphans = {row for calls, results, _ in self.groups if not calls for row in results}
         for row in self.orphans:
             self.tokens_of[row] = 0
         shown = sum(self.tokens_of)
@@ -72,8 +72,8 @@ class Bench:
     def shorten(self, row: int, limit: Limit, reason: str) -> None:
         """Shorten further; a limit that frees nothing changes nothing."""
         ref = self.messages[row]
-        before = self.limits.get(ref.number, Limit())
-        merged = Limit(*map(_lower, before, limit))
+        before = self.limits.get(ref.number)
+        merged = limit if before is None else Limit(*map(_lower, before, limit))
         tokens = shortened_tokens(ref.facts, merged, self.estimator)
         if row in self.orphans or tokens >= self.tokens_of[row]:
             return
@@ -120,24 +120,31 @@ class Bench:
 
     def cost(self, group: Group) -> int:
         """What dropping a group would free."""
-        calls, results, pending = group
-        if not (results or pending) and len(calls) == 1:
-            return self.tokens_of[calls[0]] if self.here[calls[0]] else 0
         tokens_of, here = self.tokens_of, self.here
-        freed = sum([tokens_of[row] for row in (*calls, *results) if here[row]])
+        calls, results, pending = group
+        freed = 0
+        for row in calls + results:
+            if here[row]:
+                freed += tokens_of[row]
         return freed + (SYNTHETIC_TOKENS * len(pending) if pending and here[calls[0]] else 0)
 
     def drop(self, group: Group, reason: str, cost: int | None = None) -> None:
         """Take a whole group out of the view; ``cost`` is what that frees, where it is known."""
-        self.total -= self.cost(group) if cost is None else cost
-        decided: tuple[Disposition, str] = ("dropped", reason)
-        for row in (*group.calls, *group.results):
-            if self.here[row]:
-                self.here[row] = False
-                number = self.messages[row].number
-                self.decided[number] = decided
-                if self.limits:
-                    self.limits.pop(number, None)
+        self.drop_all((group,), reason, self.cost(group) if cost is None else cost)
+
+    def drop_all(self, groups: Iterable[Group], reason: str, cost: int) -> None:
+        """Take whole groups out of the view, which frees ``cost`` tokens together."""
+        self.total -= cost
+        dropped: tuple[Disposition, str] = ("dropped", reason)
+        messages, here, decided, limits = self.messages, self.here, self.decided, self.limits
+        for calls, results, _ in groups:
+            for row in (*calls, *results):
+                if here[row]:
+                    here[row] = False
+                    number = messages[row].number
+                    decided[number] = dropped
+                    if limits:
+                        limits.pop(number, None)
 
 
 def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:

@@ -44,10 +44,11 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     bench = Bench(visible, proposal)
     protected, open_round = protected_rows(visible, bench.groups)
     bench.shorten_oversize(shortenable(visible, protected), budget.tokens)
-    old = [row for row in range(len(visible.messages)) if row not in protected | open_round]
     drop_line = line_to_drop_to(budget)
     if bench.total > drop_line:
         # The policy did not get there: go for the target, so that the next request has room.
+        whole = protected | open_round
+        old = [row for row in range(len(visible.messages)) if row not in whole]
         for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
             for row in old:
                 if bench.total <= budget.target:
@@ -83,10 +84,12 @@ def shortenable(visible: Visible, protected: frozenset[int]) -> list[int]:
 
     Of a row that holds a person's words and results, the results may be shortened.
     """
+    pins = visible.pins
     return [
         row
         for row, ref in enumerate(visible.messages)
-        if ref.number not in visible.pins
+        if ref.facts.outcome
+        and ref.number not in pins
         and (row not in protected or (ref.facts.human and ref.facts.results))
     ]
 

@@ -80,6 +80,7 @@ class Ladder(msgspec.Struct, frozen=True):
     ) -> list[_Step]:
         """What becomes free step by step: first outside the open loop, then inside it."""
         messages = visible.messages
+        humans = {row for row, ref in enumerate(messages) if ref.facts.human}
         freed_at = self._freed_at(messages)
         for row in loop:
             freed_at[row] += STEPS
@@ -92,12 +93,11 @@ class Ladder(msgspec.Struct, frozen=True):
             at = freed_at[rows[0]] if len(rows) == 1 else max([freed_at[row] for row in rows])
             step = steps[at]
             step.rows.extend(rows)
-            said = [row for row in rows if messages[row].facts.human]
-            if said:
-                step.words.extend(said)
-            else:
+            if humans.isdisjoint(rows):
                 step.rounds.append(group)
                 step.costs.append(bench.cost(group))
+            else:
+                step.words.extend([row for row in rows if row in humans])
         return steps[:NEVER]
 
     def _freed_at(self, messages: Sequence[MessageRef]) -> list[int]:
@@ -121,16 +121,17 @@ class Ladder(msgspec.Struct, frozen=True):
         """Take what the step frees, as far as needed."""
         least = self.truncate_chars
         stubbed = sum([bench.saving_words(row, least) for row in step.words])
-        if bench.total - sum(step.costs) - stubbed <= target:
+        rounds = sum(step.costs)
+        if bench.total - rounds - stubbed <= target:
             self._shorten(bench, step, target)
         else:
             # All of it must go, and shortening first what is dropped then would be for nothing.
-            for group, cost in zip(step.rounds, step.costs, strict=True):
-                bench.drop(group, "old_round", cost)
+            bench.drop_all(step.rounds, "old_round", rounds)
+        beginning = Limit(prose=least)
         for row in step.words:
             if bench.total <= target:
                 return
-            bench.shorten(row, Limit(prose=least), "old_words")
+            bench.shorten(row, beginning, "old_words")
 
     def _shorten(self, bench: Bench, step: _Step, target: int) -> None:
         """Shorten old results, then old arguments; drop the rounds that this cannot save.

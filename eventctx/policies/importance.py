@@ -29,6 +29,7 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
+from eventctx.policies.ranges import check_ints, check_shares
 from eventctx.rounds import Group
 
 HUMAN: Final = 1.0
@@ -65,14 +66,10 @@ class Importance(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         names = ("recency_weight", "importance_weight", "size_weight")
-        for name in names:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 <= value <= 1:
-                raise InvalidSetting(f"{name}: expected 0 to 1, found {value!r}")
+        check_shares(self, *names)
         if not any(getattr(self, name) for name in names):
             raise InvalidSetting(f"{', '.join(names)}: expected one above 0, found all 0")
-        if type(self.keep_recent) is not int or self.keep_recent < 0:
-            raise InvalidSetting(f"keep_recent: expected an int from 0, found {self.keep_recent!r}")
+        check_ints(self, 0, "keep_recent")
         if self.scorer not in ("builtin", "model"):
             raise InvalidSetting(f"scorer: expected 'builtin' or 'model', found {self.scorer!r}")
 

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.errors import InvalidSetting
 from eventctx.policies.bench import Bench, kept_whole
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.ranges import check_ints, check_shares
 from eventctx.refs import MessageRef
 from eventctx.rounds import Group
 from eventctx.shorten import MARKER_CHARACTERS, Limit
@@ -44,13 +44,8 @@ class Ladder(msgspec.Struct, frozen=True):
     version: int = 1
 
     def __post_init__(self) -> None:
-        share = self.protected_recent
-        if type(share) not in (int, float) or not 0 <= share <= 1:
-            raise InvalidSetting(f"protected_recent: expected 0 to 1, found {share!r}")
-        for name, least in (("protected_tool_results", 0), ("truncate_chars", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise InvalidSetting(f"{name}: expected an int from {least}, found {value!r}")
+        check_shares(self, "protected_recent")
+        check_ints(self, 0, "protected_tool_results", "truncate_chars")
 
     @property
     def max_messages(self) -> int | None:

@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 
 from eventctx.diff import runs_of_numbers
-from eventctx.errors import InvalidSetting
 from eventctx.plan import Disposition, numbers_in
 from eventctx.policies.bench import Bench, insertion_tokens, kept_whole
 from eventctx.policies.fit import fit, latest_human, line_to_drop_to, protected_rows, shortenable
@@ -31,6 +30,7 @@ from eventctx.policies.policy import (
     Summary,
     Visible,
 )
+from eventctx.policies.ranges import check_ints, check_shares
 from eventctx.policies.summary_text import (
     UnfitSummary,
     check_length,
@@ -90,13 +90,9 @@ class Summarize(msgspec.Struct, frozen=True):
     version: int = 1
 
     def __post_init__(self) -> None:
-        share = self.keep_recent_share
-        if type(share) not in (int, float) or not 0 <= share <= 1:
-            raise InvalidSetting(f"keep_recent_share: expected 0 to 1, found {share!r}")
-        for name, least in (("summary_tokens", 1), ("fan_in", 2)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise InvalidSetting(f"{name}: expected an int from {least}, found {value!r}")
+        check_shares(self, "keep_recent_share")
+        check_ints(self, 1, "summary_tokens")
+        check_ints(self, 2, "fan_in")
 
     @property
     def max_messages(self) -> int | None:

@@ -23,6 +23,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.facts import Facts
 from eventctx.messages import read_facts
+from eventctx.policies.ranges import check_ints, check_shares
 from eventctx.rounds import Group, group_rows
 
 Message = dict[str, Any]
@@ -49,9 +50,9 @@ class TokenBudget(msgspec.Struct, frozen=True):
     fresh_tail_count: int = 16
 
     def __post_init__(self) -> None:
-        check_counts(self, "total", "system_reserve", "tool_definitions_reserve")
-        check_counts(self, "fresh_tail_count")
-        check_fractions(self.memory_fraction, self.learnings_fraction)
+        check_ints(self, 0, "total", "system_reserve", "tool_definitions_reserve")
+        check_ints(self, 0, "fresh_tail_count")
+        check_fractions(self)
         reserves = self.system_reserve + self.tool_definitions_reserve
         if reserves > self.total:
             raise InvalidSetting(
@@ -245,20 +246,11 @@ def section(heading: str, text: str) -> str:
     return f"{heading}\n{text}" if text else ""
 
 
-def check_counts(settings: object, *names: str) -> None:
-    """Raise InvalidSetting for a setting among ``names`` that is no int from 0."""
-    for name in names:
-        value = getattr(settings, name)
-        if type(value) is not int or value < 0:
-            raise InvalidSetting(f"{name}: expected an int from 0, found {value!r}")
-
-
-def check_fractions(memory: float, learnings: float) -> None:
+def check_fractions(settings: TokenBudget | Any) -> None:
     """Raise InvalidSetting for what is no fraction, and for two that are more than the whole."""
-    for name, value in (("memory_fraction", memory), ("learnings_fraction", learnings)):
-        if type(value) not in (int, float) or not 0 <= value <= 1:
-            raise InvalidSetting(f"{name}: expected a number from 0 to 1, found {value!r}")
-    if memory + learnings > 1:
+    check_shares(settings, "memory_fraction", "learnings_fraction")
+    both = settings.memory_fraction + settings.learnings_fraction
+    if both > 1:
         raise InvalidSetting(
-            f"memory_fraction + learnings_fraction: expected at most 1, found {memory + learnings}"
+            f"memory_fraction + learnings_fraction: expected at most 1, found {both}"
         )

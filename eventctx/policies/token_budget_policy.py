@@ -23,11 +23,11 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import conversation, decisions
+from eventctx.policies.ranges import check_ints
 from eventctx.policies.token_budget import (
     LEARNINGS_HEADING,
     MEMORY_HEADING,
     TokenBudget,
-    check_counts,
     check_fractions,
     learnings_text,
     memory_text,
@@ -74,8 +74,8 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
     version: int = 1
 
     def __post_init__(self) -> None:
-        check_counts(self, "system_reserve", "tool_definitions_reserve", "fresh_tail_count")
-        check_fractions(self.memory_fraction, self.learnings_fraction)
+        check_ints(self, 0, "system_reserve", "tool_definitions_reserve", "fresh_tail_count")
+        check_fractions(self)
         given = self.learnings
         if not isinstance(given, list | tuple) or not all(isinstance(x, str) for x in given):
             raise InvalidSetting(f"learnings: expected a list of texts, found {given!r}")

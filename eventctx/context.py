@@ -30,7 +30,7 @@ from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy
-from eventctx.projections import request_view, transcript
+from eventctx.projections import planned, request_view, transcript
 from eventctx.projections.render import addresses, render
 from eventctx.projections.request_view import ViewState
 from eventctx.recalling import Recall, RecallTool
@@ -283,7 +283,7 @@ class Context:
     ) -> tuple[tuple[int, int], ...]:
         """Numbers whose thinking is bound to a prefix that ``event`` changes."""
         record = place(self._draft(event, bodies), self.session_id, view.position + 1, -1, b"")
-        return request_view.unbound_by(view.layout, request_view.evolve(view, record).layout)
+        return planned.unbound_by(view.layout, request_view.evolve(view, record).layout)
 
     # -- turns -----------------------------------------------------------------------------------
 

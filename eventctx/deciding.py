@@ -34,7 +34,7 @@ from eventctx.policies.fit import Fitted
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.policy import Answer, Ask, Budget, Policy, PolicyState
 from eventctx.policies.trigger import counted
-from eventctx.projections import request_view
+from eventctx.projections import planned, request_view, view_state
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Draft, place
 from eventctx.store import Address
@@ -291,11 +291,11 @@ class Compaction:
         scale: Scale,
         overflow: dict[str, int],
     ) -> Decided:
-        unbound = request_view.unbound_by(view.layout, after.layout)
+        unbound = planned.unbound_by(view.layout, after.layout)
         if unbound:
             plan: Plan = msgspec.structs.replace(made.plan, unbound=unbound)
             made = made._replace(plan=plan)
-            after = request_view.with_unbound(after, unbound)
+            after = planned.with_unbound(after, unbound)
         # The counts after are known only once the plan is applied.
         ended = self._post(view, after, made, budget, scale)
         draft = self._live.draft(ended, self._scope, made.bodies)
@@ -312,7 +312,7 @@ class Compaction:
         ended = self._post(view, view, None, budget, scale)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=error)
         draft = self._live.draft(ended, self._scope)
-        after = view if self._why.trigger == "manual" else request_view.at_low_water(view)
+        after = view if self._why.trigger == "manual" else view_state.at_low_water(view)
         return Decided((*self._opening(), draft), ended, after, {})
 
     def _post(

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.codec import decode_bodies, decode_event
 from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.events import RequestPrepared
-from eventctx.projections import layout, request_view, timeline, transcript
+from eventctx.projections import layout, planned, request_view, timeline, transcript
 from eventctx.projections.layout import Entry
 from eventctx.projections.render import addresses, render
 from eventctx.record import Body, Record, body_digest
@@ -134,7 +134,7 @@ async def request_at(
             f"found {found}"
         )
     event: Any = decode_event(prepared)
-    state = request_view.with_insertions(state, event.insertions, prepared)
+    state = planned.with_insertions(state, event.insertions, prepared)
     entries = tuple(state.layout.entries())
     wanted = addresses(entries)
     bodies = await store.bodies(stream, wanted)

@@ -19,7 +19,7 @@ from eventctx.policies.bench import kept_whole
 from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, Policy
 from eventctx.policies.trigger import counted, due, make_budget
-from eventctx.projections import request_view
+from eventctx.projections import request_view, view_state
 from eventctx.projections.request_view import ViewState
 from eventctx.record import place
 from eventctx.result import CompactionResult
@@ -154,7 +154,7 @@ class Requests:
         most = self._policy.max_messages
         conversation = 0
         if most is not None:
-            conversation = request_view.conversation_length(layout)
+            conversation = view_state.conversation_length(layout)
         trigger = due(tokens, conversation, budget, view.low_water, most, view.low_messages)
         if trigger == "budget" and self._settings.on_overflow == "send_floor":
             return None if is_stuck(view, budget) else trigger

@@ -11,7 +11,7 @@ from eventctx.compaction import body_of
 from eventctx.engine import Engine
 from eventctx.events import Event, Located
 from eventctx.plan import Insertion, Plan, Run
-from eventctx.projections import request_view
+from eventctx.projections import planned, request_view
 from eventctx.reading import fold, request_at
 from eventctx.record import Body, Draft
 from eventctx.store import ANY
@@ -120,7 +120,7 @@ async def test_a_request_may_have_insertions_of_its_own() -> None:
     draft = Draft(os.urandom(16), name, version, 0, payload, (body,))
     # Prepared twice: the digest is known only once the insertion has its record.
     first = await engine.store.append("s", [draft], ANY)
-    shown = request_view.with_insertions(state, (insertion,), first.records[0])
+    shown = planned.with_insertions(state, (insertion,), first.records[0])
     digest, entries, tokens = shown.layout.measure()
     event = events.RequestPrepared(
         renderer=1,

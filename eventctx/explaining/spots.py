@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from eventctx.codec import decode_event
 from eventctx.errors import InvalidSetting
 from eventctx.events import RequestPrepared
-from eventctx.projections import changes, request_view, timeline
+from eventctx.projections import changes, planned, timeline
 from eventctx.projections.changes import ChangesState
 from eventctx.record import Record
 from eventctx.store import EventStore
@@ -89,7 +89,7 @@ def _is_meant(spot: Spot, record: Record, turn: int | None) -> bool:
 
 def _seen(state: ChangesState, record: Record, turn: int | None) -> Seen:
     event: Any = decode_event(record)
-    view = request_view.with_insertions(state.view, event.insertions, record)
+    view = planned.with_insertions(state.view, event.insertions, record)
     return Seen(state._replace(view=view), record, event, turn)
 
 

@@ -12,7 +12,7 @@ from eventctx.importers.places import Places
 from eventctx.importers.track import Content
 from eventctx.messages import read_facts
 from eventctx.plan import Disposition, Insertion, Plan, Run
-from eventctx.projections import request_view
+from eventctx.projections import planned
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Record
 from eventctx.refs import MessageRef
@@ -69,7 +69,7 @@ class Compacted:
         record = Record(
             stream, position, -1, b"", "", 1, 0, b"", bodies, None, None, None, None, b""
         )
-        view = request_view.apply_plan(self._view, self._plan, record)
+        view = planned.apply_plan(self._view, self._plan, record)
         _, messages, tokens = view.layout.measure()
         return events.PostCompact(
             outcome="applied",

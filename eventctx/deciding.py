@@ -32,7 +32,7 @@ from eventctx.live import LiveSession
 from eventctx.plan import Plan
 from eventctx.policies.fit import Fitted
 from eventctx.policies.ladder import Ladder
-from eventctx.policies.policy import Answer, Ask, Budget, Policy, PolicyState
+from eventctx.policies.policy import Answer, Ask, Budget, Policy, PolicyState, Visible
 from eventctx.policies.trigger import counted
 from eventctx.projections import planned, request_view, view_state
 from eventctx.projections.request_view import ViewState
@@ -214,13 +214,13 @@ class Compaction:
 
     # -- questions -------------------------------------------------------------------------------
 
-    def _outline(self, visible: object, goal: Budget, view: ViewState) -> Fitted | Ask:
+    def _outline(self, visible: Visible, goal: Budget, view: ViewState) -> Fitted | Ask:
         state = PolicyState(
             self._why.trigger, view.compactions, self._why.hint, dict(self._answers)
         )
         if self._fallback is None:
             try:
-                outcome = outline(visible, self._policy, goal, state)  # type: ignore[arg-type]
+                outcome = outline(visible, self._policy, goal, state)
                 if isinstance(outcome, Fitted):
                     return outcome
                 if outcome.key not in self._answers and len(self._answers) < MAX_QUESTIONS:
@@ -229,7 +229,7 @@ class Compaction:
             except Exception as error:
                 # A policy may be anybody's code: whatever it does wrong, the session goes on.
                 self._fall_back(error)
-        outcome = outline(visible, FALLBACK, goal, state)  # type: ignore[arg-type]
+        outcome = outline(visible, FALLBACK, goal, state)
         assert isinstance(outcome, Fitted)  # noqa: S101 - the ladder asks nothing
         return outcome
 

@@ -194,8 +194,8 @@ class Requests:
         if records is None:
             return None
         self._emitter.remember(scope_of(self._live.stream), records[-1].position)
-        applied = decided is not None and decided.ended is not None
-        applied = applied and decided.ended.outcome == "applied"  # type: ignore[union-attr]
+        ended = None if decided is None else decided.ended
+        applied = ended is not None and ended.outcome == "applied"
         return Prepared(after, records[-2].position if applied else None)
 
     # -- when it does not work out ---------------------------------------------------------------

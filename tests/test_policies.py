@@ -18,50 +18,13 @@ from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal
 from eventctx.policies.rules import check
 from eventctx.policies.simple import Simple
 from eventctx.policies.trigger import due, make_budget
-from eventctx.refs import MessageRef
 from eventctx.rounds import group_rows
 from eventctx.shorten import Limit, cut, shorten
-from eventctx.tokens import BY_KIND
-
-Row = dict[str, Any]
-ROOMY = Budget(1_000_000, 920_000, 500_000)
-
-
-def user(text: str) -> Row:
-    return {"role": "user", "content": text}
-
-
-def model(text: str) -> Row:
-    return {"role": "assistant", "content": text}
-
-
-def system(text: str) -> Row:
-    return {"role": "system", "content": text}
-
-
-def asks(*ids: str, size: int = 2) -> Row:
-    function = {"name": "f", "arguments": '{"x":"' + "a" * size + '"}'}
-    return {"role": "assistant", "tool_calls": [{"id": i, "function": function} for i in ids]}
-
-
-def tells(call_id: str, size: int = 5) -> Row:
-    return {"role": "tool", "tool_call_id": call_id, "content": "r" * size}
-
-
-def view(*rows: Row, pins: tuple[int, ...] = ()) -> Visible:
-    refs = []
-    for number, row in enumerate(rows):
-        facts = read_facts(row)
-        refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
-    return Visible(refs, (), frozenset(pins), sum(ref.tokens for ref in refs))
+from tests.policies.given import ROOMY, Row, asks, model, staying, system, tells, user, view
 
 
 def proposed(visible: Visible, **options: Any) -> Proposal:
     return Simple(**options).propose(visible, ROOMY, PolicyState("manual"))
-
-
-def staying(proposal: Proposal) -> list[int]:
-    return [n for n, (d, _) in proposal.dispositions.items() if d in ("kept", "shortened")]
 
 
 # -- simple --------------------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.codec import decode_event
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
+from eventctx.errors import ContextOverflow, InvalidSetting
 from eventctx.policies.simple import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, names, tool_round
+from tests.transcripts import refusal
 
 
 def written(folder: Path) -> list[str]:
@@ -160,3 +161,48 @@ async def test_a_compaction_that_could_change_nothing_is_recorded_once() -> None
             await ctx.get_messages_for_request()
         (row,) = (await engine.audit("s")).compactions
         assert (row.outcome, row.trigger) == ("skipped", "threshold")
+
+
+@pytest.mark.parametrize("policy", ["ladder", "simple", "truncate", "token-budget", "importance"])
+async def test_a_message_of_ten_megabytes_is_held_whole_and_shown_short(policy: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=50_000)
+        await ctx.add_message(USER)
+        call, done = tool_round(1, 10_000_000)
+        await ctx.add_message(call)
+        await ctx.add_message(done)
+        view = await ctx.get_messages_for_request()
+        assert sum(len(json.dumps(message)) for message in view) < 200_000
+        assert (await ctx.get_messages())[-1] == done
+        await ctx.add_message({"role": "user", "content": "w" * 10_000_000})
+        with pytest.raises(ContextOverflow, match="latest human message"):
+            await ctx.get_messages_for_request()
+        await ctx.add_message({"role": "user", "content": "never mind"})
+        view = await ctx.get_messages_for_request()
+        assert sum(len(json.dumps(message)) for message in view) < 200_000
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"role": "tool", "tool_call_id": "gone", "content": "an orphan"},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": []},
+        {"role": "assistant", "content": [], "tool_calls": []},
+    ],
+)
+@pytest.mark.parametrize("policy", ["ladder", "simple", "truncate", "token-budget", "importance"])
+async def test_an_odd_beginning_is_no_trouble_for_any_policy(
+    first: dict[str, Any], policy: str
+) -> None:
+    twice = [*tool_round(1), tool_round(1)[1], *tool_round(1)]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=1_500)
+        messages = [first, USER, *twice]
+        for number in range(2, 12):
+            messages += tool_round(number)
+        for message in messages:
+            await ctx.add_message(message)
+            assert refusal(await ctx.get_messages_for_request()) is None
+        assert await ctx.get_messages() == messages
+        assert all(row.fallback is None for row in (await engine.audit("s")).compactions)

@@ -82,6 +82,23 @@ class Bench:
         self.total += tokens - self.tokens_of[row]
         self.tokens_of[row] = tokens
 
+    def free(self, row: int, tokens: int) -> None:
+        """Count a row ``tokens`` less; ``note`` says later by which limit."""
+        self.tokens_of[row] -= tokens
+        self.total -= tokens
+
+    def note(self, rows: Iterable[int], limit: Limit, reason: str) -> None:
+        """Say of the rows that are still there that they are shortened to ``limit``."""
+        decided: tuple[Disposition, str] = ("shortened", reason)
+        for row in rows:
+            if self.here[row]:
+                number = self.messages[row].number
+                before = self.limits.get(number)
+                self.limits[number] = (
+                    limit if before is None else Limit(*map(_lower, before, limit))
+                )
+                self.decided[number] = decided
+
     def shorten_oversize(self, rows: Iterable[int], budget: int) -> None:
         """Shorten the results of every row that take more than their share of the budget."""
         share = budget // OVERSIZE_SHARE

@@ -59,15 +59,18 @@ class Ladder(msgspec.Struct, frozen=True):
         bench.shorten_oversize(shortenable(visible, whole), budget.tokens)
         loop = open_loop(visible.messages, open_round)
         steps = self._steps(visible, bench, whole | open_round, loop)
+        cut: list[int] = []
         for number, step in enumerate(steps):
             if bench.total <= budget.target:
                 break
             inside = number >= STEPS and state.trigger != "manual"
             if inside and bench.total <= line_to_drop_to(budget):
                 break  # cutting inside the loop that is still open is not worth its thinking
-            self._climb(bench, step, budget.target)
+            cut += self._climb(bench, step, budget.target)
             if number % STEPS == STEPS - 1:
                 _drop_words(bench, steps[: number + 1], budget.target)
+        # Only now, as many of them may have been dropped after all.
+        bench.note(cut, Limit(prose=self.truncate_chars), "old_words")
         return _explained(visible, bench, whole | open_round)
 
     def _steps(
@@ -112,21 +115,23 @@ class Ladder(msgspec.Struct, frozen=True):
             freed_at[task] = STEPS - 1
         return freed_at
 
-    def _climb(self, bench: Bench, step: _Step, target: int) -> None:
-        """Take what the step frees, as far as needed."""
-        least = self.truncate_chars
-        stubbed = sum([bench.saving_words(row, least) for row in step.words])
+    def _climb(self, bench: Bench, step: _Step, target: int) -> list[int]:
+        """Take what the step frees, as far as needed; returns the rows whose words are cut."""
+        savings = [bench.saving_words(row, self.truncate_chars) for row in step.words]
         rounds = sum(step.costs)
-        if bench.total - rounds - stubbed <= target:
+        if bench.total - rounds - sum(savings) <= target:
             self._shorten(bench, step, target)
         else:
             # All of it must go, and shortening first what is dropped then would be for nothing.
             bench.drop_all(step.rounds, "old_round", rounds)
-        beginning = Limit(prose=least)
-        for row in step.words:
+        cut: list[int] = []
+        for row, saving in zip(step.words, savings, strict=True):
             if bench.total <= target:
-                return
-            bench.shorten(row, beginning, "old_words")
+                break
+            if saving:
+                bench.free(row, saving)
+                cut.append(row)
+        return cut
 
     def _shorten(self, bench: Bench, step: _Step, target: int) -> None:
         """Shorten old results, then old arguments; drop the rounds that this cannot save.

@@ -32,7 +32,7 @@ from eventctx.policies.policy import Policy
 from eventctx.projections import audit, timeline, usage
 from eventctx.projections import recall as recall_documents
 from eventctx.reading import Message, RequestView
-from eventctx.recalling import MAX_LIMIT, Recall, Recalled
+from eventctx.recalling import Recall, Recalled
 from eventctx.record import Draft, Record
 from eventctx.result import CompactionResult
 from eventctx.resume import open_session
@@ -187,10 +187,8 @@ class Engine:
         self, session: str, query: str, limit: int, besides: frozenset[int]
     ) -> list[str]:
         """Snippets of messages of a session that are out of view and bear on ``query``."""
-        most = min(MAX_LIMIT, limit + len(besides) + 1)
-        found = await self.recaller().search(query, session, most, every=False)
-        others = [one for one in found if one.number not in besides]
-        return [f"(message {one.number}) {one.snippet}" for one in others[:limit]]
+        found = await self.recaller().search(query, session, limit, every=False, besides=besides)
+        return [f"(message {one.number}) {one.snippet}" for one in found]
 
     async def _intercepted(self, asked: CompactionAsked) -> Verdict:
         return await self.interceptors.ask(asked) if self.interceptors else NO_OBJECTION

@@ -71,6 +71,17 @@ class Said(NamedTuple):
     message: dict[str, Any] | None
 
 
+class _Asked(NamedTuple):
+    """A search: ``every``: all terms are wanted; ``besides``: numbers that are not."""
+
+    terms: Sequence[Term]
+    session: str | None
+    lineage: Lineage | None
+    limit: int
+    every: bool
+    besides: frozenset[int]
+
+
 class Recall:
     """Search over a store, through an index that is brought up to date by every search.
 
@@ -86,14 +97,20 @@ class Recall:
         )
 
     async def search(
-        self, query: str, session: str | None = None, limit: int = 10, *, every: bool = True
+        self,
+        query: str,
+        session: str | None = None,
+        limit: int = 10,
+        *,
+        every: bool = True,
+        besides: frozenset[int] = frozenset(),
     ) -> list[Recalled]:
         """The messages that match ``query`` best, of all sessions or of one; best first.
 
         Words, ``"phrases"`` and ``prefix*`` are understood, all else is literal. Messages with all
         terms are found; if there are none, or ``every`` is False, messages with any of them. A
-        fork has what it inherited. Raises StreamNotFound, InvalidSetting, and what the store and
-        the index raise.
+        fork has what it inherited. Message numbers ``besides`` of the session are left out.
+        Raises StreamNotFound, InvalidSetting, and what the store and the index raise.
         """
         if not isinstance(query, str):
             raise InvalidSetting(f"recall: expected a text to search for, found {query!r}")
@@ -106,7 +123,8 @@ class Recall:
         for _ in range(_ATTEMPTS):
             try:
                 await self.catch_up()
-                return await self._found(terms, session, lineage, limit, every)
+                asked = _Asked(terms, session, lineage, limit, every, besides)
+                return await self._found(asked)
             except IndexLost:
                 continue
         raise _lost()
@@ -208,18 +226,11 @@ class Recall:
 
     # -- asking it -------------------------------------------------------------------------------
 
-    async def _found(
-        self,
-        terms: Sequence[Term],
-        session: str | None,
-        lineage: Lineage | None,
-        limit: int,
-        every: bool,
-    ) -> list[Recalled]:
+    async def _found(self, asked: _Asked) -> list[Recalled]:
         found: list[Recalled] = []
         for _ in range(_ATTEMPTS):
-            hits = await asyncio.to_thread(self._hits, terms, lineage, limit, every)
-            found, gone = await self._fetched(hits, terms, session)
+            hits = await asyncio.to_thread(self._hits, asked)
+            found, gone = await self._fetched(hits, asked.terms, asked.session)
             if not gone:
                 break
             # Erased, and the record that says so is not there yet: take them out, and look for
@@ -227,13 +238,14 @@ class Recall:
             await asyncio.to_thread(self._index.forget, gone)
         return found
 
-    def _hits(
-        self, terms: Sequence[Term], lineage: Lineage | None, limit: int, every: bool
-    ) -> list[Hit]:
-        hits = self._index.search(terms, lineage, limit, every=True) if every else []
-        if hits or (every and len(terms) == 1):
-            return hits
-        return self._index.search(terms, lineage, limit, every=False)
+    def _hits(self, asked: _Asked) -> list[Hit]:
+        terms, lineage = asked.terms, asked.lineage
+        most = asked.limit + len(asked.besides)
+        hits = self._index.search(terms, lineage, most, every=True) if asked.every else []
+        if not hits and not (asked.every and len(terms) == 1):
+            hits = self._index.search(terms, lineage, most, every=False)
+        others = [hit for hit in hits if hit.place.number not in asked.besides]
+        return others[: asked.limit]
 
     async def _fetched(
         self, hits: Sequence[Hit], terms: Sequence[Term], session: str | None

@@ -221,7 +221,8 @@ def test_ctrl_c_stops_following_quietly(store):
 def test_a_read_only_store_can_be_read(store, tmp_path):
     code = """
 import os, sys
-import eventctx.cli.main, eventctx.stores.sqlite, concurrent.futures.thread, encodings.idna
+import eventctx.cli.main, eventctx.stores.sqlite
+import concurrent.futures.thread, encodings.idna, urllib.parse
 if os.geteuid() == 0:
     os.setuid(65534)  # for root every file is writable
 eventctx.cli.main.main()

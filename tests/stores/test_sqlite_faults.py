@@ -181,7 +181,7 @@ async def test_a_file_locked_whole_by_another_program_cannot_be_opened(path, dra
 
 READ_ONLY_PROGRAM = """
 import asyncio, os, sys
-import concurrent.futures.thread  # now: the interpreter may be out of reach after setuid
+import concurrent.futures.thread, urllib.parse  # now: out of reach after setuid
 from eventctx.errors import StoreReadOnly
 from eventctx.record import Draft
 from eventctx.store import Address, ANY, Snapshot

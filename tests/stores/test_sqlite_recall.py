@@ -438,6 +438,7 @@ asyncio.run(main())
 READ_ONLY_PROGRAM = """
 import asyncio, concurrent.futures.thread, os, sys
 from pathlib import Path
+import urllib.parse  # now: the interpreter may be out of reach after setuid
 from eventctx.recalling import Recall
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_recall import SqliteTextIndex

@@ -8,6 +8,7 @@ which says so in words fit for the log.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -148,7 +149,10 @@ class Asking:
         span = ProviderCall(self._emitter, scope, None, None, sends_view=False)
         try:
             async with span:
-                value = await asyncio.wait_for(call(), self._advisers.timeout)
+                answering: Any = call()
+                if not inspect.isawaitable(answering):
+                    raise TypeError("expected an async function, found one that answers at once")
+                value = await asyncio.wait_for(answering, self._advisers.timeout)
                 if isinstance(value, ModelAnswer):
                     await _report(span, value)
                     value = value.value

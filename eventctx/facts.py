@@ -11,7 +11,8 @@ from eventctx.errors import DecodeError
 READER: Final = 2
 """Version of this reader. It goes up when a body's facts would come out differently.
 
-2: signed thinking is counted in ``bound``; a machine-made summary is no human's word.
+2: signed thinking is counted in ``bound``; a machine-made summary is no human's word, and what
+follows a harness's elements is.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]

@@ -8,6 +8,7 @@ computed from. They are stored beside the body with the reader's version and can
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -70,6 +71,8 @@ WEB_SEARCH_TOKENS: Final = 4_000
 What was found is billed and is in no message.
 """
 
+_TAG: Final = re.compile(r"<([a-z][a-z_-]*)[^>]*>")
+
 MARK_CHARACTERS: Final = 100
 """How much of a text counts for de-duplication (context-simple's README)."""
 
@@ -94,6 +97,7 @@ class _Counts:
         "outcome",
         "prose",
         "results",
+        "said",
         "thinking",
     )
 
@@ -102,11 +106,13 @@ class _Counts:
         self.results: dict[str, None] = {}
         self.prose = self.arguments = self.outcome = self.thinking = self.images = 0
         self.bound = 0
+        self.said = False
         self.first: str | None = None
         self.dialect: Dialect = "chat"
 
     def text(self, text: str) -> None:
         self.prose += len(text)
+        self.said = self.said or not is_of_harness(text)
         if self.first is None:
             self.first = text
 
@@ -164,17 +170,27 @@ def _kind(role: str, message: dict[str, Any], counts: _Counts) -> tuple[Kind, bo
         return "result", False
     if role != "user":
         return "other", False
-    human = bool((counts.prose or counts.images) and not _by_harness(message, counts.first))
+    pictures = bool(counts.images) and counts.first is None
+    human = (counts.said or pictures) and not _from_hook(message)
     if counts.results:
         return "result", human and counts.prose > 0
     return ("human" if human else "user"), human
 
 
-def _by_harness(message: dict[str, Any], first: str | None) -> bool:
+def _from_hook(message: dict[str, Any]) -> bool:
     metadata = message.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("source") == "hook":
-        return True
-    return first is not None and first.lstrip().startswith(HARNESS_PREFIXES)
+    return isinstance(metadata, dict) and metadata.get("source") == "hook"
+
+
+def is_of_harness(text: str) -> bool:
+    """Whether all of a text is a harness's: what follows its elements may be a person's words."""
+    while (text := text.lstrip()).startswith(HARNESS_PREFIXES):
+        tag = _TAG.match(text)
+        end = -1 if tag is None else text.find(f"</{tag[1]}>")
+        if tag is None or end < 0:
+            return True
+        text = text[end + len(tag[1]) + 3 :]
+    return not text
 
 
 def _read_row(role: str, message: dict[str, Any], counts: _Counts) -> None:

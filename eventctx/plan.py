@@ -24,6 +24,7 @@ REASONS: dict[str, str] = {
     "system": "system and developer messages always stay",
     "pinned": "pinned",
     "latest_human": "the latest human message always stays",
+    "latest": "the message that is to be answered always stays",
     "recent": "among the most recent messages that the policy keeps",
     "same_round": "belongs to a tool round of which another message stays",
     "open_round": "belongs to the tool round in progress",

@@ -184,3 +184,23 @@ def test_estimates_are_near_three_characters_a_token_and_95_for_a_call() -> None
         }
     )
     assert BY_KIND.tokens(call) == 95 + 4
+
+
+@pytest.mark.parametrize(
+    ("content", "human"),
+    [
+        ("<system-reminder>be brief</system-reminder>", False),
+        ("<system-reminder>be brief</system-reminder>\nFix the login bug.", True),
+        ("<command-name>/x</command-name>\n<command-args>y</command-args>", False),
+        ("<command-name>/x</command-name> and then?", True),
+        ("<system-reminder>never closed. Fix it.", False),
+        ("<task>mine</task>", True),
+        ("# AGENTS.md instructions\nFix it.", False),
+        ([{"type": "text", "text": "<skill>s</skill>"}, {"type": "text", "text": "why?"}], True),
+        ([{"type": "text", "text": "<skill>s</skill>"}], False),
+        ("", False),
+        ("[Summary: depth 1, 3 messages]", False),
+    ],
+)
+def test_what_follows_a_harness_element_is_a_persons_words(content: Any, human: bool) -> None:
+    assert read_facts({"role": "user", "content": content}).human is human

@@ -15,8 +15,10 @@ import eventctx
 from eventctx.compaction import visible_of
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
+from eventctx.messages import read_facts
 from eventctx.policies.bench import kept_whole
 from eventctx.policies.fit import fit
+from eventctx.policies.named import POLICIES
 from eventctx.policies.policy import Budget
 from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.audit import AuditRow
@@ -37,6 +39,7 @@ from tests.transcripts import (
 
 examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
+ASKING = {"summarize", "pipeline", "custom"}
 
 
 def played(story: Story, budget: int, **options: Any) -> tuple[Engine, list[Any]]:
@@ -211,6 +214,7 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
         only_floor = all(
             ref.facts.kind == "system"  # type: ignore[union-attr]
             or ref in people[-1:]
+            or place == len(refs) - 1
             or (last_call >= 0 and place >= _start_of_round(refs, last_call))
             for place, ref in enumerate(refs)
         )
@@ -221,6 +225,26 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
         assert only_floor or (proven and budget < low and row.tokens <= low + low // 4)
 
     asyncio.run(check())
+
+
+@examples
+@given(story=stories(), budget=budgets, policy=st.sampled_from(sorted(POLICIES.keys() - ASKING)))
+def test_no_request_is_empty_and_what_is_to_be_answered_is_in_it(
+    story: Story, budget: int, policy: str
+) -> None:
+    async def play() -> None:
+        engine = Engine(MemoryStore())
+        ctx = await engine.session("s", policy=policy, on_overflow="send_floor", max_tokens=budget)
+        for message in story.messages:
+            await ctx.add_message(message)
+            request = await ctx.get_messages_for_request()
+            facts = read_facts(message)
+            if facts.kind in ("human", "user"):
+                assert message in request
+            if facts.kind in ("human", "user", "assistant"):
+                assert [one for one in request if not is_system(one)]
+
+    asyncio.run(play())
 
 
 @examples

@@ -1,6 +1,6 @@
 """``python -m eventctx.cli``."""
 
-from eventctx.cli.main import main
+from eventctx.cli.start import main
 
 if __name__ == "__main__":
     main()

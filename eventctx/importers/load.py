@@ -158,7 +158,11 @@ async def _import_one(
         return complete or (track is not None and track.next is not None)
 
     parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
-    items = parse(source.lines(), chosen.called(path), closed)
+    lines = source.lines()
+    if complete:
+        # Nobody will write the rest of a last line: it is kept as it is.
+        lines = (line._replace(terminated=True) for line in lines)
+    items = parse(lines, chosen.called(path), closed)
     first = next(items, None)
     if not isinstance(first, Session):
         return _Outcome(_nothing(path, chosen, first, source.size))

@@ -118,9 +118,30 @@ def protected_rows(
         if ref.facts.kind == "system" or ref.number in visible.pins
     }
     human = latest_human(messages)
-    if human is not None:
-        protected.add(human)
+    protected.update(row for row in (human, to_answer(messages, groups)) if row is not None)
     return frozenset(protected), open_rows(messages, groups, human)
+
+
+def to_answer(messages: Sequence[MessageRef], groups: Sequence[Group]) -> int | None:
+    """The row at the end that the model is to answer, whoever wrote it.
+
+    None where that is a tool round, which is protected as such. Where nobody asked anything it is
+    the model's own last words: a request of nothing at all would be refused.
+    """
+    orphans = {row for calls, results, _ in groups if not calls for row in results}
+    conversation = (
+        row
+        for row in range(len(messages) - 1, -1, -1)
+        if messages[row].facts.kind != "system" and row not in orphans
+    )
+    last = next(conversation, None)
+    if last is None:
+        return None
+    facts = messages[last].facts
+    if facts.kind in ("human", "user", "other"):
+        return last
+    answer = facts.kind == "assistant" and not facts.calls
+    return last if answer and latest_human(messages) is None else None
 
 
 def latest_human(messages: Sequence[MessageRef]) -> int | None:
@@ -142,7 +163,8 @@ def open_rows(
 
 
 def _parts(bench: Bench, visible: Visible, open_round: frozenset[int]) -> dict[str, int]:
-    parts = {"system messages": 0, "pins": 0, "latest human message": 0, "open round": 0}
+    parts = {"system messages": 0, "pins": 0, "latest human message": 0, "latest message": 0}
+    parts["open round"] = 0
     for row, ref in enumerate(visible.messages):
         if not bench.stays(row):
             continue
@@ -151,7 +173,8 @@ def _parts(bench: Bench, visible: Visible, open_round: frozenset[int]) -> dict[s
         elif ref.number in visible.pins:
             part = "pins"
         else:
-            part = "open round" if row in open_round else "latest human message"
+            words = "latest human message" if ref.facts.human else "latest message"
+            part = "open round" if row in open_round else words
         parts[part] += bench.tokens_of[row]
     parts["notices and synthetic results"] = max(0, bench.total - sum(parts.values()))
     return parts

@@ -71,7 +71,7 @@ class Ladder(msgspec.Struct, frozen=True):
                 _drop_words(bench, steps[: number + 1], budget.target)
         # Only now, as many of them may have been dropped after all.
         bench.note(cut, Limit(prose=self.truncate_chars), "old_words")
-        return _explained(visible, bench, whole | open_round)
+        return _explained(visible, bench, whole, open_round)
 
     def _steps(
         self, visible: Visible, bench: Bench, always: frozenset[int], loop: frozenset[int]
@@ -195,12 +195,15 @@ def _drop_words(bench: Bench, steps: Sequence[_Step], target: int) -> None:
             bench.drop(group, "old_words")
 
 
-def _explained(visible: Visible, bench: Bench, always: frozenset[int]) -> Proposal:
+def _explained(
+    visible: Visible, bench: Bench, whole: frozenset[int], open_round: frozenset[int]
+) -> Proposal:
     decided = dict(bench.decided)
     human = latest_human(visible.messages)
-    for row in always:
+    for row in whole | open_round:
         number = visible.messages[row].number
         if decided[number][1] == "fits":
-            reason = "latest_human" if row == human else "open_round"
+            reason = "open_round" if row in open_round else "latest"
+            reason = "latest_human" if row == human else reason
             decided[number] = (decided[number][0], reason)
     return Proposal(decided, bench.limits, kept_insertions=tuple(visible.insertions))

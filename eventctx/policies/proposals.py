@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from eventctx.errors import InvalidPlan
 from eventctx.plan import Disposition
-from eventctx.policies.fit import latest_human
+from eventctx.policies.fit import latest_human, to_answer
 from eventctx.policies.policy import Proposal, Visible
 from eventctx.refs import MessageRef
 
@@ -54,7 +54,8 @@ def decisions(visible: Visible, wanted: Mapping[int, str], gone: str = "older") 
     messages = visible.messages
     human = latest_human(messages)
     pinned = {row for row, ref in enumerate(messages) if ref.number in visible.pins}
-    staying = {*wanted, *pinned, *(() if human is None else (human,))}
+    last = to_answer(messages, visible.groups)
+    staying = {*wanted, *pinned, *[row for row in (human, last) if row is not None]}
     decided: Decisions = {}
     for group in visible.groups:
         stays = not staying.isdisjoint(group.rows)
@@ -66,6 +67,7 @@ def decisions(visible: Visible, wanted: Mapping[int, str], gone: str = "older") 
                 decided[ref.number] = ("dropped", gone)
             else:
                 reason = wanted.get(row, "same_round")
+                reason = "latest" if row == last else reason
                 reason = "latest_human" if row == human else reason
                 reason = "pinned" if row in pinned else reason
                 decided[ref.number] = ("shortened" if ref.shortened else "kept", reason)

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from eventctx.errors import InvalidPlan
 from eventctx.messages import read_facts
 from eventctx.plan import Disposition, InsertionKind
+from eventctx.policies.fit import to_answer
 from eventctx.policies.policy import Proposal, Visible
 
 _STAYS: Final = ("kept", "shortened")
@@ -84,6 +85,9 @@ def check_rules(visible: Visible, proposal: Proposal) -> None:
             raise _broken("system messages and pins stay whole", [ref.number], "shortened")
     if human is not None and not here[human]:
         raise _broken("the latest human message stays", [messages[human].number], "left out")
+    last = to_answer(messages, visible.groups)
+    if last is not None and not here[last]:
+        raise _broken("the message to be answered stays", [messages[last].number], "left out")
     _check_rounds(visible, here)
     _check_texts(visible, proposal)
     _check_places(visible, proposal, here)

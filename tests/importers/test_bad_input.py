@@ -12,6 +12,7 @@ import pytest
 
 from eventctx.errors import MalformedTranscript, StoreFull, TranscriptError, UnknownFormat
 from eventctx.importers.detect import FORMATS, choose
+from eventctx.importers.load import import_file
 from eventctx.importers.naming import session_name
 from eventctx.store import Appended, Expected
 from eventctx.stores.memory import MemoryStore
@@ -214,3 +215,14 @@ async def test_a_file_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(TranscriptError):
         await load(MemoryStore(), path)
+
+
+async def test_of_a_file_that_is_complete_half_a_last_line_is_kept_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "half.jsonl"
+    path.write_bytes(b'{"role":"user","content":"hi"}\n{"role":"user","content":"and')
+    store = MemoryStore()
+    (summary,) = await import_file(store, path, complete=True)
+    assert (summary.messages, summary.waiting) == (1, ())
+    assert summary.unknown == {"unreadable": 1}
+    again = await import_file(store, path, complete=True)
+    assert again[0].added == 0

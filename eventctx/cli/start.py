@@ -1,0 +1,15 @@
+"""Where the program begins: Ctrl-C stops it cleanly also while it still loads."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Load the program and run it."""
+    try:
+        from eventctx.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("eventctx: stopped\n")
+        sys.exit(130)
+    run()

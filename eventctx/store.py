@@ -189,7 +189,7 @@ class EventStore(Protocol):
     async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
         """Destroy data and salt of the bodies at these addresses, and keep the given facts instead.
 
-        What ``messages.outline_facts`` leaves (role, call ids) lets older views keep their order.
+        What ``facts.outline_facts`` leaves (role, call ids) lets older views keep their order.
         Digests stay, so chains still verify. Returns how many were not erased before. Bodies are
         shared with forks by reference, so a fork loses them too. Raises StreamNotFound, and
         LogCorrupted for an address that holds no body.

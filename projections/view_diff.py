@@ -28,12 +28,6 @@ Kind = Literal[
 whose call is gone. ``results_left_out``: other results of its row answer no call in view.
 """
 
-LEFT: Final = ("summarised", "dropped", "merged", "omitted", "set", "cleared")
-"""Kinds of what is in the earlier view alone."""
-
-CAME: Final = ("entered", "restored")
-"""Kinds of what is in the later view alone; a message that is whole again is in both."""
-
 GROUPS: Final = ("system", "human", "user", "assistant", "result", "other", "inserted", "made_up")
 """Kinds of message (``messages.Kind``), insertions, and what stands in for what is missing."""
 

@@ -11,6 +11,7 @@ from eventctx.plan import Insertion, Plan, Run
 from eventctx.policies.named import policy_named
 from eventctx.record import Draft
 from eventctx.store import ANY
+from eventctx.stores.memory import MemoryStore
 from tests.explained import compacted, thirty, user
 
 # -- two requests --------------------------------------------------------------------------------
@@ -38,6 +39,27 @@ async def test_a_diff_says_what_entered_left_and_came_back() -> None:
     assert (second.before.tokens, second.after.tokens) == (b.tokens, c.tokens)
     for side in (first.before, first.after, second.after):
         assert sum(side.groups.values()) == side.tokens
+
+
+async def test_a_diff_tells_of_results_whose_call_left_their_row() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    one, two = ({"type": "tool_use", "id": f"t{n}", "name": "ls", "input": {}} for n in (1, 2))
+    results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": "ok"} for n in (1, 2)]
+    answered = {"role": "user", "content": results}
+    async with ctx.turn():
+        for message in (user("list"), {"role": "assistant", "content": [one, two]}, answered):
+            await ctx.add_message(message)
+        await ctx.get_messages_for_request()
+    await ctx.set_messages([user("list"), {"role": "assistant", "content": [one]}, answered])
+    async with ctx.turn():
+        await ctx.get_messages_for_request()
+    made = await engine.diff("s", 1, 2)
+    assert [(one.number, one.kind) for one in made.differences] == [
+        (1, "set"),
+        (2, "results_left_out"),
+        (3, "entered"),
+    ]
 
 
 async def test_a_diff_tells_which_insertions_came_and_went() -> None:

@@ -86,6 +86,7 @@ async def test_a_restored_message_is_whole_until_it_is_taken_out_again() -> None
     back = await engine.why("s", 3)
     assert (back.standing, back.stays, back.ruling) == ("whole", None, None)
     assert back.restored is not None
+    assert (await engine.why("s", 29)).restored is None
     await ctx.compact()
     again = await engine.why("s", 3)
     assert again.standing == "dropped"
@@ -224,6 +225,8 @@ async def test_a_shortened_message_shows_what_is_left_of_it() -> None:
     await ctx.restore(why.number)
     whole = await engine.why("s", why.number)
     assert (whole.standing, whole.ruling, whole.shows) == ("whole", None, whole.message)
+    assert whole.restored is not None
+    assert whole.restored.type == "context:restored"
 
 
 async def test_thinking_that_a_plan_unbound_is_told() -> None:
@@ -240,6 +243,24 @@ async def test_thinking_that_a_plan_unbound_is_told() -> None:
     assert why.standing == "whole"
     assert why.bare is not None
     assert why.bare.cause.type == "context:post_compact"
+
+
+async def test_thinking_that_a_restore_left_out_is_told_of_its_own_message_alone() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", policy="simple", keep_recent=4)
+    for number in range(8):
+        thought = {"type": "thinking", "thinking": "hm" * 50, "signature": "c2ln"}
+        said = {"type": "text", "text": f"answer {number}"}
+        await ctx.add_message(user(f"question {number}"))
+        await ctx.add_message({"role": "assistant", "content": [thought, said]})
+    await ctx.compact()
+    for number in (4, 5):
+        assert (await engine.why("s", number)).standing == "dropped"
+        await ctx.restore(number)
+    answer, question = await engine.why("s", 5), await engine.why("s", 4)
+    assert answer.bare is not None
+    assert answer.bare.cause.type == "context:restored"
+    assert question.bare is None
 
 
 async def test_a_fallback_is_named_and_lends_nobody_its_settings() -> None:

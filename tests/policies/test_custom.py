@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.codec import decode_event
-from eventctx.deciding import settings_of
+from eventctx.deciding import MAX_QUESTIONS, settings_of
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
 from eventctx.policies.custom import Custom
 from eventctx.policies.ladder import Ladder
@@ -291,6 +291,25 @@ async def test_whatever_the_function_does_wrong_the_ladder_decides_and_the_log_s
     assert messages[:2] == [user("pinned"), user("go")]
     assert (event.strategy, row.fallback, row.outcome) == ("custom", "ladder", "applied")
     assert problem in row.error
+
+
+def asks_anew(visible: Visible, budget: Budget, state: PolicyState) -> AskScores:
+    return AskScores(f"s{len(state.answers)}", (0,))
+
+
+@pytest.mark.parametrize(("function", "questions"), [(asks_forever, 1), (asks_anew, MAX_QUESTIONS)])
+async def test_a_function_that_goes_on_asking_is_stopped(function: Any, questions: int) -> None:
+    asked = 0
+
+    async def scorer(request: Any) -> list[float]:
+        nonlocal asked
+        asked += 1
+        assert asked <= MAX_QUESTIONS
+        return [0.5]
+
+    _, _, row = await compacted(function, scorer=scorer)
+    assert (row.fallback, row.outcome, asked) == ("ladder", "applied", questions)
+    assert "again and again" in row.error
 
 
 async def test_a_limit_on_messages_makes_a_compaction_due() -> None:

@@ -218,6 +218,26 @@ def test_a_plan_that_breaks_a_rule_is_refused_by_name(changes: dict[int, Any], r
     assert set(caught.value.numbers) & set(changes) or rule.startswith("a tool round")
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [
+            user("go"),
+            model("x"),
+            {"role": "user", "content": "<system-reminder>y</system-reminder>"},
+        ],
+        [model("x"), model("y")],
+    ],
+    ids=["a harness's words after a person's", "nothing but answers"],
+)
+def test_a_plan_without_the_message_to_be_answered_is_refused(rows: list[Any]) -> None:
+    visible = view(*rows)
+    last = len(rows) - 1
+    decided = {**everything(visible).dispositions, last: ("dropped", "x")}
+    with pytest.raises(InvalidPlan, match="the message to be answered stays"):
+        check(visible, Proposal(decided))
+
+
 def test_nothing_can_be_inserted_into_a_round() -> None:
     visible = view(user("go"), asks("c"), tells("c"))
     note = NewInsertion("notice", user("note"), before=2)

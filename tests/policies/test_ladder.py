@@ -107,6 +107,16 @@ def test_rounds_are_dropped_where_shortening_does_not_suffice_and_words_stay() -
     assert min(set(range(80)) - set(dropped) - set(range(0, 80, 4))) > max(dropped) - 4
 
 
+def test_what_is_short_already_is_not_said_to_be_shortened() -> None:
+    rows = [user("task")]
+    for n in range(20):
+        rows += [user(f"short {n}" if n % 2 else "long " * 500), model("said " * 50)]
+    proposal = down_to(view(*rows), 0.3)
+    shortened = [n for n, (what, _) in proposal.dispositions.items() if what == "shortened"]
+    assert shortened
+    assert all(str(rows[n]["content"]).startswith("long") for n in shortened)
+
+
 def test_what_a_person_said_is_cut_before_it_is_dropped_and_the_task_goes_last() -> None:
     visible = view(*turns(20, result=10, words=2_000))
     found = reasons(down_to(visible, 0.4))

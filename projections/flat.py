@@ -20,7 +20,7 @@ Scalar = str | int | float | bool
 MAX_TEXT: Final = 1000
 """Longest text, in characters, that leaves in a log line or a span; errors can quote a lot."""
 
-_DISPOSITIONS: Final = ("kept", "shortened", "summarised", "dropped", "merged")
+DISPOSITIONS: Final = ("kept", "shortened", "summarised", "dropped", "merged")
 
 
 def read(record: Record) -> Event | Unknown:
@@ -44,7 +44,7 @@ def dispositions(plan: Plan) -> dict[str, int]:
 
     Numbers of messages that a ``set`` took out count along where a run covers them.
     """
-    counts = dict.fromkeys(_DISPOSITIONS, 0)
+    counts = dict.fromkeys(DISPOSITIONS, 0)
     for run in plan.runs:
         counts[run.disposition] += run.last - run.first + 1
     return counts
@@ -57,18 +57,19 @@ def scalars(event: Event | Unknown) -> dict[str, Scalar]:
     flat: dict[str, Scalar] = {}
     for name in event.__struct_fields__:
         value = getattr(event, name)
+        kind = type(value)
         if value is None:
             continue
-        if isinstance(value, str):
-            flat[name] = capped(value)
-        elif isinstance(value, bool | int | float):
+        if kind is str:
+            flat[name] = value if len(value) <= MAX_TEXT else capped(value)
+        elif kind is int or kind is bool or kind is float:
             flat[name] = value
-        elif isinstance(value, Plan):
+        elif kind is Plan:
             flat |= {f"plan_{key}": count for key, count in dispositions(value).items()}
             flat["plan_insertions"] = len(value.insertions)
             flat["plan_through"] = value.through
-        elif isinstance(value, tuple) and value and all(type(item) is str for item in value):
+        elif kind is tuple and value and all(type(item) is str for item in value):
             flat[name] = capped(",".join(value))
-        elif isinstance(value, tuple | list | dict):
+        elif kind is tuple or kind is dict or kind is list:
             flat[f"{name}_count"] = len(value)
     return flat

@@ -3,7 +3,8 @@
 A span is opened by one record and closed by another with the same span id: turns, model calls,
 tool calls, planning phases and compactions. Every other record becomes an event on the innermost
 open span that it names. Ids, times and parents are the records' own; nothing is made up, so
-folding the same records twice gives equal spans. One state folds one stream, own records only.
+folding the same records twice gives equal spans. One state folds one stream; of a fork only its own
+records, so that reading through it does not tell the parent's story again.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class TraceState(msgspec.Struct, frozen=True):
     span id, oldest first. ``answered`` are model calls that ended and wait a little for their
     usage. ``plan`` is the position of the post_compact in force, as far as it is known.
     ``compactions`` counts those seen; None where the fold did not see the stream's beginning.
+    ``digest`` is that of the last request's view.
     """
 
     finished: tuple[Span, ...] = ()
@@ -61,6 +63,7 @@ class TraceState(msgspec.Struct, frozen=True):
     ids: TraceIds = TraceIds()
     plan: int | None = None
     compactions: int | None = None
+    digest: str | None = None
     started: bool = False
     time: int = 0
 
@@ -73,6 +76,8 @@ def initial() -> TraceState:
 def evolve(state: TraceState, record: Record) -> TraceState:
     """Return the state after ``record``; its ``finished`` are the spans that the record ended."""
     event = read(record)
+    if record.type == "session:fork":
+        state = TraceState()  # what came before is the parent's to trace
     ids, trace_id = locate(state.ids, record, event)
     compactions = state.compactions
     if not state.started and (record.position == 0 or record.type == "session:fork"):
@@ -86,7 +91,7 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     begins = None if isinstance(event, PostCompact) else say.opening(event)
     if begins is not None and record.span_id is not None and record.span_id not in state.open:
         return _open(state, record, event, trace_id, begins, before)
-    ends = say.closing(event, record.position)
+    ends = say.closing(event, record)
     if ends is not None:
         return _close(state, record, event, trace_id, ends)
     if isinstance(event, UsageReported):
@@ -137,6 +142,8 @@ def _open(
     elif begins.family == "compact" and state.compactions is not None:
         state = replace(state, compactions=state.compactions + 1)
         attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
+        if state.digest is not None:
+            attributes[conv.COMPACTION_VIEW_BEFORE] = state.digest
     elif begins.family == "tool" and turn is not None and conv.AGENT_NAME in turn.attributes:
         attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
     elif isinstance(event, ProviderRequest):
@@ -209,7 +216,7 @@ def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
 
 def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:
     """Keep a prepared request for the chat that sends it, which as a rule begins later."""
-    state = replace(state, plan=event.plan)
+    state = replace(state, plan=event.plan, digest=event.digest)
     said = say.prepared(record, event) | say.in_force(event.plan)
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":
@@ -255,6 +262,8 @@ def _compaction_alone(
     if state.compactions is not None:
         state = replace(state, compactions=state.compactions + 1)
         attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
+    if state.digest is not None:
+        attributes[conv.COMPACTION_VIEW_BEFORE] = state.digest
     span_id = record.span_id
     if span_id is None or span_id in state.open:
         span_id = derive_span_id(record.stream, record.id)

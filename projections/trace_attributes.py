@@ -7,11 +7,13 @@ zeros stay. No content is in them: no message text, no tool input or output.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
 
 from eventctx import events
 from eventctx.projections import semconv as conv
-from eventctx.projections.flat import Scalar, capped, dispositions, scalars
+from eventctx.projections.compaction_attributes import asked, came_to
+from eventctx.projections.flat import Scalar, capped, scalars
 from eventctx.record import Record
 
 Attribute = Scalar | tuple[str, ...]
@@ -57,59 +59,14 @@ def identity(record: Record) -> Attributes:
 
 def opening(event: object) -> Opening | None:
     """How the span that this event begins begins; None when it begins none."""
-    match event:
-        case events.PromptSubmit():
-            said = _given({conv.AGENT_NAME: event.agent, conv.TURN_NUMBER: event.number})
-            return _opening("turn", conv.INVOKE_AGENT, event.agent or "agent", said)
-        case events.ProviderRequest():
-            said = _given({conv.REQUEST_MODEL: event.model, conv.PROVIDER_NAME: event.provider})
-            return _opening("chat", conv.CHAT, event.model, said, "client")
-        case events.ToolPre():
-            said = _given({conv.TOOL_NAME: event.name, conv.TOOL_CALL_ID: event.call_id})
-            return _opening("tool", conv.EXECUTE_TOOL, event.name, said)
-        case events.PlanStart():
-            return _opening("plan", conv.PLAN, event.name, {})
-        case events.PreCompact() | events.PostCompact():
-            said = _given(
-                {
-                    conv.COMPACTION + "trigger": event.trigger,
-                    conv.COMPACTION + "strategy": event.strategy,
-                    conv.COMPACTION + "strategy_version": event.strategy_version,
-                    conv.COMPACTION + "tokens.budget": event.budget,
-                    conv.COMPACTION + "tokens.threshold": event.threshold,
-                    conv.COMPACTION + "requested_by": event.requested_by,
-                }
-            )
-            if isinstance(event, events.PreCompact):
-                said[conv.COMPACTION + "tokens.before"] = event.tokens
-                said[conv.COMPACTION + "messages.before"] = event.messages
-            return _opening("compact", conv.COMPACT, event.strategy, said)
-    return None
+    how = _OPENINGS.get(type(event))
+    return None if how is None else how(event)
 
 
-def closing(event: object, position: int) -> Closing | None:
-    """How the span of this event, the record at ``position``, ends; None when it ends none."""
-    match event:
-        case events.PromptComplete():
-            return _ended("turn", event.status, event.error)
-        case events.PlanEnd():
-            return _ended("plan", event.status, event.error)
-        case events.ProviderResponse():
-            said = _given({conv.RESPONSE_MODEL: event.model, conv.RESPONSE_ID: event.response_id})
-            if event.finish_reason is not None:
-                said[conv.FINISH_REASONS] = (event.finish_reason,)
-            return _ended("chat", "ok", None, said)
-        case events.ProviderError():
-            said = {conv.ERROR_TYPE: event.error_type}
-            return _ended("chat", event.status, event.message, said)
-        case events.ToolPost():
-            return _ended("tool", "ok", None)
-        case events.ToolError():
-            said = {conv.ERROR_TYPE: event.error_type}
-            return _ended("tool", event.status, event.message, said)
-        case events.PostCompact():
-            return _compacted(event, position)
-    return None
+def closing(event: object, record: Record) -> Closing | None:
+    """How the span of this event of ``record`` ends; None when it ends none."""
+    how = _CLOSINGS.get(type(event))
+    return None if how is None else how(event, record)
 
 
 def usage(event: events.UsageReported) -> Attributes:
@@ -152,6 +109,36 @@ def tick(record: Record, event: object) -> Attributes:
     return found
 
 
+def _turn(event: events.PromptSubmit) -> Opening:
+    said = _given({conv.AGENT_NAME: event.agent, conv.TURN_NUMBER: event.number})
+    return _opening("turn", conv.INVOKE_AGENT, event.agent or "agent", said)
+
+
+def _chat(event: events.ProviderRequest) -> Opening:
+    said = _given({conv.REQUEST_MODEL: event.model, conv.PROVIDER_NAME: event.provider})
+    return _opening("chat", conv.CHAT, event.model, said, "client")
+
+
+def _tool(event: events.ToolPre) -> Opening:
+    said = _given({conv.TOOL_NAME: event.name, conv.TOOL_CALL_ID: event.call_id})
+    return _opening("tool", conv.EXECUTE_TOOL, event.name, said)
+
+
+def _plan(event: events.PlanStart) -> Opening:
+    return _opening("plan", conv.PLAN, event.name, {})
+
+
+def _compaction(event: events.PreCompact | events.PostCompact) -> Opening:
+    return _opening("compact", conv.COMPACT, event.strategy, asked(event))
+
+
+def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
+    said = _given({conv.RESPONSE_MODEL: event.model, conv.RESPONSE_ID: event.response_id})
+    if event.finish_reason is not None:
+        said[conv.FINISH_REASONS] = (event.finish_reason,)
+    return _ended("chat", "ok", None, said)
+
+
 def _opening(
     family: Family, operation: str, subject: str | None, said: Attributes, kind: Kind = "internal"
 ) -> Opening:
@@ -174,38 +161,13 @@ def _ended(
     )
 
 
-def _compacted(event: events.PostCompact, position: int) -> Closing:
-    before, after = event.tokens_before, event.tokens_after
-    said: Attributes = {
-        conv.COMPACTION_ID: position,
-        "outcome": event.outcome,
-        "tokens.before": before,
-        "tokens.after": after,
-        "tokens.reclaimed": before - after,
-        "tokens.source": "estimate",
-        "tokens.estimator": event.estimator,
-        "tokens.factor": event.factor,
-        "messages.before": event.messages_before,
-        "messages.after": event.messages_after,
-        "messages.removed": event.messages_before - event.messages_after,
-    }
-    if before:
-        said["ratio"] = round(after / before, 4)
-    said |= _given({"tokens.target": event.target, "fallback": event.fallback})
-    if event.plan is not None:
-        counts = dispositions(event.plan)
-        said["preserved"] = counts["kept"]
-        said |= {f"numbers.{name}": count for name, count in counts.items()}
-        gone = [run for run in event.plan.runs if run.disposition != "kept"]
-        if gone:
-            said["source.first_number"], said["source.last_number"] = gone[0].first, gone[-1].last
-    named = {
-        name if name == conv.COMPACTION_ID else conv.COMPACTION + name: value
-        for name, value in said.items()
-    }
-    if event.outcome == "applied":
-        named[conv.CONVERSATION_COMPACTED] = True
-    closed = _ended("compact", event.outcome, event.error, named)
+def _failed_call(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
+    return _ended(family, event.status, event.message, {conv.ERROR_TYPE: event.error_type})
+
+
+def _compacted(event: events.PostCompact, record: Record) -> Closing:
+    said = came_to(event, record.position, record.digest.hex())
+    closed = _ended("compact", event.outcome, event.error, said)
     if event.outcome == "applied":
         closed.attributes[conv.OUTCOME] = "ok"
     return closed
@@ -220,3 +182,23 @@ def _error_type(message: str | None) -> str:
 
 def _given(values: dict[str, str | int | float | None]) -> Attributes:
     return {name: value for name, value in values.items() if value is not None}
+
+
+_OPENINGS: Final[dict[type, Callable[[Any], Opening]]] = {
+    events.PromptSubmit: _turn,
+    events.ProviderRequest: _chat,
+    events.ToolPre: _tool,
+    events.PlanStart: _plan,
+    events.PreCompact: _compaction,
+    events.PostCompact: _compaction,
+}
+
+_CLOSINGS: Final[dict[type, Callable[[Any, Record], Closing]]] = {
+    events.PromptComplete: lambda event, _: _ended("turn", event.status, event.error),
+    events.PlanEnd: lambda event, _: _ended("plan", event.status, event.error),
+    events.ProviderResponse: _answered,
+    events.ProviderError: lambda event, _: _failed_call("chat", event),
+    events.ToolPost: lambda event, _: _ended("tool", "ok", None),
+    events.ToolError: lambda event, _: _failed_call("tool", event),
+    events.PostCompact: _compacted,
+}

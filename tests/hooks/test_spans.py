@@ -181,8 +181,14 @@ def test_a_compaction_says_what_it_did_on_its_span_and_ticks_on_it_and_its_paren
         600,
     )
     assert (said["messages.before"], said["messages.after"], said["messages.removed"]) == (10, 4, 6)
-    assert (said["ratio"], said["preserved"], said["numbers.dropped"]) == (0.4, 4, 6)
-    assert (said["source.first_number"], said["source.last_number"]) == (0, 5)
+    assert said["ratio"] == 0.4
+    assert (said["dropped.count"], said["dropped.numbers"]) == (6, "0-5")
+    assert said["dropped.reasons"] == ("older=6",)
+    assert (said["kept.count"], said["kept.numbers"]) == (4, "6-9")
+    assert said["kept.reasons"] == ("recent=4",)
+    assert said["summarised.count"] == 0
+    assert "summarised.numbers" not in said
+    assert said["digest"] == session.records[3].digest.hex()
     ticks = ["context:pre_compact", "context:post_compact"]
     assert [tick.name for tick in one.events] == ticks
     on_turn = [tick.name for tick in found[span(0x100)].events]

@@ -5,8 +5,9 @@ The composition root: the one module that knows stores, projections, hooks and p
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal
@@ -27,7 +28,9 @@ from eventctx.explaining.dry_run import dry_run
 from eventctx.explaining.spots import Spot
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
+from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.identity import CurrentSpan, random_bytes
+from eventctx.live import Listener
 from eventctx.policies.policy import Policy
 from eventctx.projections import audit, timeline, usage
 from eventctx.projections import recall as recall_documents
@@ -58,9 +61,11 @@ class Audit(msgspec.Struct, frozen=True):
 class Engine:
     """Sessions on one store. ``async with eventctx.open(url) as engine``.
 
-    ``hooks`` is the registry of observers; ``on`` is its ``on``. ``intercept(name, handler)`` adds
-    an interceptor: an awaited handler that may change what is about to happen. ``clock`` returns
-    UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones.
+    ``hooks`` is the registry of observers; ``on`` is its ``on``. ``sinks`` hear of every record,
+    catch up with a session that is opened again, and emit what they hold back when the engine
+    closes (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler
+    that may change what is about to happen. ``clock`` returns UTC nanoseconds and ``random(n)`` n
+    random bytes; tests pass fixed ones.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Engine:
         store: EventStore,
         *,
         hooks: Hooks | None = None,
+        sinks: Sequence[Sink] = (),
         current_span: CurrentSpan | None = None,
         clock: Callable[[], int] = time.time_ns,
         random: Callable[[int], bytes] = random_bytes,
@@ -75,9 +81,11 @@ class Engine:
         self.store = store
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
+        self._sinks = Sinks(sinks, self.hooks)
+        self._listener = Listener(self.hooks.publish, self._sinks.appended if sinks else None)
         self.interceptors = Interceptors()
         self.intercept = self.interceptors.on
-        self._current_span = current_span
+        self._current_span = current_span or self._sinks.current_span
         self._clock = clock
         self._random = random
         self._contexts: dict[str, Context] = {}
@@ -138,10 +146,11 @@ class Engine:
     ) -> Context:
         recorded = {**msgspec.to_builtins(settings), "policy": policy.name}
         recorded = {**settings_of(policy), **recorded}
+        await self._resume(session)
         live = await open_session(
             self.store,
             session,
-            self.hooks.publish,
+            self._listener,
             self._clock,
             self._random,
             recorded,
@@ -160,6 +169,15 @@ class Engine:
                 self.recaller,
             ),
         )
+
+    async def _resume(self, session: str) -> None:
+        """Let the sinks fold what a session holds already, outside the loop's thread."""
+        needed = self._sinks.history()
+        if needed == "none" or await self.store.head(session) is None:
+            return
+        bodies = needed == "contents"
+        history = [record async for record in self.store.read(session, bodies=bodies)]
+        await asyncio.to_thread(self._sinks.resume, history)
 
     # -- recall ----------------------------------------------------------------------------------
 
@@ -374,6 +392,7 @@ class Engine:
             self._advised.clear()
             try:
                 await self.hooks.close()
+                self._sinks.close()
                 if self._recall is not None:
                     await self._recall.close()
             finally:

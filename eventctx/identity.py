@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 _SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -49,6 +49,7 @@ random_bytes: Final = Random()
 """The process's source of random bytes."""
 
 
+@runtime_checkable
 class CurrentSpan(Protocol):
     """How the engine makes one of its spans the current one of the host's tracing system.
 

@@ -14,6 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -49,6 +50,13 @@ class Clock(Protocol):
         ...
 
 
+class Listener(NamedTuple):
+    """Who hears of appends: of each record in order, and of the time that each append took."""
+
+    publish: Callable[[Record], None]
+    appended: Callable[[float, int], None] | None = None
+
+
 class Ticket:
     """An append under way. ``records`` is set when it is on disk.
 
@@ -56,7 +64,7 @@ class Ticket:
     again behind what the other process wrote; ``again`` is then the append that carries them.
     """
 
-    __slots__ = ("ack", "again", "drafts", "exact", "failed", "number", "records")
+    __slots__ = ("ack", "again", "drafts", "exact", "failed", "number", "records", "sent")
 
     def __init__(
         self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], exact: int
@@ -68,6 +76,7 @@ class Ticket:
         self.records: tuple[Record, ...] | None = None
         self.failed = False
         self.again: Ticket | None = None
+        self.sent = perf_counter()
 
 
 class Unsent(NamedTuple):
@@ -86,7 +95,7 @@ class LiveSession:
         store: EventStore,
         stream: str,
         loaded: Loaded,
-        publish: Callable[[Record], None],
+        listener: Listener,
         clock: Clock,
         random: Callable[[int], bytes] = os.urandom,
         tokenizer: Callable[[str], int] | None = None,
@@ -95,7 +104,7 @@ class LiveSession:
         self.stream = stream
         self.random = random
         self.tokenizer = tokenizer
-        self._publish = publish
+        self._listener = listener
         self._clock = clock
         self._lock = threading.RLock()
         self._in_flight: deque[Ticket] = deque()
@@ -285,14 +294,17 @@ class LiveSession:
             with self._lock:
                 self._failed(ticket, error)
             raise
+        publish, timed = self._listener
         with self._lock:
+            if timed is not None and ticket.records is None:
+                timed(perf_counter() - ticket.sent, len(appended.records))
             ticket.records = appended.records
             ready: list[Record] = []
             while self._in_flight and self._in_flight[0].records is not None:
                 ready.extend(self._in_flight.popleft().records or ())
             for record in ready:
                 self._note(record)
-                self._publish(record)
+                publish(record)
             if ready and not self._in_flight and not self._stale:
                 self._maybe_snapshot(ready)
         return appended.records

@@ -11,7 +11,7 @@ from eventctx import events
 from eventctx.codec import decode_event
 from eventctx.errors import WrongExpectedVersion
 from eventctx.events import Event
-from eventctx.live import Clock, LiveSession
+from eventctx.live import Clock, Listener, LiveSession
 from eventctx.loading import Loaded, load
 from eventctx.projections import request_view
 from eventctx.record import Record
@@ -23,7 +23,7 @@ from eventctx.version import __version__
 async def open_session(
     store: EventStore,
     stream: str,
-    publish: Callable[[Record], None],
+    listener: Listener,
     clock: Clock,
     random: Callable[[int], bytes] = os.urandom,
     settings: dict[str, Any] | None = None,
@@ -36,7 +36,7 @@ async def open_session(
     loaded = await load(store, stream)
     if loaded is None:
         loaded = Loaded(request_view.initial(), -1, b"", 0, -1, ())
-    live = LiveSession(store, stream, loaded, publish, clock, random, tokenizer)
+    live = LiveSession(store, stream, loaded, listener, clock, random, tokenizer)
     if loaded.head < 0:
         start = events.SessionStart(library=__version__, settings=settings or {})
         # Another process may create it at the same moment: its record is as good as ours.

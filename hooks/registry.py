@@ -250,6 +250,14 @@ class Hooks:
         """What was delivered, failed and dropped so far, by handler name."""
         return HookStats(dict(self._delivered), dict(self._errors), dict(self._dropped))
 
+    def count_error(self, handler: object, error: BaseException) -> None:
+        """Count and log what a handler raised where it was called by somebody else."""
+        self._failed(_name_of(handler), error)
+
+    def count_lost(self, handler: object, reason: str, count: int = 1) -> None:
+        """Count what a handler took and could not pass on, such as spans that nobody accepted."""
+        self._count_drop(_name_of(handler), reason, count)
+
     def _failed(self, name: str, error: BaseException) -> None:
         with self._lock:
             self._errors[name] += 1
@@ -266,10 +274,10 @@ class Hooks:
                 exc_info=error,
             )
 
-    def _count_drop(self, name: str, reason: str) -> None:
+    def _count_drop(self, name: str, reason: str, count: int = 1) -> None:
         with self._lock:
             first = not self._dropped[name]
-            self._dropped[name] += 1
+            self._dropped[name] += count
         if first:
             with suppress(Exception):
                 _log.warning("a record was not delivered to hook %s: %s", name, reason)

@@ -1,149 +1,107 @@
-"""Spans to OpenTelemetry, through the host's own set-up: its provider, processors and sampler.
+"""Spans to OpenTelemetry, live: the fold of ``projections.trace`` over records as they come.
 
-The sink folds a session's records (``projections.trace``) and starts and ends each finished span
-with the records' ids and times. To that end a copy of one tracer gets its own id generator and
-sampler; the provider and every other tracer stay as they are. Whether a trace is sampled is asked
-once, of the host's sampler, before its first span ends, so that no child is sent without its root.
-Without an SDK all of this is skipped.
+Every span that the fold finishes is sent through the host's own set-up (``hooks.tracer``). As the
+engine's CurrentSpan the sink also makes a span of ours the current one during a turn or a call, so
+that the spans of an instrumented HTTP client nest in it, and a turn joins the host's trace.
 """
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
-from opentelemetry.context import Context
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    SpanContext,
-    SpanKind,
-    Status,
-    StatusCode,
-    TraceFlags,
-)
+from opentelemetry.trace import NonRecordingSpan
 
-from eventctx.projections import semconv as conv
-from eventctx.projections.spans import OpenSpan, Span
+from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.registry import Hooks
+from eventctx.hooks.sinks import History
+from eventctx.hooks.tracer import RecordTracer, span_context
+from eventctx.projections.spans import Span
 from eventctx.projections.trace import TraceState, evolve, initial, unfinished
 from eventctx.record import Record
-from eventctx.version import __version__
 
 MAX_SESSIONS: Final = 4096
 """Sessions whose open spans a sink holds; the least recently heard of goes first."""
-MAX_TRACES: Final = 4096
-"""Traces whose sampling decision is remembered."""
-
-_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
-_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
-_UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
-
-
-class _Decision(NamedTuple):
-    """What a sampler said of a trace: an SDK's Decision, attributes it adds, its trace state."""
-
-    decision: Any
-    added: dict[str, Any]
-    trace_state: Any
-
-
-class _Script(threading.local):
-    """The id generator and sampler of our tracer: says what the record says.
-
-    Thread-local, because a span starts within one call.
-    """
-
-    trace_id: int = 0
-    span_id: int = 0
-    decision: _Decision | None = None
-
-    def generate_trace_id(self) -> int:
-        return self.trace_id
-
-    def generate_span_id(self) -> int:
-        return self.span_id
-
-    def is_trace_id_random(self) -> bool:
-        return False
-
-    def should_sample(
-        self,
-        parent_context: Context | None,
-        trace_id: int,
-        name: str,
-        kind: SpanKind | None = None,
-        attributes: Any = None,
-        links: Any = None,
-        trace_state: Any = None,
-    ) -> Any:
-        from opentelemetry.sdk.trace.sampling import SamplingResult
-
-        made = self.decision
-        assert made is not None  # noqa: S101 - set before every start_span
-        return SamplingResult(made.decision, {**made.added, **(attributes or {})}, made.trace_state)
-
-    def get_description(self) -> str:
-        return "eventctx: as decided for the whole trace"
 
 
 class TraceSink:
-    """An observer of all records, ``hooks.on("*", TraceSink())``, and the engine's CurrentSpan.
+    """A sink of spans: ``eventctx.open(sinks=[TraceSink()])``.
 
-    ``tracer_provider``: the global one by default, asked for again until there is one. With a
-    tracer that is not the SDK's, spans are sent under that tracer's own span ids.
+    ``tracer_provider``: the global one by default, asked for again until there is one.
     """
 
     def __init__(self, tracer_provider: otel.TracerProvider | None = None) -> None:
-        self._provider = tracer_provider
-        self._seen: otel.TracerProvider | None = None
-        self._tracer: otel.Tracer | None = None
-        self._sampler: Any = None
-        self._script = _Script()
+        self._tracer = RecordTracer(tracer_provider)
         self._states: OrderedDict[str, TraceState] = OrderedDict()
-        self._decisions: OrderedDict[str, _Decision] = OrderedDict()
         self._lock = threading.Lock()
+        self._hooks: Hooks | None = None
+        renew_after_fork(self)
 
     # -- records to spans ------------------------------------------------------------------------
 
     def __call__(self, record: Record) -> None:
         """Fold the record and send the spans that it ended."""
-        tracer = self._ready()
-        if tracer is None:
+        if not self._tracer.ready():
             return
         state = self._step(record)
         begun = state.open.get(record.span_id or "")
         if begun is not None:
-            self._decide(begun)
-        for span in state.finished:
-            self._send(tracer, span)
+            self._tracer.decide(begun)
+        self._send(state.finished)
+
+    def history(self) -> History:
+        """The records, once there is somebody to send spans to."""
+        return "records" if self._tracer.ready() else "none"
 
     def resume(self, records: Iterable[Record]) -> None:
-        """Fold a session's earlier records without sending anything.
+        """Fold a session's records from its beginning without sending anything.
 
-        An engine that opens a session with a history calls this first, so that what a span says of
-        the history (a compaction's sequence number) is the same live as from the log.
+        So what a span says of the history (a compaction's sequence number) is the same live as from
+        the log.
         """
-        if self._ready() is not None:
-            for record in records:
-                self._step(record)
+        state, stream = initial(), None
+        for record in records:
+            state, stream = evolve(state, record), record.stream
+        if stream is not None:
+            self._keep(stream, state)
 
     def flush(self, session_id: str | None = None) -> None:
         """Send the unfinished spans of one session, or of all, and forget the sessions.
 
         For the end of a program: nothing of those sessions may follow.
         """
-        tracer = self._ready()
         with self._lock:
             names = list(self._states) if session_id is None else [session_id]
             states = [self._states.pop(name) for name in names if name in self._states]
-        if tracer is not None:
+        if self._tracer.ready():
             for state in states:
-                for span in unfinished(state):
-                    self._send(tracer, span)
+                self._send(unfinished(state))
+
+    def close(self) -> None:
+        """Send what is unfinished: the engine is closing."""
+        self.flush()
+
+    def attach(self, hooks: Hooks) -> None:
+        """Count on ``hooks`` the spans that the host's set-up would not take."""
+        self._hooks = hooks
+
+    def after_fork(self) -> None:
+        """In a forked child: take a new lock, and leave what is open to the parent."""
+        self._lock = threading.Lock()
+        self._states.clear()
+
+    def _send(self, spans: Iterable[Span]) -> None:
+        for span in spans:
+            try:
+                self._tracer.send(span)
+            except Exception as error:
+                if self._hooks is None:
+                    raise
+                self._hooks.count_error(self, error)
 
     def _step(self, record: Record) -> TraceState:
         with self._lock:
@@ -154,120 +112,16 @@ class TraceSink:
                 self._states.popitem(last=False)
             return state
 
-    def _ready(self) -> otel.Tracer | None:
-        """Our tracer, or None as long as nothing would come of a span."""
-        provider = self._provider or otel.get_tracer_provider()
-        if provider is self._seen:
-            return self._tracer
-        if isinstance(provider, otel.ProxyTracerProvider):
-            return None
-        tracer = provider.get_tracer("eventctx", __version__, conv.SCHEMA_URL)
+    def _keep(self, stream: str, state: TraceState) -> None:
         with self._lock:
-            self._tracer = None if isinstance(tracer, otel.NoOpTracer) else self._adopt(tracer)
-            self._seen = provider
-        return self._tracer
-
-    def _adopt(self, tracer: otel.Tracer) -> otel.Tracer:
-        """Copy an SDK's tracer, so that the one that others may get stays as it is."""
-        if not (hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")):
-            self._sampler = None
-            return tracer
-        ours: Any = copy.copy(tracer)
-        self._sampler = ours.sampler
-        ours.id_generator = ours.sampler = self._script
-        found: otel.Tracer = ours
-        return found
-
-    # -- sampling --------------------------------------------------------------------------------
-
-    def _decide(self, span: OpenSpan | Span) -> _Decision | None:
-        """The decision for the span's whole trace, made now if this is its first span."""
-        known = self._decided(span.trace_id)
-        if known is None and self._sampler is not None:
-            kind, said = _KINDS[span.kind], dict(span.attributes)
-            known = self._ask(self._context_of(span), span.trace_id, span.name, kind, said)
-        return known
-
-    def _ask(
-        self, context: Context, trace_id: str, name: str, kind: SpanKind, said: dict[str, Any]
-    ) -> _Decision:
-        """Ask the host's sampler; the attributes that it adds go to every span of the trace."""
-        result = self._sampler.should_sample(context, int(trace_id, 16), name, kind, said, ())
-        added = {key: value for key, value in (result.attributes or {}).items() if key not in said}
-        with self._lock:
-            made = _Decision(result.decision, added, result.trace_state)
-            made = self._decisions.setdefault(trace_id, made)
-            if len(self._decisions) > MAX_TRACES:
-                self._decisions.popitem(last=False)
-            return made
-
-    def _decided(self, trace_id: str) -> _Decision | None:
-        with self._lock:
-            known = self._decisions.get(trace_id)
-            if known is not None:
-                self._decisions.move_to_end(trace_id)
-            return known
-
-    def _context_of(self, span: OpenSpan | Span) -> Context:
-        """The context in which a trace's sampler decides: the host's, if the trace is the host's.
-
-        Else none. A child that is seen first (a sink added in the middle of a turn) must not pass
-        for one of a sampled parent: its root will be decided on like this, too.
-        """
-        current = otel.get_current_span().get_span_context()
-        if current.is_valid and current.trace_id == int(span.trace_id, 16):
-            return otel.set_span_in_context(NonRecordingSpan(current), Context())
-        if span.parent_span_id is None or not span.name.startswith(conv.INVOKE_AGENT):
-            return Context()
-        parent = _span_context(span.trace_id, span.parent_span_id, _SAMPLED)
-        return otel.set_span_in_context(NonRecordingSpan(parent), Context())
-
-    def _flags(self, trace_id: str) -> TraceFlags:
-        """The flags of a trace, decided on here if the engine enters a span before its record."""
-        known = self._decided(trace_id)
-        if known is None:
-            current = otel.get_current_span().get_span_context()
-            if current.is_valid and current.trace_id == int(trace_id, 16):
-                return current.trace_flags
-            if self._ready() is None:
-                return _UNSAMPLED
-            if self._sampler is None:
-                return _SAMPLED
-            known = self._ask(Context(), trace_id, conv.INVOKE_AGENT, SpanKind.INTERNAL, {})
-        return _SAMPLED if known.decision.is_sampled() else _UNSAMPLED
-
-    # -- sending ---------------------------------------------------------------------------------
-
-    def _send(self, tracer: otel.Tracer, span: Span) -> None:
-        made = self._decide(span)
-        if made is not None and not made.decision.is_recording():
-            return
-        script = self._script
-        script.decision = made
-        script.trace_id, script.span_id = int(span.trace_id, 16), int(span.span_id, 16)
-        context = Context()
-        if span.parent_span_id is not None:
-            flags = self._flags(span.trace_id)
-            parent = NonRecordingSpan(_span_context(span.trace_id, span.parent_span_id, flags))
-            context = otel.set_span_in_context(parent, context)
-        sent = tracer.start_span(
-            span.name,
-            context,
-            _KINDS[span.kind],
-            attributes=span.attributes,
-            start_time=span.start,
-        )
-        for event in span.events:
-            sent.add_event(event.name, event.attributes, event.time)
-        if span.status == "error":
-            sent.set_status(Status(StatusCode.ERROR, span.message))
-        sent.end(span.end)
+            self._states[stream] = state
+            self._states.move_to_end(stream)
 
     # -- the engine's CurrentSpan ----------------------------------------------------------------
 
     def enter(self, session_id: str, trace_id: str, span_id: str) -> object:
         """Make a span of ours current in this task; returns the token for ``exit``."""
-        current = NonRecordingSpan(_span_context(trace_id, span_id, self._flags(trace_id)))
+        current = NonRecordingSpan(span_context(trace_id, span_id, self._tracer.flags(trace_id)))
         return otel_context.attach(otel.set_span_in_context(current))
 
     def exit(self, token: Any) -> None:
@@ -280,7 +134,3 @@ class TraceSink:
         if not current.is_valid:
             return None
         return otel.format_trace_id(current.trace_id), otel.format_span_id(current.span_id)
-
-
-def _span_context(trace_id: str, span_id: str, flags: TraceFlags) -> SpanContext:
-    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=flags)

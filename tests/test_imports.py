@@ -71,7 +71,12 @@ ROOMS: list[tuple[set[str], ...]] = [
 HOMES = {
     "pyee": {"eventctx.hooks.registry"},
     "structlog": {"eventctx.hooks.log"},
-    "opentelemetry": {"eventctx.hooks.trace", "eventctx.hooks.metrics"},
+    "opentelemetry": {
+        "eventctx.hooks.trace",
+        "eventctx.hooks.tracer",
+        "eventctx.hooks.otlp",
+        "eventctx.hooks.metrics",
+    },
     "apsw": {"eventctx.stores.sqlite*"},
     "tiktoken": {"eventctx.tokenizers"},
     "imagesize": {"eventctx.images"},

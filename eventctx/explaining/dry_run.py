@@ -8,7 +8,7 @@ from eventctx.asking import Advisers, Asking
 from eventctx.deciding import Why
 from eventctx.emitting import SessionEmitter
 from eventctx.errors import StreamNotFound
-from eventctx.live import Clock, LiveSession
+from eventctx.live import Clock, Listener, LiveSession
 from eventctx.loading import load
 from eventctx.policies.policy import Policy
 from eventctx.requesting import Requests
@@ -35,7 +35,7 @@ async def dry_run(
     loaded = await load(store, stream)
     if loaded is None:
         raise StreamNotFound(stream)
-    live = LiveSession(store, stream, loaded, lambda record: None, clock, random)
+    live = LiveSession(store, stream, loaded, Listener(lambda record: None), clock, random)
     emitter = SessionEmitter(live, None)
     requests = Requests(live, policy, settings, Asking(live, emitter, Advisers()), emitter, None)
     return await requests.compact(policy, asked, limit=limit, dry_run=True)

@@ -20,7 +20,8 @@ EventctxError
 │   ├── InvalidPlan           a plan that would break a rule of the view
 │   └── ContextOverflow       what must stay is larger than the budget
 ├── HookError
-│   └── UnknownEventName
+│   ├── UnknownEventName
+│   └── ExportFailed          a collector that does not take spans
 └── TranscriptError           a file to import
     ├── UnknownFormat
     ├── MalformedTranscript
@@ -177,6 +178,19 @@ class HookError(EventctxError):
 
 class UnknownEventName(HookError, ValueError):
     """A handler was registered for an event that does not exist."""
+
+
+class ExportFailed(HookError):
+    """Spans could not be sent ``where``; ``reason`` is what the exporter said."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"{where} did not take the spans: {reason}; check that a collector or Jaeger listens "
+            "there (OTLP: port 4317 for gRPC, 4318 for HTTP), and send again: what arrived already "
+            "is not shown twice"
+        )
+        self.where = where
+        self.reason = reason
 
 
 class TranscriptError(EventctxError):

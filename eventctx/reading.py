@@ -58,11 +58,16 @@ async def fold(store: EventStore, stream: str, projection: Any, *, stop: int | N
 
 async def position_of_turn(store: EventStore, stream: str, number: int) -> int:
     """The last position of turn ``number``. Raises InvalidSetting when there is no such turn."""
+    return (await turn_of(store, stream, number)).last
+
+
+async def turn_of(store: EventStore, stream: str, number: int) -> timeline.Turn:
+    """Turn ``number`` of a session. Raises InvalidSetting when there is no such turn."""
     state: timeline.TimelineState = await fold(store, stream, timeline)
     turn = timeline.turn(state, number)
     if turn is None:
         raise InvalidSetting(_no_turn(state, stream, number))
-    return turn.last
+    return turn
 
 
 async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:

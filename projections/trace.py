@@ -53,7 +53,8 @@ class TraceState(msgspec.Struct, frozen=True):
     span id, oldest first. ``answered`` are model calls that ended and wait a little for their
     usage. ``plan`` is the position of the post_compact in force, as far as it is known.
     ``compactions`` counts those seen; None where the fold did not see the stream's beginning.
-    ``digest`` is that of the last request's view.
+    ``digest`` is that of the last request's view. ``floor`` is when the last turn began: what took
+    longer than the log shows began no earlier.
     """
 
     finished: tuple[Span, ...] = ()
@@ -66,6 +67,7 @@ class TraceState(msgspec.Struct, frozen=True):
     digest: str | None = None
     started: bool = False
     time: int = 0
+    floor: int = 0
 
 
 def initial() -> TraceState:
@@ -136,6 +138,7 @@ def _open(
     spans = dict(state.open)
     turn = _turn(state, record.turn_id)
     if begins.family == "turn":
+        state = replace(state, floor=record.time)
         for key, old in spans.items():
             if old.quiet_since is None:
                 spans[key] = replace(old, quiet_since=before)
@@ -170,7 +173,9 @@ def _close(
         if span is None or span.family != "compact":
             state, span = _compaction_alone(state, record, event, trace_id)
         state = _tick_above(state, record, event)
-        span = with_tick(span, record, event)
+        # A compaction that asks nobody is recorded as a whole when it is decided; it took longer.
+        began = max(record.time - event.duration, state.floor)
+        span = with_tick(replace(span, start=min(span.start, began)), record, event)
         if event.outcome == "applied" and event.plan is not None:
             state = replace(state, plan=record.position)
     if span is None or span.family != ends.family:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import IO
 
 import click
 
@@ -13,6 +11,7 @@ from eventctx.cli import opening
 from eventctx.cli.plain import plural, size
 from eventctx.cli.program import run
 from eventctx.cli.screen import progress, styled
+from eventctx.cli.whole_file import whole_file
 from eventctx.portable import export_lines
 
 _TOLD = 500
@@ -42,7 +41,8 @@ async def _export(session: str, output: Path | None, store: str | None) -> None:
             if output is None:
                 await _write(lines, lambda data: click.echo(data, nl=False), bar.at)
                 return
-            written = await _write_file(lines, output, bar.at)
+            with whole_file(output) as file:
+                written = await _write(lines, file.write, bar.at)
     said = styled(
         f"wrote {output}: session {info.stream}, {plural(info.head + 1, 'record')}, {size(written)}"
     )
@@ -60,31 +60,3 @@ async def _write(
         if done % _TOLD == 0:
             tell(done)
     return written
-
-
-async def _write_file(
-    lines: AsyncIterator[bytes], output: Path, tell: Callable[[int], None]
-) -> int:
-    """Write beside the file and rename, so that a broken export is never taken for a whole one."""
-    file, whole = _open_beside(output)
-    try:
-        with file:
-            written = await _write(lines, file.write, tell)
-        whole()
-    except BaseException:
-        _forget(Path(file.name), output)
-        raise
-    return written
-
-
-def _open_beside(output: Path) -> tuple[IO[bytes], Callable[[], object]]:
-    """A file to write to, and what to do when it is whole."""
-    if output.exists() and not output.is_file():  # a pipe or /dev/null is written to as it is
-        return output.open("wb"), lambda: None
-    beside = output.with_name(f".{output.name}.{os.getpid()}.part")
-    return beside.open("wb"), lambda: beside.replace(output)
-
-
-def _forget(beside: Path, output: Path) -> None:
-    if beside != output:
-        beside.unlink(missing_ok=True)

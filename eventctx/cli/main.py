@@ -20,6 +20,7 @@ from eventctx.cli.replay import replay_command
 from eventctx.cli.restore import restore_command
 from eventctx.cli.search import search_command
 from eventctx.cli.sessions import sessions_command, stats_command
+from eventctx.cli.trace import trace_command
 from eventctx.cli.transcript import transcript_command, view_command
 from eventctx.cli.verify import verify_command
 from eventctx.cli.why import why_command
@@ -52,6 +53,7 @@ for _command in (
     view_command,
     audit_command,
     why_command,
+    trace_command,
     diff_command,
     lost_command,
     search_command,

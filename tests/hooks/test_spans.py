@@ -430,7 +430,8 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         if name.isupper() and "." in value and not value.startswith("http")
     ]
     assert all(
-        re.fullmatch(r"(gen_ai|eventctx)\.[a-z_.]+|session\.id|error\.type", name) for name in names
+        re.fullmatch(r"(gen_ai|eventctx)\.[a-z_.]+|session\.id|error\.type|service\.name", name)
+        for name in names
     )
     assert sorted(name for name in names if name.startswith("gen_ai.")) == [
         "gen_ai.agent.name",

@@ -1,0 +1,145 @@
+"""Sending spans from the log to a collector or Jaeger, with OpenTelemetry's own OTLP exporters.
+
+Past the tracer: a finished span becomes the SDK's ``ReadableSpan`` as it is, under the ids and
+times of the log, and goes to the exporter in batches that wait for their answer. So no sampler
+drops it, no queue overflows, and sending again sends the same. The exporters are the ``otlp``
+extra.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from eventctx.errors import ExportFailed, InvalidSetting
+from eventctx.projections import semconv as conv
+from eventctx.projections.spans import Span
+from eventctx.version import __version__
+
+BATCH: Final = 512
+"""Spans in one export, as of OpenTelemetry's own batch processor."""
+GRPC_PORT: Final = 4317
+"""The registered port of OTLP over gRPC; 4318 is that of OTLP over HTTP."""
+
+_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_SCOPE: Final = InstrumentationScope(conv.SCOPE, __version__, conv.SCHEMA_URL)
+_TRACES: Final = "/v1/traces"
+
+
+def resource() -> Resource:
+    """What sends: service ``eventctx``, unless OpenTelemetry's environment variables name one."""
+    named = os.environ.get("OTEL_SERVICE_NAME") or conv.SERVICE_NAME + "=" in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
+    return Resource.create({} if named else {conv.SERVICE_NAME: conv.SCOPE})
+
+
+def exporter_for(url: str, *, timeout: float = 10.0) -> SpanExporter:
+    """OpenTelemetry's exporter for a collector's URL.
+
+    ``grpc://HOST:PORT`` and any URL with port 4317 is gRPC, ``http(s)://`` HTTP with protobuf, to
+    ``/v1/traces`` where the URL has no path. ``timeout``: seconds for one batch, retries included.
+    Headers and certificates are the exporters' own environment variables (OTEL_EXPORTER_OTLP_*).
+    Raises InvalidSetting for a URL that is none, and where the ``otlp`` extra is not installed.
+    """
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.hostname or port == -1:
+        raise InvalidSetting(
+            f"OTLP: expected http://HOST:4318, grpc://HOST:4317 or the like, found {url!r}"
+        )
+    if parts.scheme.startswith("grpc") or port == GRPC_PORT:
+        return _grpc(parts.netloc, parts.scheme in ("http", "grpc"), timeout)
+    path = _TRACES if parts.path in ("", "/") else parts.path
+    return _http(urlunsplit(parts._replace(path=path)), timeout)
+
+
+def _grpc(target: str, insecure: bool, timeout: float) -> SpanExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    except ImportError as error:
+        raise _missing(error) from error
+    return OTLPSpanExporter(endpoint=target, insecure=insecure, timeout=timeout)
+
+
+def _http(url: str, timeout: float) -> SpanExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.http import Compression
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError as error:
+        raise _missing(error) from error
+    return OTLPSpanExporter(endpoint=url, timeout=timeout, compression=Compression.Gzip)
+
+
+def _missing(error: ImportError) -> InvalidSetting:
+    return InvalidSetting(
+        f"sending by OTLP needs OpenTelemetry's exporters, which are not installed ({error}); "
+        "install them with: pip install 'eventctx[otlp]'"
+    )
+
+
+def export(exporter: SpanExporter, spans: Sequence[ReadableSpan], where: str) -> None:
+    """Send a batch and wait until it was taken. Raises ExportFailed, which names ``where``."""
+    with _complaints() as said:
+        try:
+            result = exporter.export(spans)
+        except Exception as error:
+            raise ExportFailed(where, f"{type(error).__name__}: {error}") from error
+    if result is not SpanExportResult.SUCCESS:
+        raise ExportFailed(where, said[-1] if said else "it did not say why")
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What the exporters log meanwhile: they say there, and nowhere else, why a batch failed."""
+    said: list[str] = []
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    logger, handler = logging.getLogger("opentelemetry.exporter"), Listening(logging.WARNING)
+    passes, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = passes
+
+
+def readable(span: Span, of: Resource) -> ReadableSpan:
+    """The span as the SDK's exporters take it."""
+    trace_id = int(span.trace_id, 16)
+    parent = None
+    if span.parent_span_id is not None:
+        parent = SpanContext(trace_id, int(span.parent_span_id, 16), False, _SAMPLED)
+    status = Status(StatusCode.ERROR, span.message) if span.status == "error" else Status()
+    attributes: Mapping[str, Any] = span.attributes
+    return ReadableSpan(
+        name=span.name,
+        context=SpanContext(trace_id, int(span.span_id, 16), False, _SAMPLED),
+        parent=parent,
+        resource=of,
+        attributes=attributes,
+        events=[Event(event.name, event.attributes, event.time) for event in span.events],
+        kind=_KINDS[span.kind],
+        status=status,
+        start_time=span.start,
+        end_time=span.end,
+        instrumentation_scope=_SCOPE,
+    )

@@ -1,0 +1,119 @@
+"""What a sink is to an engine: an observer of all records that may do more than observe.
+
+``eventctx.open(sinks=[LogSink(), TraceSink(), MetricsSink()])`` subscribes each to every record,
+and asks for the rest by these protocols: a sink implements those that it has a use for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, Protocol, runtime_checkable
+
+from eventctx.hooks.registry import Hooks
+from eventctx.identity import CurrentSpan
+from eventctx.record import Record
+
+History = Literal["none", "records", "contents"]
+_NEEDS: Final[tuple[History, ...]] = ("none", "records", "contents")
+
+
+class Sink(Protocol):
+    """An observer of all records: sync, quick, from any thread."""
+
+    def __call__(self, record: Record) -> None:
+        """Take a record that was appended."""
+        ...
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A sink that folds: it has to know a session's history before it hears what comes next."""
+
+    def resume(self, records: Iterable[Record]) -> None:
+        """Fold a session's records from its beginning, in place of what was known of it.
+
+        Nothing is emitted. Of a fork come what it inherits, and its own records.
+        """
+        ...
+
+    def history(self) -> History:
+        """What it needs of a session that is opened again, as things stand."""
+        ...
+
+
+@runtime_checkable
+class Attached(Protocol):
+    """A sink that has something to ask or tell the registry that it hangs on."""
+
+    def attach(self, hooks: Hooks) -> None:
+        """Be told the registry, once, before the first record."""
+        ...
+
+
+@runtime_checkable
+class Timing(Protocol):
+    """A sink that wants to know how long appends take."""
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Take the time from handing ``records`` records to the store until they were stored."""
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A sink that holds something back until the end."""
+
+    def close(self) -> None:
+        """Emit it; the engine is closing."""
+        ...
+
+
+class Sinks:
+    """The sinks of one engine, subscribed to its registry; none of them can hurt it."""
+
+    def __init__(self, sinks: Sequence[Sink], hooks: Hooks) -> None:
+        self._sinks = tuple(sinks)
+        self._hooks = hooks
+        self._resuming = [sink for sink in self._sinks if isinstance(sink, Resuming)]
+        self._timing = [sink for sink in self._sinks if isinstance(sink, Timing)]
+        for sink in self._sinks:
+            if isinstance(sink, Attached):
+                sink.attach(hooks)
+            hooks.on("*", sink)
+
+    @property
+    def current_span(self) -> CurrentSpan | None:
+        """The first of them that can make a span the host's current one."""
+        for sink in self._sinks:
+            if isinstance(sink, CurrentSpan):
+                return sink
+        return None
+
+    def history(self) -> History:
+        """The most that any of them needs of a session that is opened again."""
+        return max((sink.history() for sink in self._resuming), key=_NEEDS.index, default="none")
+
+    def resume(self, records: Sequence[Record]) -> None:
+        """Let those that fold catch up; may take long, and runs in a thread of its own."""
+        for sink in self._resuming:
+            try:
+                sink.resume(records)
+            except Exception as error:
+                self._hooks.count_error(sink, error)
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Tell those that want to know how long an append took."""
+        for sink in self._timing:
+            try:
+                sink.appended(seconds, records)
+            except Exception as error:
+                self._hooks.count_error(sink, error)
+
+    def close(self) -> None:
+        """Let each emit what it holds back."""
+        for sink in self._sinks:
+            if isinstance(sink, Closing):
+                try:
+                    sink.close()
+                except Exception as error:
+                    self._hooks.count_error(sink, error)

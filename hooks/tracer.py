@@ -1,0 +1,223 @@
+"""Sending finished spans through the host's own OpenTelemetry set-up, under the ids of the log.
+
+A copy of one tracer gets its own id generator and sampler; the provider and every other tracer stay
+as they are. Whether a trace is sampled is asked once, of the host's sampler, before its first span
+ends, so that no child is sent without its root. Without an SDK all of this is skipped.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
+
+from opentelemetry import trace as otel
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
+
+from eventctx.hooks.forking import renew_after_fork
+from eventctx.projections import semconv as conv
+from eventctx.projections.spans import OpenSpan, Span
+from eventctx.version import __version__
+
+MAX_TRACES: Final = 4096
+"""Traces whose sampling decision is remembered."""
+
+_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
+
+
+class _Decision(NamedTuple):
+    """What a sampler said of a trace: an SDK's Decision, attributes it adds, its trace state."""
+
+    decision: Any
+    added: dict[str, Any]
+    trace_state: Any
+
+
+class _Script(threading.local):
+    """The id generator and sampler of our tracer: says what the record says.
+
+    Thread-local, because a span starts within one call.
+    """
+
+    trace_id: int = 0
+    span_id: int = 0
+    decision: _Decision | None = None
+
+    def generate_trace_id(self) -> int:
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        return self.span_id
+
+    def is_trace_id_random(self) -> bool:
+        return False
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Any = None,
+        links: Any = None,
+        trace_state: Any = None,
+    ) -> Any:
+        from opentelemetry.sdk.trace.sampling import SamplingResult
+
+        made = self.decision
+        assert made is not None  # noqa: S101 - set before every start_span
+        return SamplingResult(made.decision, {**made.added, **(attributes or {})}, made.trace_state)
+
+    def get_description(self) -> str:
+        return "eventctx: as decided for the whole trace"
+
+
+class RecordTracer:
+    """Sends spans with the records' ids and times.
+
+    ``provider``: the global one by default, asked for again until there is one. With a tracer that
+    is not the SDK's, spans are sent under that tracer's own span ids.
+    """
+
+    def __init__(self, provider: otel.TracerProvider | None = None) -> None:
+        self._provider = provider
+        self._seen: otel.TracerProvider | None = None
+        self._tracer: otel.Tracer | None = None
+        self._sampler: Any = None
+        self._script = _Script()
+        self._decisions: OrderedDict[str, _Decision] = OrderedDict()
+        self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Take a new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    def ready(self) -> bool:
+        """Whether anything would come of a span: there is a provider, and it is not a no-op."""
+        provider = self._provider or otel.get_tracer_provider()
+        if provider is self._seen:
+            return self._tracer is not None
+        if isinstance(provider, otel.ProxyTracerProvider):
+            return False
+        tracer = provider.get_tracer(conv.SCOPE, __version__, conv.SCHEMA_URL)
+        with self._lock:
+            self._tracer = None if isinstance(tracer, otel.NoOpTracer) else self._adopt(tracer)
+            self._seen = provider
+            self._decisions.clear()  # another provider may have another sampler
+        return self._tracer is not None
+
+    def _adopt(self, tracer: otel.Tracer) -> otel.Tracer:
+        """Copy an SDK's tracer, so that the one that others may get stays as it is."""
+        if not (hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")):
+            self._sampler = None
+            return tracer
+        ours: Any = copy.copy(tracer)
+        self._sampler = ours.sampler
+        ours.id_generator = ours.sampler = self._script
+        found: otel.Tracer = ours
+        return found
+
+    # -- sampling --------------------------------------------------------------------------------
+
+    def decide(self, span: OpenSpan | Span) -> _Decision | None:
+        """The decision for the span's whole trace, made now if this is its first span."""
+        known = self._decided(span.trace_id)
+        if known is None and self._sampler is not None:
+            kind, said = _KINDS[span.kind], dict(span.attributes)
+            known = self._ask(self._context_of(span), span.trace_id, span.name, kind, said)
+        return known
+
+    def _ask(
+        self, context: Context, trace_id: str, name: str, kind: SpanKind, said: dict[str, Any]
+    ) -> _Decision:
+        """Ask the host's sampler; the attributes that it adds go to every span of the trace."""
+        result = self._sampler.should_sample(context, int(trace_id, 16), name, kind, said, ())
+        added = {key: value for key, value in (result.attributes or {}).items() if key not in said}
+        with self._lock:
+            made = _Decision(result.decision, added, result.trace_state)
+            made = self._decisions.setdefault(trace_id, made)
+            if len(self._decisions) > MAX_TRACES:
+                self._decisions.popitem(last=False)
+            return made
+
+    def _decided(self, trace_id: str) -> _Decision | None:
+        with self._lock:
+            known = self._decisions.get(trace_id)
+            if known is not None:
+                self._decisions.move_to_end(trace_id)
+            return known
+
+    def _context_of(self, span: OpenSpan | Span) -> Context:
+        """The context in which a trace's sampler decides: the host's, if the trace is the host's.
+
+        Else none. A child that is seen first (a sink added in the middle of a turn) must not pass
+        for one of a sampled parent: its root will be decided on like this, too.
+        """
+        current = otel.get_current_span().get_span_context()
+        if current.is_valid and current.trace_id == int(span.trace_id, 16):
+            return otel.set_span_in_context(NonRecordingSpan(current), Context())
+        if span.parent_span_id is None or not span.name.startswith(conv.INVOKE_AGENT):
+            return Context()
+        parent = span_context(span.trace_id, span.parent_span_id, _SAMPLED)
+        return otel.set_span_in_context(NonRecordingSpan(parent), Context())
+
+    def flags(self, trace_id: str) -> TraceFlags:
+        """The flags of a trace, decided on here if the engine enters a span before its record."""
+        known = self._decided(trace_id)
+        if known is None:
+            current = otel.get_current_span().get_span_context()
+            if current.is_valid and current.trace_id == int(trace_id, 16):
+                return current.trace_flags
+            if not self.ready():
+                return _UNSAMPLED
+            if self._sampler is None:
+                return _SAMPLED
+            known = self._ask(Context(), trace_id, conv.INVOKE_AGENT, SpanKind.INTERNAL, {})
+        return _SAMPLED if known.decision.is_sampled() else _UNSAMPLED
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def send(self, span: Span) -> None:
+        """Start and end a span at the host's tracer; to be called when ``ready``."""
+        made = self.decide(span)
+        if made is not None and not made.decision.is_recording():
+            return
+        tracer = self._tracer
+        assert tracer is not None  # noqa: S101 - ready() said so
+        script = self._script
+        script.decision = made
+        script.trace_id, script.span_id = int(span.trace_id, 16), int(span.span_id, 16)
+        context = Context()
+        if span.parent_span_id is not None:
+            flags = self.flags(span.trace_id)
+            parent = NonRecordingSpan(span_context(span.trace_id, span.parent_span_id, flags))
+            context = otel.set_span_in_context(parent, context)
+        sent = tracer.start_span(
+            span.name,
+            context,
+            _KINDS[span.kind],
+            attributes=span.attributes,
+            start_time=span.start,
+        )
+        for event in span.events:
+            sent.add_event(event.name, event.attributes, event.time)
+        if span.status == "error":
+            sent.set_status(Status(StatusCode.ERROR, span.message))
+        sent.end(span.end)
+
+
+def span_context(trace_id: str, span_id: str, flags: TraceFlags) -> SpanContext:
+    """The context of a local span, from hex ids."""
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=flags)

@@ -62,3 +62,19 @@ COMPACTION_SEQUENCE: Final = "eventctx.compaction.sequence"
 COMPACTION_VIEW_BEFORE: Final = "eventctx.compaction.view.before"
 """Digest of the last request before a compaction; the next chat has that of the first after it."""
 REQUEST_DIGEST: Final = "eventctx.request.digest"
+
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+COMPACTION_SUMMARY: Final = "eventctx.compaction.summary"
+CONTENT: Final = frozenset(
+    (
+        *(INPUT_MESSAGES, OUTPUT_MESSAGES, SYSTEM_INSTRUCTIONS),
+        *(TOOL_ARGUMENTS, TOOL_RESULT, COMPACTION_SUMMARY),
+    )
+)
+"""Attributes that hold contents: JSON text, there only where somebody asked for it."""
+CAPTURE_CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The conventions' environment variable by which a program asks for contents."""

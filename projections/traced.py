@@ -1,0 +1,51 @@
+"""The two stages of a trace as one fold: spans, and where they are asked for their contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from eventctx.projections import trace, trace_content
+from eventctx.projections.genai_messages import Clean
+from eventctx.projections.spans import OpenSpan, Span
+from eventctx.projections.trace import TraceState
+from eventctx.projections.trace_content import ContentState
+from eventctx.record import Record
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """Where both stages stand. ``finished`` are the spans that the last record completed."""
+
+    spans: TraceState
+    content: ContentState | None = None
+    finished: tuple[Span, ...] = ()
+
+    def begun(self, record: Record) -> OpenSpan | None:
+        """The open span that ``record`` is of."""
+        return self.spans.open.get(record.span_id or "")
+
+
+def initial(clean: Clean | None = None) -> Traced:
+    """The state before a stream's first record.
+
+    With ``clean``, which redacts a text, spans carry contents and records need their bodies.
+    """
+    return Traced(trace.initial(), None if clean is None else trace_content.initial(clean))
+
+
+def evolve(state: Traced, record: Record) -> Traced:
+    """The state after ``record``."""
+    spans = trace.evolve(state.spans, record)
+    if state.content is None:
+        return Traced(spans, None, spans.finished)
+    content, finished = trace_content.evolve(state.content, record, spans.finished)
+    return Traced(spans, content, tuple(finished))
+
+
+def unfinished(state: Traced) -> list[Span]:
+    """The spans that no record has completed, as of the last one seen."""
+    left: Iterable[Span] = trace.unfinished(state.spans)
+    if state.content is None:
+        return list(left)
+    return trace_content.unfinished(state.content, left)

@@ -1,0 +1,254 @@
+"""Contents on spans: what the model was sent and answered, what tools were asked and gave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.projections import traced
+from eventctx.projections.genai_messages import MAX_PART, genai_message
+from eventctx.projections.spans import Span
+from eventctx.projections.trace import fold as plain_fold
+from eventctx.record import Record
+
+INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
+
+
+def same(text: str) -> str:
+    return text
+
+
+def with_contents(records: Iterable[Record], clean: Any = same) -> list[Span]:
+    state = traced.initial(clean)
+    found: list[Span] = []
+    for record in records:
+        state = traced.evolve(state, record)
+        found += state.finished
+    return [*found, *traced.unfinished(state)]
+
+
+async def recorded(engine: eventctx.Engine, session: str = "s") -> list[Record]:
+    return [record async for record in engine.records(session, bodies=True)]
+
+
+async def tool_round(ctx: Any, cycle: Any, number: int, *, usage: bool = True) -> None:
+    await ctx.get_messages_for_request()
+    async with cycle.provider_call("m") as call:
+        if usage:
+            await call.usage(10, 5)
+    key = f"c{number}"
+    use = {"type": "tool_use", "id": key, "name": "read", "input": {"path": f"f{number}"}}
+    await ctx.add_message({"role": "assistant", "content": [use]})
+    async with cycle.tool_call("read", key):
+        pass
+    result = {"type": "tool_result", "tool_use_id": key, "content": f"text {number}"}
+    await ctx.add_message({"role": "user", "content": [result]})
+
+
+async def one_turn(engine: eventctx.Engine, *, usage: bool = True, **settings: Any) -> None:
+    ctx = await engine.session("s", **settings)
+    await ctx.add_message({"role": "system", "content": "Be brief."})
+    async with ctx.turn("t", agent="helper") as turn:
+        await ctx.add_message({"role": "user", "content": "What is in the files?"})
+        for number in range(2):
+            async with turn.iteration() as cycle:
+                await tool_round(ctx, cycle, number, usage=usage)
+        async with turn.iteration() as cycle:
+            await ctx.get_messages_for_request()
+            async with cycle.provider_call("m"):
+                pass
+            await ctx.add_message({"role": "assistant", "content": "Two texts."})
+
+
+@pytest.mark.parametrize("usage", [True, False])
+async def test_every_span_carries_the_contents_that_belong_to_it(usage: bool) -> None:
+    async with eventctx.open() as engine:
+        await one_turn(engine, usage=usage)
+        records = await recorded(engine)
+        sent = [(await engine.request_view("s", 1, number)).messages for number in (1, 2, 3)]
+    spans = with_contents(records)
+    chats = [span for span in spans if span.name == "chat m"]
+    tools = [span for span in spans if span.name == "execute_tool read"]
+    (turn,) = [span for span in spans if span.name == "invoke_agent helper"]
+    for chat, messages in zip(chats, sent, strict=True):
+        told = json.loads(str(chat.attributes[INPUT]))
+        assert told == [genai_message(one, same) for one in messages[1:]]
+        system = json.loads(str(chat.attributes["gen_ai.system_instructions"]))
+        assert system == [{"type": "text", "content": "Be brief."}]
+    answers = [json.loads(str(chat.attributes[OUTPUT])) for chat in chats]
+    assert [one[0]["parts"][0].get("id") for one in answers] == ["c0", "c1", None]
+    assert answers[2][0]["parts"] == [{"type": "text", "content": "Two texts."}]
+    for number, tool in enumerate(tools):
+        assert json.loads(str(tool.attributes[ARGUMENTS])) == {"path": f"f{number}"}
+        assert tool.attributes[RESULT] == f"text {number}"
+    asked, said = (json.loads(str(turn.attributes[name])) for name in (INPUT, OUTPUT))
+    assert [one["parts"][0]["content"] for one in asked] == ["What is in the files?"]
+    assert said == answers[2]
+
+
+async def test_contents_aside_the_spans_are_the_same_and_children_come_before_parents() -> None:
+    async with eventctx.open() as engine:
+        await one_turn(engine, max_tokens=100, on_overflow="send_floor")
+        records = await recorded(engine)
+    told = with_contents(records)
+    assert told[-1].name == "invoke_agent helper"
+
+    def bare(span: Span) -> dict[str, Any]:
+        from eventctx.projections.semconv import CONTENT
+
+        kept = {name: value for name, value in span.attributes.items() if name not in CONTENT}
+        return {"span": span.span_id, "name": span.name, "end": span.end, "said": kept}
+
+    expected = {span.span_id: bare(span) for span in plain_fold(records)}
+    assert {span.span_id: bare(span) for span in told} == expected
+
+
+async def test_parallel_tools_each_get_their_own_result_in_whatever_order_they_come() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn("t") as turn, turn.iteration() as cycle:
+            await ctx.add_message({"role": "user", "content": "go"})
+            calls = [
+                {"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                for n in range(3)
+            ]
+            await ctx.add_message({"role": "assistant", "content": None, "tool_calls": calls})
+            blocks = [cycle.tool_call("f", f"c{n}") for n in range(3)]
+            for block in blocks:
+                await block.__aenter__()
+            for block in reversed(blocks):
+                await block.__aexit__(None, None, None)
+            for n in (1, 2, 0):
+                row = {"role": "tool", "tool_call_id": f"c{n}", "content": f"r{n}"}
+                await ctx.add_message(row)
+        spans = with_contents(await recorded(engine))
+    found = {
+        span.attributes["gen_ai.tool.call.id"]: span.attributes[RESULT]
+        for span in spans
+        if span.name == "execute_tool f"
+    }
+    assert found == {"c0": "r0", "c1": "r1", "c2": "r2"}
+
+
+async def test_a_tool_without_a_result_and_a_call_without_an_answer_are_not_held_for_ever() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn("t") as turn:
+            async with turn.iteration() as cycle:
+                async with cycle.provider_call("m"):
+                    pass
+                async with cycle.tool_call("f", "c"):
+                    pass
+            async with turn.iteration() as cycle, cycle.provider_call("m"):
+                pass
+        records = await recorded(engine)
+    spans = with_contents(records)
+    assert [span.span_id for span in spans] == [span.span_id for span in plain_fold(records)]
+    assert not any(OUTPUT in span.attributes or RESULT in span.attributes for span in spans)
+
+
+async def test_the_summary_is_on_its_compaction_and_the_summarizers_call_takes_no_answer() -> None:
+    async def summarize(*args: Any, **kwargs: Any) -> str:
+        return "They spoke of files."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=3_000)
+        async with ctx.turn("t") as turn:
+            for number in range(12):
+                await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 250})
+                async with turn.iteration() as cycle:
+                    await ctx.get_messages_for_request()
+                    async with cycle.provider_call("main"):
+                        pass
+                    await ctx.add_message({"role": "assistant", "content": f"answer {number}"})
+        spans = with_contents(await recorded(engine))
+    names = {span.span_id: span.name for span in spans}
+    compactions = [span for span in spans if span.name == "compact summarize"]
+    assert compactions
+    for span in compactions:
+        assert "They spoke of files." in str(span.attributes["eventctx.compaction.summary"])
+    inner = [span for span in spans if names.get(span.parent_span_id or "") == "compact summarize"]
+    assert inner
+    assert not any(OUTPUT in span.attributes for span in inner)
+    answers = [str(span.attributes[OUTPUT]) for span in spans if span.name == "chat main"]
+    assert [f"answer {number}" in text for number, text in enumerate(answers)] == [True] * 12
+
+
+async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn("t"):
+            await ctx.add_message({"role": "user", "content": "x" * (MAX_PART - 3) + "SECRET"})
+        (turn,) = with_contents(await recorded(engine), lambda text: text.replace("SECRET", "-"))
+    told = str(turn.attributes[INPUT])
+    assert "SEC" not in told
+    assert json.loads(told)[0]["parts"][0]["content"] == "x" * (MAX_PART - 3) + "-"
+
+
+async def test_a_long_request_keeps_its_newest_messages_and_says_how_many_it_left_out() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=10_000_000)
+        async with ctx.turn("t") as turn, turn.iteration() as cycle:
+            for number in range(40):
+                await ctx.add_message({"role": "user", "content": f"{number} " + "y" * 16_000})
+            await ctx.get_messages_for_request()
+            async with cycle.provider_call("m"):
+                pass
+        spans = with_contents(await recorded(engine))
+    (chat,) = [span for span in spans if span.name == "chat m"]
+    told = json.loads(str(chat.attributes[INPUT]))
+    left = 40 - (len(told) - 1)
+    assert 0 < left < 40
+    assert f"[{left} earlier messages" in told[0]["parts"][0]["content"]
+    assert told[1]["parts"][0]["content"].startswith(f"{left} y")
+    assert told[-1]["parts"][0]["content"].startswith("39 y")
+
+
+async def test_records_without_bodies_give_spans_without_contents() -> None:
+    async with eventctx.open() as engine:
+        await one_turn(engine)
+        records = [record async for record in engine.records("s")]
+    assert with_contents(records) == list(plain_fold(records))
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ({"role": "user", "content": "hi"}, [{"type": "text", "content": "hi"}]),
+        (
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]},
+            [{"type": "reasoning", "content": "hm"}],
+        ),
+        (
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a":1}'},
+            [{"type": "tool_call", "name": "f", "id": "c", "arguments": '{"a":1}'}],
+        ),
+        (
+            {"type": "function_call_output", "call_id": "c", "output": "done"},
+            [{"type": "tool_call_response", "id": "c", "response": "done"}],
+        ),
+        (
+            {"role": "tool", "tool_call_id": "c", "content": "42"},
+            [{"type": "tool_call_response", "id": "c", "response": "42"}],
+        ),
+        (
+            {"role": "user", "content": [{"type": "image", "source": {"data": "AAAA"}}]},
+            [{"type": "blob", "modality": "image"}],
+        ),
+        (
+            {"role": "assistant", "content": [{"type": ["odd"], "x": 1}]},
+            [{"type": "unknown", "content": '{"type":["odd"],"x":1}'}],
+        ),
+        ({"type": "reasoning", "encrypted_content": "gAAAA", "summary": []}, []),
+        ({"role": "assistant", "content": 7}, [{"type": "unknown", "content": "7"}]),
+    ],
+)
+def test_a_message_of_any_dialect_has_the_conventions_parts(
+    message: dict[str, Any], parts: list[dict[str, Any]]
+) -> None:
+    assert genai_message(message, same)["parts"] == parts

@@ -24,10 +24,9 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.projections import semconv as conv
 from eventctx.projections.spans import Span
+from eventctx.projections.trace_attributes import Attribute
 from eventctx.version import __version__
 
-BATCH: Final = 512
-"""Spans in one export, as of OpenTelemetry's own batch processor."""
 GRPC_PORT: Final = 4317
 """The registered port of OTLP over gRPC; 4318 is that of OTLP over HTTP."""
 
@@ -37,12 +36,44 @@ _SCOPE: Final = InstrumentationScope(conv.SCOPE, __version__, conv.SCHEMA_URL)
 _TRACES: Final = "/v1/traces"
 
 
-def resource() -> Resource:
+def resource_attributes() -> dict[str, Attribute]:
     """What sends: service ``eventctx``, unless OpenTelemetry's environment variables name one."""
+    return {name: value for name, value in _resource().attributes.items() if type(value) is str}
+
+
+def _resource() -> Resource:
     named = os.environ.get("OTEL_SERVICE_NAME") or conv.SERVICE_NAME + "=" in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
     return Resource.create({} if named else {conv.SERVICE_NAME: conv.SCOPE})
+
+
+class Sender:
+    """Sends spans to a collector's URL, each batch before it returns.
+
+    ``timeout``: seconds for one batch, retries included. Raises InvalidSetting as ``exporter_for``.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 10.0) -> None:
+        self._url = url
+        self._exporter = exporter_for(url, timeout=timeout)
+        self._resource = _resource()
+        self.service = str(self._resource.attributes.get(conv.SERVICE_NAME))
+
+    def send(self, spans: Sequence[Span]) -> None:
+        """Send a batch and wait until it was taken. Raises ExportFailed."""
+        batch = [readable(span, self._resource) for span in spans]
+        with _complaints() as said:
+            try:
+                result = self._exporter.export(batch)
+            except Exception as error:
+                raise ExportFailed(self._url, f"{type(error).__name__}: {error}") from error
+        if result is not SpanExportResult.SUCCESS:
+            raise ExportFailed(self._url, said[-1] if said else "it did not say why")
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._exporter.shutdown()
 
 
 def exporter_for(url: str, *, timeout: float = 10.0) -> SpanExporter:
@@ -90,17 +121,6 @@ def _missing(error: ImportError) -> InvalidSetting:
         f"sending by OTLP needs OpenTelemetry's exporters, which are not installed ({error}); "
         "install them with: pip install 'eventctx[otlp]'"
     )
-
-
-def export(exporter: SpanExporter, spans: Sequence[ReadableSpan], where: str) -> None:
-    """Send a batch and wait until it was taken. Raises ExportFailed, which names ``where``."""
-    with _complaints() as said:
-        try:
-            result = exporter.export(spans)
-        except Exception as error:
-            raise ExportFailed(where, f"{type(error).__name__}: {error}") from error
-    if result is not SpanExportResult.SUCCESS:
-        raise ExportFailed(where, said[-1] if said else "it did not say why")
 
 
 @contextmanager

@@ -2,12 +2,16 @@
 
 The rules are stable, so queries written against them go on working: a scalar keeps its field's
 name; a tuple of strings, which are codes, is joined by commas; any other list or mapping becomes
-``{field}_count``; a plan becomes counts by disposition. Nothing that could hold a message does.
+``{field}_count``, and is left out when empty; a plan becomes counts by disposition. Nothing that
+could hold a message does.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import cache, lru_cache
+from operator import attrgetter
+from typing import Any, Final
 
 from eventctx.codec import Unknown, decode_event
 from eventctx.errors import DecodeError
@@ -20,6 +24,9 @@ Scalar = str | int | float | bool
 MAX_TEXT: Final = 1000
 """Longest text, in characters, that leaves in a log line or a span; errors can quote a lot."""
 
+_CONSTANT: Final = 48
+"""Bytes of a payload in which there is no room for an id."""
+
 DISPOSITIONS: Final = ("kept", "shortened", "summarised", "dropped", "merged")
 
 
@@ -29,9 +36,19 @@ def read(record: Record) -> Event | Unknown:
     Whether a log is sound is for ``verify`` to say; a trace of a damaged log is still of use.
     """
     try:
+        if len(record.payload) < _CONSTANT:
+            return _decoded(record.type, record.version, record.payload)
         return decode_event(record)
     except DecodeError:
         return Unknown(record.type, record.version, record.payload)
+
+
+@lru_cache(maxsize=256)
+def _decoded(kind: str, version: int, payload: bytes) -> Event | Unknown:
+    """Decode a payload that says little more than its name, such as a message's: most are equal."""
+    return decode_event(
+        Record("", 0, 0, b"", kind, version, 0, payload, (), None, None, None, None, b"")
+    )
 
 
 def capped(text: str) -> str:
@@ -50,26 +67,40 @@ def dispositions(plan: Plan) -> dict[str, int]:
     return counts
 
 
-def scalars(event: Event | Unknown) -> dict[str, Scalar]:
-    """The event's fields by the rules above; fields that are None are left out."""
+def scalars(event: Event | Unknown, prefix: str = "") -> dict[str, Scalar]:
+    """The event's fields by the rules above, each name behind ``prefix``.
+
+    Fields that are None, and lists and mappings that are empty, are left out.
+    """
     if isinstance(event, Unknown):
-        return {"unknown": True, "version": event.version}
+        return {f"{prefix}unknown": True, f"{prefix}version": event.version}
+    names, values_of = _shape(type(event), prefix)
     flat: dict[str, Scalar] = {}
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
+    for name, value in zip(names, values_of(event), strict=True):
         kind = type(value)
-        if value is None:
+        if value is None or value == ():
             continue
         if kind is str:
             flat[name] = value if len(value) <= MAX_TEXT else capped(value)
         elif kind is int or kind is bool or kind is float:
             flat[name] = value
         elif kind is Plan:
-            flat |= {f"plan_{key}": count for key, count in dispositions(value).items()}
-            flat["plan_insertions"] = len(value.insertions)
-            flat["plan_through"] = value.through
-        elif kind is tuple and value and all(type(item) is str for item in value):
+            flat |= {f"{name}_{key}": count for key, count in dispositions(value).items()}
+            flat[f"{name}_insertions"] = len(value.insertions)
+            flat[f"{name}_through"] = value.through
+        elif kind is tuple and all(type(item) is str for item in value):
             flat[name] = capped(",".join(value))
-        elif kind is tuple or kind is dict or kind is list:
+        elif (kind is tuple or kind is dict or kind is list) and value:
             flat[f"{name}_count"] = len(value)
     return flat
+
+
+@cache
+def _shape(kind: type[Event], prefix: str) -> tuple[tuple[str, ...], Callable[[Event], Any]]:
+    """The names of an event's fields behind a prefix, and how to read them all at once."""
+    fields = kind.__struct_fields__
+    if len(fields) < 2:
+        return tuple(prefix + name for name in fields), lambda event: [
+            getattr(event, name) for name in fields
+        ]
+    return tuple(prefix + name for name in fields), attrgetter(*fields)

@@ -44,6 +44,7 @@ EXECUTE_TOOL: Final = "execute_tool"
 PLAN: Final = "plan"
 COMPACT: Final = "compact"
 
+OURS: Final = "eventctx."
 TURN_ID: Final = "eventctx.turn.id"
 TURN_NUMBER: Final = "eventctx.turn.number"
 ITERATION: Final = "eventctx.iteration"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ MAX_MESSAGE_TICKS: Final = 64
 """How many of them may be added messages, so that rarer events find room in a long turn."""
 
 
-class SpanEvent(msgspec.Struct, frozen=True):
+class SpanEvent(msgspec.Struct, frozen=True, gc=False):
     """A record shown on a span; ``time`` in UTC nanoseconds."""
 
     name: str
@@ -34,7 +34,7 @@ class SpanEvent(msgspec.Struct, frozen=True):
     attributes: Attributes
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """A finished span. ``start`` and ``end`` are UTC nanoseconds, ids lowercase hex.
 
     ``message`` says more about an error. ``attributes`` are strings, numbers, booleans, and tuples
@@ -54,14 +54,14 @@ class Span(msgspec.Struct, frozen=True):
     events: tuple[SpanEvent, ...]
 
 
-class Ticks(NamedTuple):
+class Ticks(msgspec.Struct, frozen=True, gc=False):
     """A span's events so far, newest first: adding one copies nothing."""
 
     older: Ticks | None
     event: SpanEvent
 
 
-class OpenSpan(msgspec.Struct, frozen=True):
+class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     """A span whose end was not seen yet.
 
     ``quiet_since`` is when the session was last heard of before another turn began: the best

@@ -22,6 +22,8 @@ from eventctx.events import (
     PostCompact,
     ProviderRequest,
     RequestPrepared,
+    SessionEnd,
+    SessionFork,
     UsageReported,
 )
 from eventctx.identity import derive_span_id
@@ -30,7 +32,7 @@ from eventctx.projections import trace_attributes as say
 from eventctx.projections.flat import read
 from eventctx.projections.spans import OpenSpan, Span, begin, finish, give_up, with_tick
 from eventctx.projections.trace_attributes import Attributes, Closing
-from eventctx.projections.trace_ids import TraceIds, locate
+from eventctx.projections.trace_ids import TraceIds, locate, needs
 from eventctx.record import Record
 
 MAX_OPEN: Final = 256
@@ -46,7 +48,7 @@ class Prepared(msgspec.Struct, frozen=True):
     attributes: Attributes
 
 
-class TraceState(msgspec.Struct, frozen=True):
+class TraceState(msgspec.Struct, frozen=True, gc=False):
     """Where the fold stands.
 
     ``finished`` are the spans that the last record ended, children before parents. ``open`` is by
@@ -78,6 +80,8 @@ def initial() -> TraceState:
 def evolve(state: TraceState, record: Record) -> TraceState:
     """Return the state after ``record``; its ``finished`` are the spans that the record ended."""
     event = read(record)
+    if type(event) not in _STEERING and state.started and not needs(record):
+        return _shown(state, record, event)
     if record.type == "session:fork":
         state = TraceState()  # what came before is the parent's to trace
     ids, trace_id = locate(state.ids, record, event)
@@ -103,6 +107,23 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     if isinstance(event, Cleared):
         state = replace(state, plan=None)
     return _tick(state, record, event)
+
+
+_STEERING: Final = frozenset(
+    (
+        *say.SPANS,
+        *(UsageReported, RequestPrepared, Cleared, SessionFork, SessionEnd),
+    )
+)
+"""Events that begin, end or change a span. All others are shown on one and change nothing else."""
+
+
+def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    span = _span_showing(state, record)
+    if span is None:
+        return replace(state, finished=(), time=record.time)
+    spans = state.open | {span.span_id: with_tick(span, record, event)}
+    return replace(state, finished=(), time=record.time, open=spans)
 
 
 def unfinished(state: TraceState) -> tuple[Span, ...]:
@@ -302,12 +323,16 @@ def _awaits_usage(ends: Closing, span: OpenSpan) -> bool:
 
 def _tick(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     """Show a record on the span it names, else on that one's parent, else on its turn."""
-    span = (
+    span = _span_showing(state, record)
+    return state if span is None else _put(state, with_tick(span, record, event))
+
+
+def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
+    return (
         state.open.get(record.span_id or "")
         or state.open.get(record.parent_span_id or "")
         or _turn(state, record.turn_id)
     )
-    return state if span is None else _put(state, with_tick(span, record, event))
 
 
 def _tick_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 from eventctx import events
+from eventctx.codec import Unknown
 from eventctx.projections import semconv as conv
 from eventctx.projections.compaction_attributes import asked, came_to
 from eventctx.projections.flat import Scalar, capped, scalars
@@ -85,11 +86,7 @@ def usage(event: events.UsageReported) -> Attributes:
 
 def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
     """What a chat span says of the request that it sends."""
-    found: Attributes = {
-        f"{conv.REQUEST}{name}": value
-        for name, value in scalars(event).items()
-        if not name.endswith("_count")
-    }
+    found: Attributes = {**scalars(event, conv.REQUEST)}
     found[conv.REQUEST + "seq"] = record.position
     return found
 
@@ -101,12 +98,9 @@ def in_force(plan: int | None) -> Attributes:
     return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
 
 
-def tick(record: Record, event: object) -> Attributes:
+def tick(record: Record, event: events.Event | Unknown) -> Attributes:
     """Attributes of a record that is shown as an event on a span."""
-    found: Attributes = {conv.EVENT_SEQ: record.position}
-    for name, value in scalars(event).items():  # type: ignore[arg-type]
-        found[f"eventctx.{name}"] = value
-    return found
+    return {conv.EVENT_SEQ: record.position, **scalars(event, conv.OURS)}
 
 
 def _turn(event: events.PromptSubmit) -> Opening:
@@ -202,3 +196,6 @@ _CLOSINGS: Final[dict[type, Callable[[Any, Record], Closing]]] = {
     events.ToolError: lambda event, _: _failed_call("tool", event),
     events.PostCompact: _compacted,
 }
+
+SPANS: Final = frozenset((*_OPENINGS, *_CLOSINGS))
+"""The events that begin or end a span."""

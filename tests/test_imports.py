@@ -60,7 +60,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "tokenizers",
             "choosing",
         }
-        | {"reading", "verify", "portable", "explaining"},
+        | {"reading", "tracing", "verify", "portable", "explaining"},
     ),
     ({"engine"},),
     ({"opening"},),

@@ -19,12 +19,12 @@ from eventctx.cli.plain import escape
 from eventctx.errors import (
     DecodeError,
     EventctxError,
+    ExportFailed,
     InvalidSetting,
     LogCorrupted,
     StoreError,
     StreamExists,
     StreamNotFound,
-    WrongExpectedVersion,
 )
 
 OK: Final = 0
@@ -39,7 +39,11 @@ EXIT_CODES: Final = (
     (OK, "done, and nothing is wrong"),
     (FOUND, "a problem was found: damage in a log, or a request that does not verify"),
     (USAGE, "bad usage or bad input: an unknown option or session, a file that cannot be read"),
-    (STORE, "no store to use (missing, locked, read-only, full, too new), or no room for output"),
+    (
+        STORE,
+        "no store to use (missing, locked, read-only, full, too new), no room for output, "
+        "or a collector that does not take it",
+    ),
     (BUG, "a bug in eventctx; the traceback is shown"),
     (INTERRUPTED, "stopped by Ctrl-C"),
     (PIPE_CLOSED, "the reader of the output went away, as in `eventctx log S | head`"),
@@ -145,7 +149,7 @@ def code_of(error: EventctxError) -> int:
         return FOUND
     if isinstance(error, StreamNotFound | StreamExists | InvalidSetting):
         return USAGE
-    if isinstance(error, StoreError | WrongExpectedVersion):
+    if isinstance(error, StoreError | ExportFailed):
         return STORE
     return USAGE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +12,14 @@ from eventctx import tracing
 from eventctx.cli import opening
 from eventctx.cli.program import run
 from eventctx.cli.screen import Screen, progress, put_json, styled
-from eventctx.cli.trace_outputs import BATCH, Output, outputs
 from eventctx.cli.trace_tree import show
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.projections.spans import Span
 from eventctx.store import StreamInfo
+
+if TYPE_CHECKING:
+    from eventctx.cli.trace_outputs import Output
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -84,6 +86,9 @@ async def _print(engine: Engine, infos: Sequence[StreamInfo], turn: int | None) 
 async def _export(
     engine: Engine, infos: Sequence[StreamInfo], turn: int | None, targets: dict[str, Any]
 ) -> None:
+    # Here, because a tree on the terminal needs no OpenTelemetry.
+    from eventctx.cli.trace_outputs import BATCH, outputs
+
     said: list[str] = []
     with outputs(**targets) as found:
         total = sum(_own_records(info) for info in infos)

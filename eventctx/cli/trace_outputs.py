@@ -6,22 +6,19 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, Final, Protocol
 
 from eventctx.cli.plain import size
 from eventctx.cli.trace_tree import counted
 from eventctx.cli.whole_file import whole_file
+from eventctx.hooks.otlp import Sender, resource_attributes
 from eventctx.projections import jaeger_json, otlp_json
-from eventctx.projections import semconv as conv
 from eventctx.projections.spans import Span
 from eventctx.projections.trace_attributes import Attribute
 from eventctx.version import __version__
 
-if TYPE_CHECKING:
-    from opentelemetry.sdk.resources import Resource
-
-BATCH = 512
-"""Spans in one export, and in one line of an OTLP file."""
+BATCH: Final = 512
+"""Spans in one export, as of OpenTelemetry's own batch processor, and in one line of a file."""
 
 
 class Output(Protocol):
@@ -83,27 +80,23 @@ class OtlpFile:
 class Collector:
     """A collector or Jaeger, by OTLP. Each batch waits for the answer to the one before."""
 
-    def __init__(self, url: str, resource: Resource) -> None:
-        from eventctx.hooks import otlp
-
-        self._otlp = otlp
-        self._url, self._resource = url, resource
-        self._exporter = otlp.exporter_for(url)
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._sender = Sender(url)
         self._traces: set[str] = set()
         self._spans = 0
 
     async def put(self, spans: Sequence[Span]) -> None:
         """Send a batch. Raises ExportFailed."""
-        batch = [self._otlp.readable(span, self._resource) for span in spans]
-        await asyncio.to_thread(self._otlp.export, self._exporter, batch, self._url)
+        await asyncio.to_thread(self._sender.send, spans)
         self._spans += len(spans)
         self._traces.update(span.trace_id for span in spans)
 
     async def finish(self) -> str:
         """Say what was sent, and how to find it there."""
-        service = self._resource.attributes.get(conv.SERVICE_NAME)
+        self._sender.close()
         what = counted(self._spans, len(self._traces))
-        return f"sent {what} to {self._url}; there they are service {service!r}"
+        return f"sent {what} to {self._url}, as service {self._sender.service}"
 
 
 @contextmanager
@@ -114,18 +107,14 @@ def outputs(
 
     Raises InvalidSetting for a URL that is none or a missing extra.
     """
-    from eventctx.hooks.otlp import resource
-
-    of = resource()
-    plain: dict[str, Attribute] = {
-        name: value for name, value in of.attributes.items() if isinstance(value, str)
-    }
+    resource = resource_attributes()
     with ExitStack() as files:
         found: list[Output] = []
         if otlp is not None:
-            found.append(Collector(otlp, of))
+            found.append(Collector(otlp))
         if jaeger is not None:
-            found.append(JaegerFile(jaeger, files.enter_context(whole_file(jaeger)), plain))
+            found.append(JaegerFile(jaeger, files.enter_context(whole_file(jaeger)), resource))
         if otlp_file is not None:
-            found.append(OtlpFile(otlp_file, files.enter_context(whole_file(otlp_file)), plain))
+            file = files.enter_context(whole_file(otlp_file))
+            found.append(OtlpFile(otlp_file, file, resource))
         yield found

@@ -54,6 +54,7 @@ def test_the_page_says_what_help_says() -> None:
         ("view", "work", "--turn", 2),
         ("audit", "work"),
         ("replay", "work"),
+        ("trace", "work"),
         ("verify",),
         ("fork", "work", "new", "--at", 3),
     ],
@@ -61,13 +62,13 @@ def test_the_page_says_what_help_says() -> None:
 )
 def test_every_key_of_the_json_is_documented(run, store, command) -> None:
     done = run(*command, "--json", "--store", store)
-    rows = done.lines if command[0] in ("log", "replay") else [done.document]
+    rows = done.lines if command[0] in ("log", "replay", "trace") else [done.document]
     section = PAGE.read_text().split(f"\n## {command[0]}\n")[1].split("\n## ")[0]
     documented = set(re.findall(r"`(\w+)`", section))
     assert _keys(rows) <= documented
 
 
-_FREE = {"payload", "content", "message", "types", "usage", "prepared"}
+_FREE = {"attributes", "payload", "content", "message", "types", "usage", "prepared"}
 """What these hold is not the command line's to define: events, messages, names of models."""
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.services.fixtures import jaeger as jaeger
+
 settings.register_profile("ci", print_blob=True, derandomize=True)
 if os.environ.get("CI") == "true":
     settings.load_profile("ci")

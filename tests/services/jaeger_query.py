@@ -1,0 +1,210 @@
+"""Reading traces back from Jaeger, over its query API; and waiting for something to become true.
+
+What Jaeger 1.76.0 answers, found by trying:
+
+- a search sees the last two days unless it says ``start``; ``lookback`` is the UI's, it is ignored;
+- a value in ``tags`` is a string always: ``{"compacted": true}`` is answered with 400, and
+  ``{"compacted": "true"}`` finds the boolean. All of them must be on one span (or its events, or
+  its resource). ``error``, ``span.kind`` and ``otel.*`` are made by the answer, and not found;
+- the order of spans differs from call to call, events come sorted by name; times are cut to
+  microseconds (``/api/v3/traces/{id}`` has nanoseconds);
+- a span sent twice is answered once; a *changed* span of the same id is answered beside the first.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode
+from urllib.request import ProxyHandler, build_opener
+
+_LAST_MICROSECOND = 9_000_000_000_000_000  # the year 2255; Jaeger counts nanoseconds in 64 bits
+
+_T = TypeVar("_T")
+
+
+class QueryRefused(Exception):
+    """Jaeger answered a query with an error, or has no such endpoint."""
+
+
+class SeenEvent(NamedTuple):
+    """A span event as Jaeger answers it; ``time_us`` since 1970."""
+
+    time_us: int
+    name: str
+    attributes: dict[str, Any]
+
+
+class SeenSpan(NamedTuple):
+    """A span as Jaeger answers it; times in microseconds, ids in lowercase hex.
+
+    ``tags`` are the attributes beside what Jaeger makes of the rest of a span: ``span.kind``,
+    ``otel.scope.name``, ``otel.scope.version``, and of an error ``error``, ``otel.status_code``,
+    ``otel.status_description``. ``links`` are (trace id, span id) pairs.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    name: str
+    service: str
+    start_us: int
+    duration_us: int
+    tags: dict[str, Any]
+    events: tuple[SeenEvent, ...]
+    links: tuple[tuple[str, str], ...]
+    resource: dict[str, Any]
+    warnings: tuple[str, ...]
+
+
+class JaegerQuery:
+    """The query API at ``base`` (``http://127.0.0.1:16686``), each call within ``seconds``."""
+
+    def __init__(self, base: str, seconds: float = 10.0) -> None:
+        self._base = base
+        self._seconds = seconds
+        self._open = build_opener(ProxyHandler({})).open
+
+    def trace(self, trace_id: str) -> dict[str, Any] | None:
+        """The trace in the form of Jaeger's UI, or None if Jaeger does not have it."""
+        try:
+            answer = self._get(f"/api/traces/{trace_id}")
+        except HTTPError as error:
+            if error.code == 404:
+                return None
+            raise _refused(error) from error
+        found: dict[str, Any] = answer["data"][0]
+        return found
+
+    def spans(self, trace_id: str) -> tuple[SeenSpan, ...]:
+        """The trace's spans by start and id; none if Jaeger does not have the trace."""
+        found = self.trace(trace_id)
+        return () if found is None else spans_of(found)
+
+    def otlp(self, trace_id: str) -> dict[str, Any]:
+        """The trace as OTLP JSON (``{"resourceSpans": [...]}``): with nanoseconds."""
+        found: dict[str, Any] = self._asked(f"/api/v3/traces/{trace_id}")["result"]
+        return found
+
+    def find(
+        self,
+        service: str,
+        *,
+        operation: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        start_ns: int = 0,
+        end_ns: int | None = None,
+        limit: int = 100,
+    ) -> list[dict[str, Any]]:
+        """The traces with a span of this service, name, tags and start, the newest sent first.
+
+        Of all time unless told otherwise, where Jaeger itself would search the last two days.
+        ``tags`` are Python values; a list is compared with Jaeger's compact JSON of it.
+        """
+        end_us = _LAST_MICROSECOND if end_ns is None else -(-end_ns // 1_000)
+        query: dict[str, Any] = {
+            "service": service,
+            "start": start_ns // 1_000,
+            "end": end_us,
+            "limit": limit,
+        }
+        if operation is not None:
+            query["operation"] = operation
+        if tags:
+            query["tags"] = json.dumps({key: _as_text(value) for key, value in tags.items()})
+        return self._asked(f"/api/traces?{urlencode(query)}")["data"] or []
+
+    def services(self) -> list[str]:
+        """The names of all services that sent a span, sorted."""
+        return sorted(self._asked("/api/services")["data"] or [])
+
+    def operations(self, service: str) -> list[str]:
+        """The names of all spans of a service, sorted."""
+        return sorted(
+            self._asked(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
+        )
+
+    def _asked(self, path: str) -> Any:
+        try:
+            return self._get(path)
+        except HTTPError as error:
+            raise _refused(error) from error
+
+    def _get(self, path: str) -> Any:
+        with self._open(self._base + path, timeout=self._seconds) as answer:
+            text = answer.read()
+        # A path that it does not know is answered with the UI's page and 200; and `/api/v3`
+        # answers JSON as text/plain, so the type does not tell.
+        if text.lstrip().startswith(b"<"):
+            raise QueryRefused(
+                f"{path}: expected JSON, found a page: this Jaeger has no such endpoint; "
+                "use the release that tests.services.jaeger builds"
+            )
+        return json.loads(text)
+
+
+def spans_of(trace: Mapping[str, Any]) -> tuple[SeenSpan, ...]:
+    """The spans of a trace in the form of Jaeger's UI, by start and id."""
+    found = [_span(raw, trace["processes"][raw["processID"]]) for raw in trace["spans"]]
+    return tuple(sorted(found, key=lambda one: (one.start_us, one.span_id, repr(one))))
+
+
+def wait_for(condition: Callable[[], _T], seconds: float = 10.0, what: str = "") -> _T:
+    """What ``condition()`` returns as soon as that is true; it is asked every 20 ms.
+
+    Raises:
+        TimeoutError: it was not true within ``seconds``; tells the last answer.
+    """
+    until = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() >= until:
+            raise TimeoutError(f"waited {seconds:g} s for {what or condition}; last: {answer!r}")
+        time.sleep(0.02)
+    return answer
+
+
+def _span(raw: Mapping[str, Any], process: Mapping[str, Any]) -> SeenSpan:
+    references = raw["references"] or []
+    parents = [one["spanID"] for one in references if one["refType"] == "CHILD_OF"]
+    links = [
+        (one["traceID"], one["spanID"]) for one in references if one["refType"] == "FOLLOWS_FROM"
+    ]
+    events = []
+    for entry in raw["logs"] or []:
+        fields = _values(entry["fields"])
+        events.append(SeenEvent(entry["timestamp"], fields.pop("event", ""), fields))
+    return SeenSpan(
+        trace_id=raw["traceID"],
+        span_id=raw["spanID"],
+        parent_span_id=parents[0] if parents else None,
+        name=raw["operationName"],
+        service=process["serviceName"],
+        start_us=raw["startTime"],
+        duration_us=raw["duration"],
+        tags=_values(raw["tags"]),
+        events=tuple(sorted(events, key=lambda one: (one.time_us, one.name))),
+        links=tuple(sorted(links)),
+        resource=_values(process.get("tags") or []),
+        warnings=tuple(raw["warnings"] or ()),
+    )
+
+
+def _values(pairs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Jaeger writes a whole number beyond 2**53 as a string of type int64."""
+    return {
+        one["key"]: int(one["value"]) if one["type"] == "int64" else one["value"] for one in pairs
+    }
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(list(value) if isinstance(value, tuple) else value, separators=(",", ":"))
+
+
+def _refused(error: HTTPError) -> QueryRefused:
+    with error:
+        return QueryRefused(f"{error.url}: {error.code} {error.read().decode(errors='replace')}")

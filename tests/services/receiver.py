@@ -1,0 +1,346 @@
+"""A receiver of OTLP spans in this process, by gRPC and HTTP, that misbehaves when told to.
+
+    with Receiver() as receiver:
+        receiver.answer(Refuse(503), Accept())        # the first export, the second; then accept
+        ...                                           # send to receiver.http or receiver.grpc
+        (span,) = receiver.spans
+
+Every request takes the next answer of the script; when the script is at its end, requests are
+accepted. Both protocols share the script and the spans.
+"""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, NoReturn
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
+
+from tests.services.received import ReceivedSpan, spans_of
+
+
+class Accept(NamedTuple):
+    """Keep the spans and say so."""
+
+
+class Refuse(NamedTuple):
+    """Keep nothing and answer an error: an HTTP status, by gRPC the code that OTLP pairs with it.
+
+    ``retry_after`` is in seconds: the header Retry-After, by gRPC the RetryInfo.
+    """
+
+    status: int = 503
+    retry_after: int | None = None
+
+
+class Hang(NamedTuple):
+    """Answer nothing until `Receiver.release`, or for ``seconds`` at most; then accept."""
+
+    seconds: float = 30.0
+
+
+class CloseConnection(NamedTuple):
+    """Keep nothing and close the connection; gRPC, which shares one, ends the call unanswered."""
+
+
+class Partial(NamedTuple):
+    """Keep all spans but the last ``rejected`` ones and say so: a success that tells of a loss.
+
+    With ``rejected=0`` it is a warning.
+    """
+
+    rejected: int
+    message: str = "rejected by the test"
+
+
+Answer = Accept | Refuse | Hang | CloseConnection | Partial
+
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.UNIMPLEMENTED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    500: grpc.StatusCode.INTERNAL,
+    502: grpc.StatusCode.UNAVAILABLE,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+class Export(NamedTuple):
+    """One request as it came in: over ``grpc`` or ``http``, and what was answered to it.
+
+    ``spans`` are those sent, whether they were kept or not. Names of headers are in lower case.
+    """
+
+    protocol: str
+    spans: tuple[ReceivedSpan, ...]
+    headers: Mapping[str, str]
+    answer: Answer
+
+
+class Receiver:
+    """Listens on two free ports of 127.0.0.1 between `start` and `stop`, or within ``with``."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._exports: list[Export] = []
+        self._kept: list[ReceivedSpan] = []
+        self._script: deque[Answer] = deque()
+        self._always: Answer = Accept()
+        self._releases = 0
+        self._http: _HttpServer | None = None
+        self._grpc: grpc.Server | None = None
+        self._grpc_port = 0
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Receiver:
+        """Begin to listen; returns itself."""
+        self._http = _HttpServer(self._take)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        self._grpc = grpc.server(ThreadPoolExecutor(8, "receiver"))
+        add_TraceServiceServicer_to_server(_GrpcService(self._take), self._grpc)
+        self._grpc_port = self._grpc.add_insecure_port("127.0.0.1:0")
+        self._grpc.start()
+        return self
+
+    def stop(self) -> None:
+        """Let go of all who hang, and stop listening; what was received stays."""
+        self.release()
+        if self._http is not None and self._thread is not None:
+            self._http.close()
+            self._thread.join()
+        if self._grpc is not None:
+            self._grpc.stop(grace=None).wait()
+
+    def __enter__(self) -> Receiver:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def grpc(self) -> str:
+        """The endpoint for OTLP over gRPC, as the official exporter takes it."""
+        return f"http://127.0.0.1:{self._grpc_port}"
+
+    @property
+    def http(self) -> str:
+        """The endpoint for OTLP over HTTP, with the path of the traces."""
+        assert self._http is not None, "start the receiver first"
+        return f"http://127.0.0.1:{self._http.server_port}/v1/traces"
+
+    @property
+    def exports(self) -> tuple[Export, ...]:
+        """Every request so far, refused ones too, in the order in which they came in."""
+        with self._changed:
+            return tuple(self._exports)
+
+    @property
+    def spans(self) -> tuple[ReceivedSpan, ...]:
+        """The spans that were kept, in the order in which they were."""
+        with self._changed:
+            return tuple(self._kept)
+
+    def answer(self, *script: Answer) -> None:
+        """Answer the next requests so, one after the other; then as before."""
+        with self._changed:
+            self._script.extend(script)
+
+    def always(self, answer: Answer) -> None:
+        """Answer so whenever the script is at its end; ``always(Accept())`` heals."""
+        with self._changed:
+            self._always = answer
+
+    def release(self) -> None:
+        """Let go of all who hang now; their spans are kept then."""
+        with self._changed:
+            self._releases += 1
+            self._changed.notify_all()
+
+    def wait_for_spans(self, number: int, seconds: float = 10.0) -> tuple[ReceivedSpan, ...]:
+        """The spans kept, as soon as there are so many.
+
+        Raises:
+            TimeoutError: there were fewer after ``seconds``.
+        """
+        return self._wait(lambda: self._kept, number, seconds, "spans kept")
+
+    def wait_for_exports(self, number: int, seconds: float = 10.0) -> tuple[Export, ...]:
+        """The requests, as soon as so many came in, answered or not.
+
+        Raises:
+            TimeoutError: there were fewer after ``seconds``.
+        """
+        return self._wait(lambda: self._exports, number, seconds, "exports")
+
+    def _wait(
+        self, held: Callable[[], list[Any]], number: int, seconds: float, what: str
+    ) -> tuple[Any, ...]:
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(held()) >= number, seconds):
+                raise TimeoutError(
+                    f"waited {seconds:g} s for {number} {what}, there are {len(held())}"
+                )
+            return tuple(held())
+
+    def _take(
+        self, protocol: str, request: ExportTraceServiceRequest, headers: Mapping[str, str]
+    ) -> Answer:
+        spans = spans_of(request)
+        with self._changed:
+            answer = self._script.popleft() if self._script else self._always
+            self._exports.append(Export(protocol, spans, headers, answer))
+            self._changed.notify_all()
+            if isinstance(answer, Hang):
+                before = self._releases
+                self._changed.wait_for(lambda: self._releases > before, answer.seconds)
+        kept = len(spans)
+        if isinstance(answer, Partial):
+            kept -= answer.rejected
+        elif isinstance(answer, Refuse | CloseConnection):
+            kept = 0
+        with self._changed:
+            self._kept.extend(spans[: max(kept, 0)])
+            self._changed.notify_all()
+        return answer
+
+
+_Take = Callable[[str, ExportTraceServiceRequest, Mapping[str, str]], Answer]
+
+
+def _success(answer: Answer) -> ExportTraceServiceResponse:
+    response = ExportTraceServiceResponse()
+    if isinstance(answer, Partial):
+        response.partial_success.rejected_spans = answer.rejected
+        response.partial_success.error_message = answer.message
+    return response
+
+
+class _GrpcService(TraceServiceServicer):
+    def __init__(self, take: _Take) -> None:
+        self._take = take
+
+    def Export(  # noqa: N802 - the name is the protocol's
+        self, request: ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> ExportTraceServiceResponse:
+        headers = {key.lower(): str(value) for key, value in context.invocation_metadata()}
+        answer = self._take("grpc", request, headers)
+        if isinstance(answer, Refuse):
+            _abort(context, answer)
+        if isinstance(answer, CloseConnection):
+            context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        return _success(answer)
+
+
+def _abort(context: grpc.ServicerContext, answer: Refuse) -> NoReturn:
+    if answer.retry_after is not None:
+        info = RetryInfo(retry_delay=Duration(seconds=answer.retry_after))
+        context.set_trailing_metadata([("google.rpc.retryinfo-bin", info.SerializeToString())])
+    context.abort(_CODES.get(answer.status, grpc.StatusCode.UNKNOWN), "refused by the test")
+    raise AssertionError("grpc's abort raises")
+
+
+class _HttpServer(ThreadingHTTPServer):
+    # Connections are kept open, so their threads end only when the server closes them.
+    daemon_threads = False
+
+    def __init__(self, take: _Take) -> None:
+        self.take = take
+        self._open: set[socket.socket] = set()
+        self._guard = threading.Lock()
+        super().__init__(("127.0.0.1", 0), _HttpHandler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._guard:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._guard:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def close(self) -> None:
+        self.shutdown()
+        with self._guard:
+            left = list(self._open)
+        for connection in left:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self.server_close()
+
+
+class _HttpHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _HttpServer
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path != "/v1/traces":
+            return self._error(404, f"no such path: {self.path}")
+        if self.headers.get("Content-Type") != "application/x-protobuf":
+            return self._error(415, f"not protobuf: {self.headers.get('Content-Type')}")
+        try:
+            body = _unpacked(body, self.headers.get("Content-Encoding", "identity"))
+            request = ExportTraceServiceRequest.FromString(body)
+        except (DecodeError, OSError, EOFError, zlib.error, ValueError) as error:
+            return self._error(400, f"cannot be decoded: {error}")
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        answer = self.server.take("http", request, headers)
+        if isinstance(answer, CloseConnection):
+            self.close_connection = True
+            return None
+        if isinstance(answer, Refuse):
+            return self._error(answer.status, "refused by the test", answer.retry_after)
+        return self._reply(200, _success(answer).SerializeToString())
+
+    def _error(self, status: int, message: str, retry_after: int | None = None) -> None:
+        more = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        self._reply(status, Status(message=message).SerializeToString(), more)
+
+    def _reply(self, status: int, body: bytes, more: Mapping[str, str] | None = None) -> None:
+        with suppress(ConnectionError):  # whoever hung up while it was kept waiting
+            self.send_response(status)
+            self.send_header("Content-Type", "application/x-protobuf")
+            self.send_header("Content-Length", str(len(body)))
+            for key, value in (more or {}).items():
+                self.send_header(key, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+        """Say nothing on standard error."""
+
+
+def _unpacked(body: bytes, encoding: str) -> bytes:
+    match encoding:
+        case "identity":
+            return body
+        case "gzip":
+            return gzip.decompress(body)
+        case "deflate":
+            return zlib.decompress(body)
+    raise ValueError(f"content encoding {encoding!r}")

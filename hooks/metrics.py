@@ -1,0 +1,251 @@
+"""Metrics to OpenTelemetry, through the host's own set-up: its provider, readers and views.
+
+The sink folds a session's records (``projections.metrics``) and hands on what they measure. What
+no record says is measured here: how long appends took, and what became of the hooks themselves.
+Without an SDK all of this is skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar, Final
+from weakref import WeakKeyDictionary
+
+from opentelemetry import metrics as otel
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
+
+from eventctx.hooks.registry import Hooks, HookStats
+from eventctx.projections import metric_names as names
+from eventctx.projections.metric_names import INSTRUMENTS, Instrument
+from eventctx.projections.metrics import Measurement, MetricState, evolve, initial
+from eventctx.record import Record
+from eventctx.version import __version__
+
+MAX_SESSIONS: Final = 1024
+"""Sessions whose state a sink holds, each about as large as its view; the least recently heard of
+goes first. One that is heard of again is measured, but for the prefix it reuses at a break."""
+
+_log = logging.getLogger("eventctx.hooks")
+_OBSERVED: Final = (names.HOOK_ERRORS, names.HOOK_DROPS)
+
+Put = Callable[[int | float, Mapping[str, str]], None]
+
+
+class MetricsSink:
+    """An observer of all records: ``hooks.on("*", MetricsSink())``. Never raises.
+
+    ``meter_provider``: the global one by default, asked for again until there is one. Safe to call
+    from several threads; one sink may serve several engines.
+    """
+
+    def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+        self._provider = meter_provider
+        self._seen: MeterProvider | None = None
+        self._puts: dict[str, Put] | None = None
+        self._registries: Registries | None = None
+        self._hooks: list[Hooks] = []
+        self._states: OrderedDict[str, MetricState] = OrderedDict()
+        self._told = False
+        self._lock = threading.Lock()
+
+    def __call__(self, record: Record) -> None:
+        """Fold the record and hand on what it measures."""
+        try:
+            puts = self._ready()
+            if puts is None:
+                return
+            with self._lock:
+                state = evolve(self._states.get(record.stream) or initial(), record)
+                self._keep(record.stream, state)
+            for measurement in state.measured:
+                _put(puts, measurement)
+        except Exception as error:
+            self._failed(error)
+
+    def resume(self, records: Iterable[Record]) -> None:
+        """Fold a session's earlier records, from its first, without measuring anything.
+
+        An engine that opens a session with a history calls this first, so that what later records
+        measure is the same live as from the log.
+        """
+        try:
+            if self._ready() is None:
+                return
+            state, stream = initial(), None
+            for record in records:
+                state, stream = evolve(state, record), record.stream
+            if stream is not None:
+                with self._lock:
+                    self._keep(stream, state)
+        except Exception as error:
+            self._failed(error)
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Measure a durable append of so many records; may be called from any thread."""
+        try:
+            puts = self._ready()
+            if puts is not None:
+                _put(puts, Measurement(names.APPEND_DURATION, seconds, {}))
+                _put(puts, Measurement(names.APPEND_RECORDS, records, {}))
+        except Exception as error:
+            self._failed(error)
+
+    def attach(self, hooks: Hooks) -> None:
+        """Report what these hooks count as errors and drops, until ``detach`` or ``close``."""
+        try:
+            self._ready()
+            with self._lock:
+                if hooks in self._hooks:
+                    return
+                self._hooks.append(hooks)
+                if self._registries is not None:
+                    self._registries.attach(hooks)
+        except Exception as error:
+            self._failed(error)
+
+    def detach(self, hooks: Hooks) -> None:
+        """Take what these hooks have counted as final; call it once they are closed."""
+        try:
+            with self._lock:
+                if hooks in self._hooks:
+                    self._hooks.remove(hooks)
+                if self._registries is not None:
+                    self._registries.detach(hooks)
+        except Exception as error:
+            self._failed(error)
+
+    def close(self) -> None:
+        """Forget all sessions and take the hooks' counts as final.
+
+        What was measured stays with the provider, which belongs to the host. May be called again,
+        and the sink used again.
+        """
+        for hooks in list(self._hooks):
+            self.detach(hooks)
+        with self._lock:
+            self._states.clear()
+
+    def _keep(self, stream: str, state: MetricState) -> None:
+        self._states[stream] = state
+        self._states.move_to_end(stream)
+        if len(self._states) > MAX_SESSIONS:
+            self._states.popitem(last=False)
+
+    def _ready(self) -> dict[str, Put] | None:
+        """How to put a value into each instrument; None as long as nothing would come of it."""
+        provider = self._provider or otel.get_meter_provider()
+        if provider is self._seen:
+            return self._puts
+        # Under the API's own providers, which stand in until there is an SDK, all goes nowhere;
+        # their proxies would keep what they are asked for, for good.
+        stands_in = type(provider).__module__.partition("._")[0] == otel.__name__
+        with self._lock:
+            if provider is not self._seen:
+                # Remembered first: a provider that fails is not asked again for every record.
+                self._seen, self._puts, self._registries = provider, None, None
+                if not stands_in:
+                    self._meet(provider)
+            return self._puts
+
+    def _meet(self, provider: MeterProvider) -> None:
+        meter = provider.get_meter("eventctx", __version__, names.SCHEMA_URL)
+        if isinstance(meter, NoOpMeter):
+            return
+        puts = {one.name: _made(meter, one) for one in INSTRUMENTS if one not in _OBSERVED}
+        self._registries = Registries.of(provider, meter)
+        for hooks in self._hooks:
+            self._registries.attach(hooks)
+        self._puts = puts
+
+    def _failed(self, error: Exception) -> None:
+        level = logging.DEBUG if self._told else logging.WARNING
+        self._told = True
+        _log.log(level, "metrics: %s; further ones are logged at DEBUG", error, exc_info=error)
+
+
+def _put(puts: dict[str, Put], measurement: Measurement) -> None:
+    puts[measurement.instrument.name](measurement.value, measurement.attributes)
+
+
+def _made(meter: Meter, one: Instrument) -> Put:
+    if one.kind == "counter":
+        return meter.create_counter(one.name, one.unit, one.description).add
+    return meter.create_histogram(
+        one.name,
+        one.unit,
+        one.description,
+        explicit_bucket_boundaries_advisory=list(one.boundaries),
+    ).record
+
+
+class Registries:
+    """The hooks whose counts one provider reports, for all sinks: it asks an instrument once.
+
+    What detached hooks had counted stays in the sums, which must never fall.
+    """
+
+    _known: ClassVar[WeakKeyDictionary[MeterProvider, Registries]] = WeakKeyDictionary()
+    _knowing: ClassVar = threading.Lock()
+
+    def __init__(self) -> None:
+        self._attached: list[Hooks] = []
+        self._errors: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._settled: WeakKeyDictionary[Hooks, HookStats] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, provider: MeterProvider, meter: Meter) -> Registries:
+        """The registries of a provider, made known to its ``meter`` the first time."""
+        with cls._knowing:
+            found = cls._known.get(provider)
+            if found is None:
+                found = cls._known[provider] = cls()
+                for one, callback in zip(_OBSERVED, (found.errors, found.drops), strict=True):
+                    meter.create_observable_counter(one.name, [callback], one.unit, one.description)
+            return found
+
+    def attach(self, hooks: Hooks) -> None:
+        """Count these hooks, once however many sinks ask for it."""
+        with self._lock:
+            if hooks in self._attached:
+                return
+            self._attached.append(hooks)
+            settled = self._settled.pop(hooks, None)
+            if settled is not None:  # counted again from here on
+                self._errors.subtract(settled.errors)
+                self._dropped.subtract(settled.dropped)
+
+    def detach(self, hooks: Hooks) -> None:
+        """Settle what these hooks have counted."""
+        with self._lock:
+            if hooks not in self._attached:
+                return
+            self._attached.remove(hooks)
+            self._settled[hooks] = stats = hooks.stats()
+            self._errors.update(stats.errors)
+            self._dropped.update(stats.dropped)
+
+    def errors(self, options: CallbackOptions) -> Iterator[Observation]:
+        """Errors so far, by handler."""
+        with self._lock:
+            sums = self._errors.copy()
+            for hooks in self._attached:
+                sums.update(hooks.stats().errors)
+        return _observations(sums)
+
+    def drops(self, options: CallbackOptions) -> Iterator[Observation]:
+        """Records dropped so far, by handler."""
+        with self._lock:
+            sums = self._dropped.copy()
+            for hooks in self._attached:
+                sums.update(hooks.stats().dropped)
+        return _observations(sums)
+
+
+def _observations(sums: Counter[str]) -> Iterator[Observation]:
+    for handler, count in sums.items():
+        yield Observation(count, {names.HANDLER: handler})

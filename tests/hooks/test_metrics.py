@@ -1,0 +1,563 @@
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+from opentelemetry import metrics as otel
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
+
+from eventctx import events as ev
+from eventctx.hooks import metrics as sinks
+from eventctx.hooks.metrics import MetricsSink
+from eventctx.hooks.registry import Hooks
+from eventctx.projections import metric_names as names
+from eventctx.projections.metric_names import INSTRUMENTS
+from eventctx.projections.metrics import MAX_CALLS, evolve, fold, initial
+from tests.hooks.given import SECOND, Session, compacted, prepared, span, whole_turn
+from tests.measured import Gathered, by_position, summed
+
+
+def told(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:
+    return [
+        (one.value, one.attributes) for one in fold(session.records) if one.instrument.name == name
+    ]
+
+
+# -- what records measure ------------------------------------------------------------------------
+
+
+def test_a_compaction_is_counted_by_trigger_strategy_and_outcome():
+    session = Session()
+    session.add(compacted())
+    session.add(compacted("skipped"))
+    session.add(compacted("failed", error="who knows"))
+    session.add(compacted("cancelled"))
+    assert told(session, "eventctx.compactions") == [
+        (
+            1,
+            {
+                "eventctx.compaction.trigger": "threshold",
+                "eventctx.compaction.strategy": "sliding",
+                "eventctx.compaction.outcome": outcome,
+            },
+        )
+        for outcome in ("applied", "skipped", "failed", "cancelled")
+    ]
+
+
+def test_only_an_applied_compaction_has_tokens_before_and_after_and_each_a_duration():
+    session = Session()
+    session.add(compacted())
+    session.add(compacted("skipped"))
+    by = {"eventctx.compaction.trigger": "threshold", "eventctx.compaction.strategy": "sliding"}
+    assert told(session, "eventctx.compaction.tokens.before") == [(1000, by)]
+    assert told(session, "eventctx.compaction.tokens.after") == [(400, by)]
+    assert [
+        (value, by["eventctx.compaction.outcome"])
+        for value, by in told(session, "eventctx.compaction.duration")
+    ] == [(0.5, "applied"), (0.5, "skipped")]
+
+
+def test_how_long_an_imported_compaction_took_is_not_known():
+    session = Session()
+    imported = ev.PostCompact(
+        outcome="applied",
+        trigger="imported",
+        strategy="imported",
+        strategy_version=1,
+        tokens_before=9,
+        tokens_after=5,
+        messages_before=2,
+        messages_after=1,
+        estimator="",
+    )
+    session.add(imported)
+    assert told(session, "eventctx.compaction.duration") == []
+    assert [value for value, _ in told(session, "eventctx.compaction.tokens.after")] == [5]
+
+
+def test_a_request_is_measured_against_its_budget():
+    session = Session()
+    session.add(
+        ev.RequestPrepared(
+            renderer=1,
+            last_message=3,
+            messages=4,
+            tokens=400,
+            digest="",
+            budget=320,
+            model="m",
+            breaks=("compaction", "set"),
+        )
+    )
+    model = {"gen_ai.request.model": "m"}
+    assert told(session, "eventctx.request.tokens") == [(400, model)]
+    assert told(session, "eventctx.request.budget.used") == [(1.25, model)]
+    assert told(session, "eventctx.request.breaks") == [
+        (1, {"eventctx.request.break": "compaction"}),
+        (1, {"eventctx.request.break": "set"}),
+    ]
+
+
+def test_a_request_without_a_budget_or_one_of_nothing_uses_no_share_of_it():
+    session = Session()
+    session.add(prepared())
+    session.add(ev.RequestPrepared(renderer=1, last_message=-1, messages=0, tokens=9, digest="", budget=0))  # fmt: skip  # noqa: E501
+    assert told(session, "eventctx.request.budget.used") == []
+
+
+def test_the_first_request_reuses_nothing_and_one_without_a_break_all_of_the_one_before():
+    session = Session()
+    session.add(prepared())
+    assert told(session, "eventctx.request.prefix.reused") == []
+    session.add(prepared())
+    assert told(session, "eventctx.request.prefix.reused") == [(1.0, {})]
+
+
+def test_a_call_lasts_from_its_request_to_its_answer_and_says_how_it_failed():
+    session = Session()
+    session.add(ev.ProviderRequest(model="m1", provider="p"), span(1))
+    session.add(ev.ProviderRequest(model="m2"), span(2))
+    session.add(ev.ProviderResponse(model="m1-2026"), span(1))
+    session.add(ev.ProviderError(error_type="RateLimited", message="secret"), span(2))
+    chat = {"gen_ai.operation.name": "chat"}
+    assert told(session, "gen_ai.client.operation.duration") == [
+        (2.0, chat | {"gen_ai.request.model": "m1", "gen_ai.provider.name": "p"}),
+        (2.0, chat | {"gen_ai.request.model": "m2", "error.type": "RateLimited"}),
+    ]
+
+
+def test_a_call_is_measured_once_and_one_that_never_began_or_ended_not_at_all():
+    session = Session()
+    session.add(ev.ProviderResponse(), span(1))
+    session.add(ev.ProviderRequest(), span(2))
+    session.add(ev.ProviderRequest(), None)
+    session.add(ev.ProviderResponse(), None)
+    session.add(ev.ProviderRequest(), span(3))
+    session.add(ev.ProviderResponse(), span(3))
+    session.add(ev.ProviderError(error_type="Late"), span(3))
+    assert [value for value, _ in told(session, "gen_ai.client.operation.duration")] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("written", "status", "said"),
+    [
+        ("TimeoutError", "error", "TimeoutError"),
+        ("429", "error", "429"),
+        ("httpx.ReadTimeout", "error", "httpx.ReadTimeout"),
+        ("could not reach host 10.0.0.7", "error", "_OTHER"),
+        ("x" * 129, "error", "_OTHER"),
+        ("", "error", "_OTHER"),
+        ("", "cancelled", "cancelled"),
+    ],
+)
+def test_an_error_type_is_a_code_and_never_a_message(written: str, status: str, said: str):
+    session = Session()
+    session.add(ev.ProviderRequest(), span(1))
+    session.add(ev.ProviderError(error_type=written, status=status), span(1))
+    ((_, by),) = told(session, "gen_ai.client.operation.duration")
+    assert by["error.type"] == said
+
+
+def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
+    session = Session()
+    for own, late in ((1, False), (2, True)):
+        session.add(ev.ProviderRequest(model="m", provider="p"), span(own))
+        if late:
+            session.add(ev.ProviderResponse(), span(own))
+        session.add(ev.UsageReported(prompt=80, output=own, cache_read=20), span(own))
+    call = {"gen_ai.provider.name": "p", "gen_ai.request.model": "m"}
+    chat = call | {"gen_ai.operation.name": "chat"}
+    assert told(session, "gen_ai.client.token.usage") == [
+        (80, chat | {"gen_ai.token.type": "input"}),
+        (1, chat | {"gen_ai.token.type": "output"}),
+        (80, chat | {"gen_ai.token.type": "input"}),
+        (2, chat | {"gen_ai.token.type": "output"}),
+    ]
+    assert told(session, "eventctx.prompt.cached") == [(0.25, call)] * 2
+
+
+def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measured():
+    session = Session()
+    session.add(ev.UsageReported(prompt=0, output=0))
+    session.add(ev.UsageReported(prompt=10, output=1, output_exact=False))
+    session.add(ev.UsageReported(prompt=10, cache_read=11))
+    assert [
+        (value, by["gen_ai.token.type"]) for value, by in told(session, "gen_ai.client.token.usage")
+    ] == [(10, "input"), (10, "input")]
+    assert [value for value, _ in told(session, "eventctx.prompt.cached")] == [0.0]
+
+
+def test_unknown_types_and_broken_payloads_measure_nothing_and_hurt_nothing():
+    session = Session()
+    session.add(prepared())
+    for kind in ("context:message_added", "context:post_compact", "usage:reported", "later:event"):
+        session.raw(kind, b"junk", span(1))
+    session.raw("context:post_compact", b"{}", version=9)
+    session.add(ev.ProviderRequest(), span(1))
+    session.raw("provider:response", b"[]", span(1))
+    session.add(prepared())
+    assert [one.instrument.name for one in fold(session.records)] == [
+        "eventctx.request.tokens",
+        "eventctx.request.tokens",
+        "eventctx.request.prefix.reused",
+    ]
+
+
+def test_a_request_that_cannot_be_read_leaves_the_next_without_one_before():
+    session = Session()
+    session.add(prepared())
+    session.raw("context:request_prepared", b"junk")
+    session.add(prepared())
+    session.add(prepared())
+    assert by_position(session.records, "eventctx.request.prefix.reused") == {3: 1.0}
+
+
+def test_values_that_no_instrument_takes_are_left_out():
+    session = Session()
+    session.add(ev.RequestPrepared(renderer=1, last_message=0, messages=0, tokens=-5, digest=""))
+    session.add(ev.UsageReported(prompt=-5, output=-1, cache_read=-9))
+    session.add(compacted(duration=-1) if False else ev.PostCompact(
+        outcome="applied", trigger="manual", strategy="s" * 200, strategy_version=1,
+        tokens_before=-1, tokens_after=0, messages_before=0, messages_after=0, estimator="",
+        duration=-SECOND,
+    ))  # fmt: skip
+    found = list(fold(session.records))
+    assert [(one.instrument.name, one.value) for one in found] == [
+        ("eventctx.compactions", 1),
+        ("eventctx.compaction.tokens.after", 0),
+    ]
+    assert found[0].attributes["eventctx.compaction.strategy"] == "_OTHER"
+
+
+def test_a_fork_measures_its_own_records_only():
+    session = Session()
+    whole_turn(session)
+    session.add(ev.ProviderRequest(), span(1))
+    session.add(ev.SessionFork(parent="s0", at=16), turn=None)
+    assert list(fold(session.records)) == []
+    session.add(ev.ProviderResponse(), span(1))
+    session.add(prepared())
+    assert {one.instrument.name for one in fold(session.records)} == {
+        "eventctx.request.tokens",
+        "eventctx.request.prefix.reused",
+    }
+
+
+def test_a_fold_that_begins_in_the_middle_says_nothing_of_prefixes_until_it_has_seen_a_request():
+    session = Session(at=7)
+    session.add(prepared())
+    session.add(prepared())
+    broken = ev.RequestPrepared(
+        renderer=1, last_message=3, messages=4, tokens=4, digest="", breaks=("set",)
+    )
+    session.add(broken)
+    session.add(prepared())
+    assert by_position(session.records, "eventctx.request.prefix.reused") == {8: 1.0, 10: 1.0}
+    gap = [session.records[0], session.records[3]]
+    assert by_position(gap, "eventctx.request.prefix.reused") == {}
+
+
+def test_a_fold_remembers_a_bounded_number_of_calls():
+    session, state = Session(), initial()
+    for number in range(3 * MAX_CALLS):
+        state = evolve(state, session.add(ev.ProviderRequest(), span(number + 1)))
+    assert len(state.calls) == MAX_CALLS
+    state = evolve(state, session.add(ev.ProviderResponse(), span(3 * MAX_CALLS)))
+    assert [one.value for one in state.measured] == [1.0]
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def test_instruments_are_spelt_as_they_always_were():
+    assert [(one.name, one.kind, one.unit) for one in INSTRUMENTS] == [
+        ("eventctx.compactions", "counter", "{compaction}"),
+        ("eventctx.compaction.tokens.before", "histogram", "{token}"),
+        ("eventctx.compaction.tokens.after", "histogram", "{token}"),
+        ("eventctx.compaction.duration", "histogram", "s"),
+        ("eventctx.request.tokens", "histogram", "{token}"),
+        ("eventctx.request.budget.used", "histogram", "1"),
+        ("eventctx.request.prefix.reused", "histogram", "1"),
+        ("eventctx.request.breaks", "counter", "{break}"),
+        ("eventctx.prompt.cached", "histogram", "1"),
+        ("gen_ai.client.operation.duration", "histogram", "s"),
+        ("gen_ai.client.token.usage", "histogram", "{token}"),
+        ("eventctx.append.duration", "histogram", "s"),
+        ("eventctx.append.records", "counter", "{record}"),
+        ("eventctx.hook.errors", "counter", "{error}"),
+        ("eventctx.hook.drops", "counter", "{record}"),
+    ]
+    assert sorted({name for one in INSTRUMENTS for name in one.attributes}) == [
+        "error.type",
+        "eventctx.compaction.outcome",
+        "eventctx.compaction.strategy",
+        "eventctx.compaction.trigger",
+        "eventctx.hook.handler",
+        "eventctx.request.break",
+        "gen_ai.operation.name",
+        "gen_ai.provider.name",
+        "gen_ai.request.model",
+        "gen_ai.token.type",
+    ]
+
+
+def test_buckets_rise_and_those_of_the_conventions_are_theirs():
+    for one in INSTRUMENTS:
+        assert list(one.boundaries) == sorted(set(one.boundaries))
+        assert bool(one.boundaries) == (one.kind == "histogram")
+        assert re.fullmatch(r"[a-z][a-z_.]+", one.name)
+    assert names.TOKEN_USAGE.boundaries[:3] == (1, 4, 16)
+    assert names.TOKEN_USAGE.boundaries[-1] == 67108864
+    assert len(names.TOKEN_USAGE.boundaries) == 14
+    assert names.OPERATION_DURATION.boundaries[0] == 0.01
+    assert names.OPERATION_DURATION.boundaries[-1] == 81.92
+    for one, twice in zip(
+        names.OPERATION_DURATION.boundaries, names.OPERATION_DURATION.boundaries[1:], strict=False
+    ):
+        assert twice == pytest.approx(2 * one)
+
+
+# -- the sink ------------------------------------------------------------------------------------
+
+
+def publish(session: Session, sink: MetricsSink) -> None:
+    hooks = Hooks()
+    hooks.on("*", sink)
+    for record in session.records:
+        hooks.publish(record)
+    assert not hooks.stats().errors
+
+
+def test_what_is_gathered_live_equals_what_is_folded_from_the_log():
+    out, session = Gathered(), Session()
+    whole_turn(session)
+    whole_turn(session, "t2", 0x200)
+    publish(session, MetricsSink(out.provider))
+    assert out.points() == summed(fold(session.records))
+    for name, metric in out.metrics().items():
+        (defined,) = [one for one in INSTRUMENTS if one.name == name]
+        assert (metric.unit, metric.description) == (defined.unit, defined.description)
+
+
+def test_parallel_sessions_do_not_mix():
+    out, sink = Gathered(), MetricsSink(Gathered().provider)
+    sink = MetricsSink(out.provider)
+    sessions = [Session(f"s{number}") for number in range(10)]
+    for session in sessions:
+        whole_turn(session)
+    for row in zip(*[session.records for session in sessions], strict=True):
+        for record in row:
+            sink(record)
+    assert out.points() == summed(one for each in sessions for one in fold(each.records))
+
+
+def test_a_resumed_session_measures_only_what_comes_then():
+    out, session = Gathered(), Session()
+    whole_turn(session)
+    history = list(session.records)
+    before = len(list(fold(history)))
+    session.add(prepared(3))
+    sink = MetricsSink(out.provider)
+    sink.resume(history)
+    assert out.points() == {}
+    sink(session.records[-1])
+    points = out.points()
+    assert points == summed(list(fold(session.records))[before:])
+    assert points["eventctx.request.prefix.reused", frozenset()]["sum"] == 1.0
+
+
+def test_a_sink_holds_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sinks, "MAX_SESSIONS", 3)
+    out = Gathered()
+    sink, first = MetricsSink(out.provider), Session("first")
+    sink(first.add(prepared()))
+    for number in range(10):
+        sink(Session(f"s{number}").add(prepared()))
+    assert len(sink._states) == 3
+    sink(first.add(prepared()))
+    assert ("eventctx.request.prefix.reused", frozenset()) not in out.points()
+    assert out.points()["eventctx.request.tokens", frozenset()]["count"] == 12
+
+
+def test_appends_are_measured_from_any_thread():
+    out = Gathered()
+    sink = MetricsSink(out.provider)
+    threads = [threading.Thread(target=sink.appended, args=(0.002, 3)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    point = out.points()["eventctx.append.duration", frozenset()]
+    assert (point["count"], point["max"], point["bounds"]) == (
+        8,
+        0.002,
+        names.APPEND_DURATION.boundaries,
+    )
+    assert out.points()["eventctx.append.records", frozenset()] == {"sum": 24}
+
+
+def failing(record: object) -> None:
+    raise ValueError("a bug")
+
+
+def hooked() -> Hooks:
+    hooks = Hooks()
+    hooks.on("*", failing)
+    return hooks
+
+
+FAILING = frozenset({("eventctx.hook.handler", f"{__name__}.failing")})
+
+
+async def test_errors_and_drops_of_hooks_are_reported_by_handler():
+    out, hooks, session = Gathered(), Hooks(queue_limit=1), Session()
+    hooks.on("*", failing)
+    sink = MetricsSink(out.provider)
+    sink.attach(hooks)
+    sink.attach(hooks)
+
+    async def slow(record: object) -> None: ...
+
+    hooks.on("*", slow)
+    for _ in range(5):
+        hooks.publish(session.add(ev.MessageAdded()))
+    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 5}
+    ((dropped, point),) = [
+        (by, point) for (name, by), point in out.points().items() if name == "eventctx.hook.drops"
+    ]
+    assert "slow" in dict(dropped)["eventctx.hook.handler"]
+    assert point == {"sum": sum(hooks.stats().dropped.values())}
+    assert 0 < point["sum"] < 5
+    await hooks.close()
+
+
+def test_sinks_of_one_provider_add_up_and_counts_stay_when_one_is_closed():
+    out, one, other = Gathered(), hooked(), hooked()
+    first, second = MetricsSink(out.provider), MetricsSink(out.provider)
+    first.attach(one)
+    second.attach(other)
+    record = Session().add(ev.MessageAdded())
+    one.publish(record)
+    other.publish(record)
+    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 2}
+    first.close()
+    first.close()
+    one.publish(record)
+    other.publish(record)
+    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 3}
+    first.attach(one)
+    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 4}
+
+
+def test_a_closed_sink_has_forgotten_its_sessions_and_can_be_used_again():
+    out, session = Gathered(), Session()
+    sink = MetricsSink(out.provider)
+    for record in (session.add(prepared()), session.add(prepared())):
+        sink(record)
+    sink.close()
+    sink(session.add(prepared()))
+    points = out.points()
+    assert points["eventctx.request.tokens", frozenset()]["count"] == 3
+    assert points["eventctx.request.prefix.reused", frozenset()]["count"] == 1
+
+
+def test_a_hosts_view_goes_before_our_buckets():
+    reader = InMemoryMetricReader()
+    view = View(
+        instrument_name="eventctx.request.tokens",
+        aggregation=ExplicitBucketHistogramAggregation([7.0]),
+    )
+    out = Gathered()
+    out.reader, out.provider = reader, MeterProvider([reader], views=[view], shutdown_on_exit=False)
+    MetricsSink(out.provider)(Session().add(prepared()))
+    assert out.points()["eventctx.request.tokens", frozenset()]["bounds"] == (7.0,)
+
+
+class Refusing(otel.MeterProvider):
+    """A provider that fails, as a host's own may."""
+
+    asked = 0
+
+    def get_meter(self, *args: object, **kwargs: object) -> otel.Meter:
+        self.asked += 1
+        raise RuntimeError("no meters today")
+
+
+def test_a_provider_that_fails_is_told_of_once_and_harms_nobody(
+    caplog: pytest.LogCaptureFixture,
+):
+    provider, session = Refusing(), Session()
+    sink = MetricsSink(provider)
+    with caplog.at_level(logging.INFO, "eventctx.hooks"):
+        sink.resume([session.add(prepared())])
+        sink.attach(Hooks())
+        sink.appended(0.1, 1)
+        sink(session.add(prepared()))
+        sink.close()
+    assert provider.asked == 1
+    assert [one.message for one in caplog.records] == [
+        "metrics: no meters today; further ones are logged at DEBUG"
+    ]
+
+
+def test_a_no_op_provider_is_left_alone():
+    session = Session()
+    whole_turn(session)
+    sink = MetricsSink(otel.NoOpMeterProvider())
+    publish(session, sink)
+    sink.appended(0.1, 1)
+    assert not sink._states
+
+
+SCRIPT = """
+import sys
+from opentelemetry import metrics as otel
+from eventctx.hooks.metrics import MetricsSink
+from eventctx.hooks.registry import Hooks
+from tests.hooks.given import Session, whole_turn
+session, sink, hooks = Session(), MetricsSink(), Hooks()
+assert "opentelemetry.sdk" not in sys.modules
+def failing(record): raise ValueError
+hooks.on("session:end", failing)
+sink.attach(hooks)
+for record in whole_turn(session):
+    sink(record)
+sink.resume(session.records)
+sink.appended(0.1, 1)
+assert not sink._states
+hooks._errors["failing"] = 1
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+reader = InMemoryMetricReader()
+otel.set_meter_provider(MeterProvider([reader]))
+for record in whole_turn(session, "t2", 0x200):
+    sink(record)
+data = reader.get_metrics_data()
+found = [] if data is None else [
+    metric.name for one in data.resource_metrics for scope in one.scope_metrics
+    for metric in scope.metrics
+]
+print("eventctx.request.tokens" in found, "eventctx.hook.errors" in found)
+"""
+
+
+@pytest.mark.parametrize(("disabled", "sent"), [("false", "True True"), ("true", "False False")])
+def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent: str):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OTEL_SDK_DISABLED": disabled},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1] == sent
+    assert done.stderr == ""

@@ -1,0 +1,91 @@
+"""What an SDK gathered, and what a fold measures, in one form that can be compared."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from eventctx.projections.metric_names import INSTRUMENTS
+from eventctx.projections.metrics import Measurement, evolve, initial
+from eventctx.record import Record
+
+Point = dict[str, Any]
+Points = dict[tuple[str, frozenset[tuple[str, str]]], Point]
+OPERATIONAL = frozenset(one.name for one in INSTRUMENTS if one.operational)
+
+
+class Gathered:
+    """A provider with a reader in memory."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
+
+    def metrics(self) -> dict[str, Any]:
+        """The SDK's own objects, by name."""
+        data = self.reader.get_metrics_data()
+        if data is None:
+            return {}
+        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+        return {metric.name: metric for scope in scopes for metric in scope.metrics}
+
+    def points(self) -> Points:
+        """All points, in the form of ``summed``."""
+        found: Points = {}
+        for name, metric in self.metrics().items():
+            for point in metric.data.data_points:
+                key = (name, frozenset(point.attributes.items()))
+                if hasattr(point, "bucket_counts"):
+                    found[key] = {
+                        "sum": point.sum,
+                        "count": point.count,
+                        "bounds": tuple(point.explicit_bounds),
+                        "buckets": tuple(point.bucket_counts),
+                        "min": point.min,
+                        "max": point.max,
+                    }
+                else:
+                    found[key] = {"sum": point.value}
+        return found
+
+
+def summed(measurements: Iterable[Measurement]) -> Points:
+    """What an SDK should make of the measurements."""
+    values: dict[tuple[str, frozenset[tuple[str, str]]], list[float]] = {}
+    for one in measurements:
+        key = (one.instrument.name, frozenset(one.attributes.items()))
+        values.setdefault(key, []).append(one.value)
+    by_name = {one.name: one for one in INSTRUMENTS}
+    return {key: _point(by_name[key[0]], found) for key, found in values.items()}
+
+
+def _point(instrument: Any, values: list[float]) -> Point:
+    total = sum(values[1:], values[0])
+    if instrument.kind == "counter":
+        return {"sum": total}
+    buckets = [0] * (len(instrument.boundaries) + 1)
+    for value in values:
+        buckets[bisect_left(instrument.boundaries, value)] += 1
+    return {
+        "sum": total,
+        "count": len(values),
+        "bounds": instrument.boundaries,
+        "buckets": tuple(buckets),
+        "min": min(values),
+        "max": max(values),
+    }
+
+
+def by_position(records: Iterable[Record], name: str) -> dict[int, float]:
+    """What an instrument measures at each record's position."""
+    state, found = initial(), {}
+    for record in records:
+        state = evolve(state, record)
+        for one in state.measured:
+            if one.instrument.name == name:
+                found[record.position] = one.value
+    return found

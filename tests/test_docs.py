@@ -12,7 +12,8 @@ How a page is read:
 - ``<!-- file: NAME -->`` before a block saves it for what follows; ``<!-- not run: REASON -->``
   leaves a block out.
 
-``python tests/test_docs.py`` writes the generated part of ``docs/reference/events.md`` anew.
+``python tests/test_docs.py`` writes the generated parts of ``docs/reference/events.md`` and
+``docs/reference/metrics.md`` anew.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from eventctx import errors, plan, settings
 from eventctx.cli.main import cli
 from eventctx.events import CATALOGUE, EventType
 from eventctx.policies import named
+from eventctx.projections.metric_names import INSTRUMENTS
 from eventctx.settings import Settings
 from eventctx.stores import sqlite_schema
 
@@ -288,6 +290,31 @@ def test_the_event_reference_is_that_of_the_catalogue() -> None:
     assert generated == events_reference() + "\n", "run `python tests/test_docs.py`"
 
 
+def metrics_reference() -> str:
+    """The generated part of ``docs/reference/metrics.md``."""
+    rows = ["| instrument | kind | unit | attributes | what it says |", "|---|---|---|---|---|"]
+    for one in INSTRUMENTS:
+        attributes = ", ".join([f"`{name}`" for name in one.attributes]) or "none"
+        said = f"{one.description} Operational." if one.operational else one.description
+        rows.append(f"| `{one.name}` | {one.kind} | `{one.unit}` | {attributes} | {said} |")
+    buckets = ["| histogram | upper bounds of its buckets |", "|---|---|"]
+    for one in INSTRUMENTS:
+        if one.boundaries:
+            bounds = ", ".join([_bound(bound) for bound in one.boundaries])
+            buckets.append(f"| `{one.name}` | {bounds} |")
+    return "\n".join([*rows, "", "### Buckets", "", *buckets])
+
+
+def _bound(bound: float) -> str:
+    return f"{int(bound):,}" if bound == int(bound) else f"{bound:g}"
+
+
+def test_the_metrics_reference_is_that_of_the_instruments() -> None:
+    text = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
+    generated = text.partition(_BEGIN)[2].partition(_END)[0]
+    assert generated == metrics_reference() + "\n", "run `python tests/test_docs.py`"
+
+
 def test_every_error_is_in_the_error_reference() -> None:
     text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
@@ -386,7 +413,8 @@ def test_the_schema_in_the_storage_reference_is_that_of_the_store() -> None:
 
 
 if __name__ == "__main__":
-    page = REFERENCE / "events.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    page.write_text(f"{before}{_BEGIN}{events_reference()}\n{_END}{after}", encoding="utf-8")
+    for name, made in (("events.md", events_reference()), ("metrics.md", metrics_reference())):
+        page = REFERENCE / name
+        before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+        after = rest.partition(_END)[2]
+        page.write_text(f"{before}{_BEGIN}{made}\n{_END}{after}", encoding="utf-8")

@@ -8,6 +8,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,15 +22,22 @@ from eventctx.hooks.metrics import MetricsSink
 from eventctx.identity import random_bytes
 from eventctx.plan import Insertion
 from eventctx.projections import metric_names as names
+from eventctx.projections import request_view
+from eventctx.projections.layout import build
 from eventctx.projections.metrics import Measurement, fold
+from eventctx.projections.prefix import Sent, reused
 from eventctx.projections.render import without_thinking
+from eventctx.projections.request_view import ViewState
 from eventctx.reading import RequestView
+from eventctx.reading import fold as fold_state
 from eventctx.record import Draft
+from eventctx.refs import MessageRef
 from eventctx.store import ANY
 from eventctx.stores.memory import MemoryStore
+from eventctx.tokens import SYNTHETIC_TOKENS
 from tests.explained import thirty, user
 from tests.measured import OPERATIONAL, Gathered, by_position, summed
-from tests.transcripts import Story, stories
+from tests.transcripts import Story, answer, calls, stories
 
 REUSED = names.PREFIX_REUSED.name
 
@@ -322,6 +330,55 @@ async def test_an_erased_message_ends_what_is_shared() -> None:
     await ctx.get_messages_for_request()
     found = list(by_position([r async for r in engine.records("s")], REUSED).values())
     assert found == [pytest.approx(0.5, abs=0.1), 1.0]
+    await ctx.set_messages((await ctx.get_messages())[:29])
+    await ctx.get_messages_for_request()
+    *_, last = by_position([r async for r in engine.records("s")], REUSED).values()
+    assert 0.9 < last < 1
+
+
+async def refs_of(*messages: dict[str, Any]) -> list[MessageRef]:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    for message in messages:
+        await ctx.add_message(message)
+    state: ViewState = await fold_state(engine.store, "s", request_view)
+    return list(state.layout.refs)
+
+
+def sent(*refs: MessageRef) -> Sent:
+    return Sent(request_view.initial()._replace(layout=build(refs)))
+
+
+async def test_the_same_body_shown_in_another_way_is_another_message() -> None:
+    said, asked = await refs_of(user("x" * 100), *answer("openai", "y" * 100))
+    before = sent(said, asked)
+    assert reused(before, sent(said, asked), frozenset()) == 1.0
+    bare = msgspec.structs.replace(asked, bare=True)
+    assert 0 < (reused(before, sent(said, bare), frozenset()) or 0) < 1
+    moved = msgspec.structs.replace(asked, number=7, position=70, tokens=1)
+    assert reused(before, sent(said, moved), frozenset()) == 1.0
+
+
+async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_apart() -> None:
+    go, call, row = await refs_of(
+        user("go"),
+        *calls("anthropic", ["a", "b"], "hm", 10),
+        {"role": "user", "content": [one for key in "ab" for one in _block(key)]},
+    )
+
+    def of(*answered: str) -> MessageRef:
+        facts = msgspec.structs.replace(call.facts, calls=answered)
+        return msgspec.structs.replace(call, facts=facts)
+
+    same = go.tokens + call.tokens
+    share_of_row = reused(sent(go, call, row), sent(go, of("a"), row), frozenset())
+    assert share_of_row == same / (same + row.tokens)
+    share_of_made_up = reused(sent(go, of("a")), sent(go, of("b")), frozenset())
+    assert share_of_made_up == same / (same + SYNTHETIC_TOKENS)
+
+
+def _block(key: str) -> list[dict[str, Any]]:
+    return [{"type": "tool_result", "tool_use_id": key, "content": "r" * 50}]
 
 
 async def test_no_attribute_holds_an_id_or_what_an_error_said() -> None:

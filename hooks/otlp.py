@@ -9,7 +9,6 @@ extra.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -34,6 +33,8 @@ _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _SCOPE: Final = InstrumentationScope(conv.SCOPE, __version__, conv.SCHEMA_URL)
 _TRACES: Final = "/v1/traces"
+_ONE_CLOCK: Final = {conv.HOST_ID: conv.SCOPE, "ip": "127.0.0.1"}
+"""A host, by the names that Jaeger's query service knows one in its present and its first API."""
 
 
 def resource_attributes() -> dict[str, Attribute]:
@@ -42,10 +43,18 @@ def resource_attributes() -> dict[str, Attribute]:
 
 
 def _resource() -> Resource:
-    named = os.environ.get("OTEL_SERVICE_NAME") or conv.SERVICE_NAME + "=" in os.environ.get(
-        "OTEL_RESOURCE_ATTRIBUTES", ""
-    )
-    return Resource.create({} if named else {conv.SERVICE_NAME: conv.SCOPE})
+    # Those of the SDK name this process and its packages. A backend that tells copies of a span by
+    # all that is in it would show the spans of two processes, or of two versions, twice.
+    found: dict[str, Any] = {
+        name: value
+        for name, value in Resource.create().attributes.items()
+        if not name.startswith(("telemetry.", "service.instance."))
+    }
+    if str(found.get(conv.SERVICE_NAME, "")).startswith("unknown_service"):
+        found[conv.SERVICE_NAME] = conv.SCOPE
+    # All times are of one log. Jaeger compares the clocks of spans whose host it does not know, and
+    # warns of (or moves) every tool call, which begins after the model call above it has ended.
+    return Resource({**_ONE_CLOCK, **found})
 
 
 class Sender:

@@ -139,7 +139,8 @@ def finish(
         span.span_id,
         span.parent_span_id,
         span.start,
-        end,
+        # Imported records often share a time. Backends take a span of no length for damage.
+        max(end, span.start + 1),
         status,
         message,
         attributes,

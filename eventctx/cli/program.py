@@ -41,8 +41,7 @@ EXIT_CODES: Final = (
     (USAGE, "bad usage or bad input: an unknown option or session, a file that cannot be read"),
     (
         STORE,
-        "no store to use (missing, locked, read-only, full, too new), no room for output, "
-        "or a collector that does not take it",
+        "no usable store (missing, locked, read-only, full, too new) or collector, or no room",
     ),
     (BUG, "a bug in eventctx; the traceback is shown"),
     (INTERRUPTED, "stopped by Ctrl-C"),

@@ -430,7 +430,9 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         if isinstance(value, str) and name.isupper() and "." in value and "/" not in value
     ]
     assert all(
-        re.fullmatch(r"(gen_ai|eventctx)\.[a-z_.]*|session\.id|error\.type|service\.name", name)
+        re.fullmatch(
+            r"(gen_ai|eventctx)\.[a-z_.]*|session\.id|error\.type|service\.name|host\.id", name
+        )
         for name in names
     )
     assert sorted(name for name in names if name.startswith("gen_ai.")) == [

@@ -1,0 +1,234 @@
+"""A live session and an imported one in a real Jaeger: what a person finds there is the log."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+import eventctx
+from eventctx.cli.main import cli
+from eventctx.hooks.otlp import exporter_for
+from eventctx.hooks.trace import TraceSink
+from eventctx.projections.spans import Span
+from eventctx.projections.trace import fold
+from tests.services.jaeger import Jaeger
+from tests.services.jaeger_query import JaegerQuery, SeenSpan, wait_for
+
+PROTOCOLS = ["grpc", "http"]
+
+
+def url_of(jaeger: Jaeger, protocol: str) -> str:
+    return jaeger.grpc.replace("http://", "grpc://") if protocol == "grpc" else jaeger.http
+
+
+async def live_session(store: Path, url: str, service: str) -> str:
+    """Three compactions, parallel tools, a tool that fails, and a turn that is cancelled."""
+    as_from_the_log = {"service.name": service, "host.id": "eventctx", "ip": "127.0.0.1"}
+    provider = TracerProvider(resource=Resource(as_from_the_log))
+    provider.add_span_processor(BatchSpanProcessor(exporter_for(url)))
+    sink, session = TraceSink(provider), f"live-{secrets.token_hex(4)}"
+    async with eventctx.open(store, sinks=[sink]) as engine:
+        ctx = await engine.session(session, max_tokens=2_000)
+        await ctx.add_message({"role": "system", "content": "Be brief."})
+        for number in range(3):
+            async with ctx.turn(f"turn-{number}", agent="coder") as turn:
+                await ctx.add_message({"role": "user", "content": f"Task {number}. " + "x" * 600})
+                for _ in range(4):
+                    async with turn.iteration() as cycle:
+                        await tool_round(ctx, cycle)
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled_turn(ctx)
+    await asyncio.to_thread(provider.shutdown)
+    return session
+
+
+async def tool_round(ctx: eventctx.Context, cycle: eventctx.Iteration) -> None:
+    await ctx.get_messages_for_request()
+    async with cycle.provider_call("model-1", "acme") as call:
+        await call.usage(900, 20, cache_read=300)
+        call.finished("tool_use", "r1")
+    keys = [secrets.token_hex(4) for _ in range(3)]
+    uses = [{"type": "tool_use", "id": key, "name": "read", "input": {}} for key in keys]
+    await ctx.add_message({"role": "assistant", "content": uses})
+
+    async def tool(key: str, *, fails: bool) -> None:
+        async with cycle.tool_call("read", key):
+            await asyncio.sleep(0)
+            if fails:
+                raise FileNotFoundError("no such file: a.py")
+
+    await asyncio.gather(*[tool(key, fails=key == keys[2]) for key in keys], return_exceptions=True)
+    done = [{"type": "tool_result", "tool_use_id": key, "content": "z" * 400} for key in keys]
+    await ctx.add_message({"role": "user", "content": done})
+
+
+async def cancelled_turn(ctx: eventctx.Context) -> None:
+    async with ctx.turn("turn-3", agent="coder") as turn, turn.iteration() as cycle:
+        await ctx.get_messages_for_request()
+        async with cycle.provider_call("model-1", "acme"):
+            raise asyncio.CancelledError
+
+
+async def folded(store: Path, session: str) -> list[Span]:
+    async with eventctx.open(store, create=False) as engine:
+        return list(fold([record async for record in engine.records(session)]))
+
+
+def traces_of(spans: Iterable[Span]) -> dict[str, list[Span]]:
+    found: dict[str, list[Span]] = {}
+    for span in spans:
+        found.setdefault(span.trace_id, []).append(span)
+    return found
+
+
+def seen_in(query: JaegerQuery, traces: dict[str, list[Span]]) -> dict[str, tuple[SeenSpan, ...]]:
+    """What Jaeger answers for these traces, once it has all their spans."""
+
+    def all_there() -> dict[str, tuple[SeenSpan, ...]] | None:
+        seen = {trace_id: query.spans(trace_id) for trace_id in traces}
+        whole = all(len(seen[trace_id]) >= len(spans) for trace_id, spans in traces.items())
+        return seen if whole else None
+
+    return wait_for(all_there, 20, "all spans of all traces") or {}
+
+
+def as_seen(span: Span) -> dict[str, Any]:
+    """How Jaeger should answer for a span of the log."""
+    start = span.start // 1_000
+    return {
+        "span_id": span.span_id,
+        "parent": span.parent_span_id,
+        "name": span.name,
+        "start": start,
+        "tags": {name: _jaegers(value) for name, value in span.attributes.items()},
+        "events": sorted(
+            (event.time // 1_000, event.name, sorted(event.attributes)) for event in span.events
+        ),
+        "error": span.status == "error",
+    }
+
+
+def _jaegers(value: object) -> object:
+    if not isinstance(value, tuple):
+        return value
+    return "[" + ",".join(f'"{item}"' for item in value) + "]"
+
+
+def told(seen: SeenSpan) -> dict[str, Any]:
+    theirs = ("span.kind", "otel.", "error")
+    return {
+        "span_id": seen.span_id,
+        "parent": seen.parent_span_id,
+        "name": seen.name,
+        "start": seen.start_us,
+        "tags": {
+            name: value
+            for name, value in seen.tags.items()
+            if name == "error.type" or not name.startswith(theirs)
+        },
+        "events": sorted(
+            (event.time_us, event.name, sorted(event.attributes)) for event in seen.events
+        ),
+        "error": seen.tags.get("error") is True,
+    }
+
+
+def assert_jaeger_shows(query: JaegerQuery, spans: list[Span]) -> dict[str, tuple[SeenSpan, ...]]:
+    traces = traces_of(spans)
+    seen = seen_in(query, traces)
+    for trace_id, expected in traces.items():
+        found = sorted((told(one) for one in seen[trace_id]), key=lambda one: one["span_id"])
+        wanted = sorted((as_seen(one) for one in expected), key=lambda one: one["span_id"])
+        assert found == wanted
+        for one in seen[trace_id]:
+            assert not one.warnings
+            durations = {span.span_id: span.end - span.start for span in expected}
+            assert abs(one.duration_us - durations[one.span_id] / 1_000) < 2
+    return seen
+
+
+def trace(store: Path, *arguments: str) -> None:
+    done = CliRunner().invoke(cli, ["trace", "--store", str(store), *arguments])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_live_session_is_in_jaeger_as_it_is_in_its_log_and_sending_it_again_changes_nothing(
+    jaeger: Jaeger, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, service = JaegerQuery(jaeger.query), f"live-{protocol}-{secrets.token_hex(4)}"
+    store, url = tmp_path / "s.db", url_of(jaeger, protocol)
+    session = await live_session(store, url, service)
+    spans = await folded(store, session)
+    before = assert_jaeger_shows(query, spans)
+
+    assert sum(span.name == "compact ladder" for span in spans) >= 3
+    outcomes = {span.attributes["eventctx.outcome"] for span in spans}
+    assert {"ok", "error", "cancelled"} <= outcomes
+    roots = [one for seen in before.values() for one in seen if one.parent_span_id is None]
+    assert [one.name for one in roots] == ["invoke_agent coder"] * 4
+
+    monkeypatch.setenv("OTEL_SERVICE_NAME", service)
+    for _ in range(2):
+        await asyncio.to_thread(trace, store, session, "--otlp", url)
+    assert assert_jaeger_shows(query, spans) == before
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_compacted_requests_are_found_by_search(
+    jaeger: Jaeger, protocol: str, tmp_path: Path
+) -> None:
+    query, service = JaegerQuery(jaeger.query), f"found-{protocol}-{secrets.token_hex(4)}"
+    store = tmp_path / "s.db"
+    session = await live_session(store, url_of(jaeger, protocol), service)
+    spans = await folded(store, session)
+    seen_in(query, traces_of(spans))
+    compacted = {"gen_ai.conversation.compacted": True}
+    expected = {
+        span.trace_id
+        for span in spans
+        if span.name == "chat model-1" and "gen_ai.conversation.compacted" in span.attributes
+    }
+    all_traces = set(traces_of(spans))
+    found = query.find(service, operation="chat model-1", tags=compacted)
+    assert {one["traceID"] for one in found} == expected
+    assert expected
+    by_session = query.find(service, tags={"gen_ai.conversation.id": session})
+    assert {one["traceID"] for one in by_session} == all_traces
+    failed = query.find(service, tags={"error.type": "FileNotFoundError"})
+    assert len(failed) == 3
+    assert "compact ladder" in query.operations(service)
+
+
+async def test_an_imported_session_is_in_jaeger_with_its_original_times_by_either_protocol(
+    jaeger: Jaeger, tmp_path: Path, recorded_sessions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = f"imported-{secrets.token_hex(4)}"
+    monkeypatch.setenv("OTEL_SERVICE_NAME", service)
+    (source,) = (recorded_sessions / "claude-code" / "spotter-258c7280").glob("*.jsonl")
+    store, query = tmp_path / "s.db", JaegerQuery(jaeger.query)
+    imported = await asyncio.to_thread(
+        CliRunner().invoke, cli, ["import", str(source), "--complete", "--store", str(store)]
+    )
+    assert imported.exit_code == 0, imported.output
+    spans = await folded(store, source.stem)
+    (compaction,) = [span for span in spans if span.name.startswith("compact")]
+    assert compaction.attributes["eventctx.compaction.tokens.before"] > 100_000
+
+    answers = []
+    for protocol in PROTOCOLS:
+        url = url_of(jaeger, protocol)
+        await asyncio.to_thread(trace, store, source.stem, "--otlp", url)
+        answers.append(assert_jaeger_shows(query, spans))
+    assert answers[0] == answers[1]
+    found = query.find(service, tags={"gen_ai.conversation.compacted": True})
+    assert compaction.trace_id in {one["traceID"] for one in found}

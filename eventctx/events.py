@@ -352,7 +352,7 @@ class EventType(NamedTuple):
 
     ``durable``: a call that appends it returns only when it is on disk. The others keep their
     place in the order but are not waited for; if one cannot be written, the next durable call
-    raises it.
+    raises it. ``interceptable``: an interceptor may have a say before it is appended.
     """
 
     name: str
@@ -361,13 +361,18 @@ class EventType(NamedTuple):
     family: Literal["context", "activity"]
     durable: bool
     promise: str
+    interceptable: bool = False
 
 
 def _row(
-    payload: type[Event], family: Literal["context", "activity"], durable: bool, promise: str
+    payload: type[Event],
+    family: Literal["context", "activity"],
+    durable: bool,
+    promise: str,
+    interceptable: bool = False,
 ) -> tuple[str, EventType]:
     name = str(payload.__struct_config__.tag)
-    return name, EventType(name, payload, 1, family, durable, promise)
+    return name, EventType(name, payload, 1, family, durable, promise, interceptable)
 
 
 CATALOGUE: dict[str, EventType] = dict(
@@ -380,7 +385,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(Restored, "context", True, "a recorded break of the prefix"),
         _row(Erased, "context", True, "the chain still verifies"),
         _row(SetIgnored, "context", True, "the transcript is unchanged"),
-        _row(PreCompact, "activity", False, "followed by exactly one context:post_compact"),
+        _row(PreCompact, "activity", False, "followed by exactly one context:post_compact", True),
         _row(PostCompact, "activity", True, "on disk before a request that uses its plan leaves"),
         _row(RequestPrepared, "activity", True, "on disk before the messages are returned"),
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),

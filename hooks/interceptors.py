@@ -13,19 +13,22 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from eventctx.errors import InvalidSetting, UnknownEventName
+from eventctx.events import CATALOGUE
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 
 MAX_VETO: Final = 1_000
 """Characters of a veto's reason that are recorded."""
 
-EVENTS: Final = ("context:pre_compact",)
-"""The events that can be intercepted."""
+EVENTS: Final = tuple([name for name, row in CATALOGUE.items() if row.interceptable])
+"""The events that can be intercepted, as the catalogue says."""
 
 Interceptor = Callable[[CompactionAsked], Verdict | Awaitable[Verdict | None] | None]
 """Sync or async; None is no objection."""
+
+F = TypeVar("F", bound=Interceptor)
 
 _log = logging.getLogger("eventctx.hooks")
 
@@ -44,10 +47,19 @@ class Interceptors:
     def __bool__(self) -> bool:
         return bool(self._handlers)
 
-    def on(self, name: str, handler: Interceptor, *, priority: int = 0) -> Callable[[], None]:
-        """Ask ``handler`` before each ``name`` (lower priorities first); returns how to stop.
+    @overload
+    def on(self, name: str, handler: None = None, *, priority: int = 0) -> Callable[[F], F]: ...
+    @overload
+    def on(self, name: str, handler: Interceptor, *, priority: int = 0) -> Callable[[], None]: ...
 
-        Raises UnknownEventName for an event that cannot be intercepted.
+    def on(
+        self, name: str, handler: Interceptor | None = None, *, priority: int = 0
+    ) -> Callable[[F], F] | Callable[[], None]:
+        """Ask ``handler`` before each ``name``, those of lower priority first.
+
+        With a handler, returns a function that stops asking it; without, a decorator that leaves
+        the function as it is. Raises UnknownEventName for an event that cannot be intercepted,
+        InvalidSetting for a handler that cannot be called.
         """
         if name not in EVENTS:
             near = difflib.get_close_matches(name, EVENTS, n=1)
@@ -55,6 +67,16 @@ class Interceptors:
             raise UnknownEventName(
                 f"interceptor: expected one of {list(EVENTS)}, found {name!r}{hint}"
             )
+        if handler is None:
+
+            def decorate(function: F) -> F:
+                self._add(function, priority)
+                return function
+
+            return decorate
+        return self._add(handler, priority)
+
+    def _add(self, handler: Interceptor, priority: int) -> Callable[[], None]:
         if not callable(handler):
             raise InvalidSetting(f"interceptor: expected a function, found {handler!r}")
         self._registered += 1
@@ -91,7 +113,7 @@ class Interceptors:
             return self._no_say(handler, error)
 
     def _no_say(self, handler: Interceptor, error: BaseException) -> Verdict:
-        name = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
+        name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
         self.errors[name] += 1
         _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
         return NO_OBJECTION

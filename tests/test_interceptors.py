@@ -11,6 +11,7 @@ import eventctx
 from eventctx.codec import decode_event
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, UnknownEventName
+from eventctx.events import CATALOGUE
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.verdict import CompactionAsked, Verdict
 from tests.sessions import filled
@@ -161,3 +162,39 @@ def test_only_events_that_can_be_intercepted_are_and_a_misspelt_name_is_refused(
         interceptors.on("tool:pre", lambda asked: None)
     with pytest.raises(InvalidSetting, match="expected a function"):
         interceptors.on("context:pre_compact", "veto")  # type: ignore[arg-type]
+
+
+async def test_intercept_is_a_decorator_too_and_leaves_the_function_as_it_is() -> None:
+    async with eventctx.open() as engine:
+
+        @engine.intercept("context:pre_compact", priority=1)
+        async def object_(asked: CompactionAsked) -> Verdict:
+            return Verdict(veto="later")
+
+        @engine.intercept("context:pre_compact")
+        def first(asked: CompactionAsked) -> Verdict:
+            return Verdict(veto="sooner")
+
+        ctx = await filled(engine)
+        result = await ctx.compact()
+        assert (result.outcome, result.error) == ("skipped", "sooner")
+        assert first(None) == Verdict(veto="sooner")  # type: ignore[arg-type]
+        assert asyncio.iscoroutinefunction(object_)
+
+
+def test_a_decorator_of_an_event_that_cannot_be_intercepted_is_refused_at_once() -> None:
+    with pytest.raises(UnknownEventName, match="expected one of"):
+        Interceptors().on("context:post_compact")
+    with pytest.raises(InvalidSetting, match="expected a function"):
+        Interceptors().on("context:pre_compact")("veto")  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_what_the_catalogue_calls_interceptable_is_what_can_be_intercepted(name: str) -> None:
+    interceptors = Interceptors()
+    if CATALOGUE[name].interceptable:
+        interceptors.on(name, lambda asked: None)
+        assert interceptors
+    else:
+        with pytest.raises(UnknownEventName):
+            interceptors.on(name, lambda asked: None)

@@ -1,0 +1,230 @@
+"""What the catalogue promises of activity events, held against a live engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx import events
+from eventctx.codec import decode_event
+from eventctx.context import Context
+from eventctx.engine import Engine
+from eventctx.record import Record
+from tests.sessions import filled
+
+USER = {"role": "user", "content": "go"}
+
+
+async def recorded(engine: Engine, session: str = "s") -> list[Record]:
+    return [record async for record in engine.records(session)]
+
+
+async def ends_of(engine: Engine, span_id: str, *names: str) -> list[tuple[str, str]]:
+    """The records of one span that have one of these names, each with its status."""
+    return [
+        (record.type, getattr(decode_event(record), "status", "ok"))
+        for record in await recorded(engine)
+        if record.span_id == span_id and record.type in names
+    ]
+
+
+async def fine(_reached: asyncio.Event) -> None:
+    """A body that ends by itself."""
+
+
+async def broken(_reached: asyncio.Event) -> None:
+    raise OSError("no such thing")
+
+
+async def endless(reached: asyncio.Event) -> None:
+    reached.set()
+    await asyncio.Event().wait()
+
+
+class Halt(BaseException):
+    """What is no Exception and no cancellation, as the end of a program is."""
+
+
+async def interrupted(_reached: asyncio.Event) -> None:
+    raise Halt
+
+
+BODIES = [(fine, "ok"), (broken, "error"), (endless, "cancelled"), (interrupted, "error")]
+Body = Callable[[asyncio.Event], Any]
+
+
+async def run(work: Callable[[asyncio.Event], Any]) -> None:
+    """Run to the end, however that comes; what waits for ever is cancelled."""
+    reached = asyncio.Event()
+
+    async def held() -> BaseException | None:
+        try:
+            await work(reached)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            return error
+        return None
+
+    task = asyncio.create_task(held())
+    waiting = asyncio.create_task(reached.wait())
+    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+@pytest.mark.parametrize(("body", "status"), BODIES)
+async def test_a_turn_has_one_beginning_and_one_end_however_it_ends(
+    body: Body, status: str
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        spans: list[str] = []
+
+        async def work(reached: asyncio.Event) -> None:
+            async with ctx.turn() as turn:
+                spans.append(turn.span_id)
+                await ctx.add_message(USER)
+                await body(reached)
+
+        await run(work)
+        found = await ends_of(engine, spans[0], "prompt:submit", "prompt:complete")
+        assert found == [("prompt:submit", "ok"), ("prompt:complete", status)]
+        of_turn = [record.type for record in await recorded(engine) if record.turn_id is not None]
+        assert of_turn == ["prompt:submit", "context:message_added", "prompt:complete"]
+
+
+@pytest.mark.parametrize(("body", "status"), BODIES)
+async def test_a_model_call_has_one_request_and_one_response_or_error(
+    body: Body, status: str
+) -> None:
+    names = ("provider:request", "provider:response", "provider:error")
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        spans: list[str] = []
+
+        async def work(reached: asyncio.Event) -> None:
+            async with ctx.turn() as turn, turn.iteration() as cycle:
+                async with cycle.provider_call("m", "p") as call:
+                    spans.append(call.span_id)
+                    await body(reached)
+
+        await run(work)
+        end = ("provider:response", "ok") if status == "ok" else ("provider:error", status)
+        assert await ends_of(engine, spans[0], *names) == [("provider:request", "ok"), end]
+
+
+@pytest.mark.parametrize(("body", "status"), BODIES)
+async def test_a_tool_call_has_one_pre_and_one_post_or_error_in_parallel_too(
+    body: Body, status: str
+) -> None:
+    names = ("tool:pre", "tool:post", "tool:error")
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        spans: list[str] = []
+
+        async def work(reached: asyncio.Event) -> None:
+            async with ctx.turn() as turn, turn.iteration() as cycle:
+
+                async def tool(number: int) -> None:
+                    async with cycle.tool_call(f"tool{number}", f"c{number}") as call:
+                        spans.append(call.span_id)
+                        if len(spans) == 3:
+                            await body(reached)
+                        else:
+                            await fine(reached)
+
+                for number in range(2):
+                    await tool(number)
+                await asyncio.gather(tool(2))
+
+        await run(work)
+        end = ("tool:post", "ok") if status == "ok" else ("tool:error", status)
+        assert await ends_of(engine, spans[0], *names) == [("tool:pre", "ok"), ("tool:post", "ok")]
+        assert await ends_of(engine, spans[2], *names) == [("tool:pre", "ok"), end]
+        assert Counter(record.type for record in await recorded(engine))["tool:pre"] == 3
+
+
+async def test_a_model_call_that_fails_in_a_turn_ends_before_the_turn_does() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(OSError, match="gone"):
+            async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call("m"):
+                raise OSError("gone")
+        found = [record.type for record in await recorded(engine)][-2:]
+        assert found == ["provider:error", "prompt:complete"]
+
+
+async def test_numbers_of_turns_never_repeat_across_engines_and_turns_that_failed(
+    tmp_path: Path,
+) -> None:
+    for _ in range(3):
+        async with eventctx.open(tmp_path / "s.db") as engine:
+            ctx = await engine.session("s")
+            async with ctx.turn():
+                pass
+            with pytest.raises(ZeroDivisionError):
+                async with ctx.turn():
+                    raise ZeroDivisionError
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        begun = [decode_event(r) for r in await recorded(engine) if r.type == "prompt:submit"]
+        assert [event.number for event in begun] == [1, 2, 3, 4, 5, 6]  # type: ignore[union-attr]
+
+
+async def test_a_stream_begins_with_its_start_and_a_fork_with_its_fork() -> None:
+    async with eventctx.open() as engine:
+        ctx: Context = await engine.session("s")
+        await ctx.add_message(USER)
+        await ctx.close()
+        await engine.fork("s", 1, "child")
+        child = await engine.session("child")
+        await child.add_message(USER)
+        found = [record.type for record in await recorded(engine, "child")]
+        assert found.count("session:start") == found.count("session:fork") == 1
+        assert (found[0], found[2]) == ("session:start", "session:fork")
+
+
+async def test_a_request_and_a_plan_are_in_the_log_before_the_messages_are_returned(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path) as engine:
+        ctx = await filled(engine, max_tokens=4_000)
+        view = await ctx.get_messages_for_request()
+        async with eventctx.open(path) as other:
+            seen = [decode_event(record) for record in await recorded(other)]
+        prepared = [event for event in seen if isinstance(event, events.RequestPrepared)][-1]
+        assert prepared.messages == len(view)
+        assert any(isinstance(event, events.PostCompact) for event in seen)
+
+
+@pytest.mark.parametrize("outcome", ["applied", "skipped"])
+async def test_a_compaction_has_one_end_that_shares_its_span(outcome: str) -> None:
+    async with eventctx.open() as engine:
+        if outcome == "skipped":
+            engine.intercept("context:pre_compact", lambda asked: eventctx.Verdict(veto="not now"))
+        ctx = await filled(engine)
+        result = await ctx.compact()
+        assert result.outcome == outcome
+        found = [r for r in await recorded(engine) if r.type.endswith("_compact")]
+        assert [r.type for r in found] == ["context:pre_compact", "context:post_compact"]
+        assert found[0].span_id == found[1].span_id
+
+
+async def test_usage_is_recorded_as_the_provider_counted_it() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            async with cycle.provider_call("m") as call:
+                await call.usage(310, 12, cache_read=200, cache_write=50, reasoning=5)
+        (event,) = [decode_event(r) for r in await recorded(engine) if r.type == "usage:reported"]
+        assert event == events.UsageReported(
+            prompt=310, output=12, cache_read=200, cache_write=50, reasoning=5, model="m"
+        )

@@ -111,10 +111,10 @@ async def test_a_model_call_has_one_request_and_one_response_or_error(
         spans: list[str] = []
 
         async def work(reached: asyncio.Event) -> None:
-            async with ctx.turn() as turn, turn.iteration() as cycle:
-                async with cycle.provider_call("m", "p") as call:
-                    spans.append(call.span_id)
-                    await body(reached)
+            turn = ctx.turn()
+            async with turn, turn.iteration() as cycle, cycle.provider_call("m", "p") as call:
+                spans.append(call.span_id)
+                await body(reached)
 
         await run(work)
         end = ("provider:response", "ok") if status == "ok" else ("provider:error", status)
@@ -221,9 +221,9 @@ async def test_a_compaction_has_one_end_that_shares_its_span(outcome: str) -> No
 async def test_usage_is_recorded_as_the_provider_counted_it() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        async with ctx.turn() as turn, turn.iteration() as cycle:
-            async with cycle.provider_call("m") as call:
-                await call.usage(310, 12, cache_read=200, cache_write=50, reasoning=5)
+        turn = ctx.turn()
+        async with turn, turn.iteration() as cycle, cycle.provider_call("m") as call:
+            await call.usage(310, 12, cache_read=200, cache_write=50, reasoning=5)
         (event,) = [decode_event(r) for r in await recorded(engine) if r.type == "usage:reported"]
         assert event == events.UsageReported(
             prompt=310, output=12, cache_read=200, cache_write=50, reasoning=5, model="m"

@@ -1,0 +1,282 @@
+"""Redaction: keys, tokens, e-mail addresses and your own patterns never leave in what sinks emit.
+
+A secret is replaced by ``[redacted:KIND]``; the kinds are ``api-key``, ``token``, ``secret``,
+``password``, ``private-key``, ``email`` and ``pattern``. What is in the log stays as it is: only
+what goes to log lines, spans and metrics is redacted, so replayed output is as safe as live.
+
+Redaction knows forms, not meanings. A secret that looks like any other word and stands under no
+telling name is not recognised: add a pattern for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from eventctx.errors import InvalidSetting
+from eventctx.hooks import secret_forms as forms
+from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, NAMES, Form, Group, may_hold
+from eventctx.projections import semconv as conv
+from eventctx.projections.spans import Span, SpanEvent
+
+MAX_PASSES: Final = 4
+MARGIN: Final = 512
+"""Characters beyond a limit that are looked at, so that no part of a secret is left by the cut."""
+
+EXEMPT: Final = frozenset(
+    (
+        *("session_id", "turn_id", "span_id", "parent_span_id", "trace_id", "session", "parent"),
+        *("event", "time", "digest", "tools_digest", "estimator", "relation", "encoding"),
+        *("trigger", "strategy", "outcome", "status"),
+        *(conv.SESSION_ID, conv.CONVERSATION_ID, conv.TURN_ID, conv.OPERATION, conv.OUTCOME),
+        *(f"{conv.COMPACTION}{name}" for name in ("trigger", "strategy", "outcome")),
+        *(f"{conv.COMPACTION}tokens.{name}" for name in ("source", "estimator")),
+        *(f"{conv.REQUEST}{name}" for name in ("digest", "tools_digest", "estimator")),
+        *(f"eventctx.{name}" for name in ("trigger", "strategy", "status", "digest", "estimator")),
+        *(f"eventctx.{name}" for name in ("session", "parent", "tools_digest", "relation")),
+    )
+)
+"""Fields and attributes that are never redacted: the ids that join lines, spans and records, and
+codes. A session or turn id that is itself a secret leaves as it is."""
+
+_PROBE: Final = "aB3 _-.,:;/\\@\"'\n\t(é)"
+_NAME: Final = {
+    "password": re.compile(rf"(?:{NAMES['password']}|^pass)[\d_]{{0,4}}$", re.IGNORECASE),
+    "secret": re.compile(rf"(?:{NAMES['secret']})$", re.IGNORECASE),
+    "api-key": re.compile(rf"(?:{NAMES['api-key']})$", re.IGNORECASE),
+    "token": re.compile(rf"(?:{NAMES['token']}|authorization|cookie)$", re.IGNORECASE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Replaces secrets in what sinks emit. Redacting twice is the same as once.
+
+    ``patterns`` are yours: regular expressions, as text or compiled; where one has a group named
+    ``secret``, only that is replaced. ``keys``: keys, tokens and passwords by the forms of
+    ``hooks.secret_forms``. ``emails``: e-mail addresses. Raises InvalidSetting for a pattern that
+    is none, or that matches the empty string.
+    """
+
+    patterns: tuple[str | re.Pattern[str], ...] = ()
+    keys: bool = field(default=True, kw_only=True)
+    emails: bool = field(default=True, kw_only=True)
+    _own: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
+    _groups: tuple[Group, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        given = self.patterns
+        if isinstance(given, str | re.Pattern) or not isinstance(given, Iterable):
+            raise InvalidSetting(f"redaction patterns: expected a list of them, found {given!r}")
+        known = (forms.KEYS if self.keys else ()) + (forms.EMAILS if self.emails else ())
+        object.__setattr__(self, "patterns", tuple(given))
+        object.__setattr__(self, "_own", tuple([_compiled(one) for one in self.patterns]))
+        object.__setattr__(self, "_groups", known)
+
+    def text(self, text: str) -> str:
+        """Return ``text`` with its secrets replaced."""
+        if not self._own and not may_hold(text):
+            return text
+        # What stands beside a replaced secret may look like one only then.
+        for _ in range(MAX_PASSES):
+            before, text = text, self._once(text)
+            if text == before:
+                break
+        return text
+
+    def cut(self, text: str, limit: int) -> str:
+        """Return ``text`` redacted, then cut to ``limit`` characters with an ellipsis.
+
+        What lies beyond is not looked at, so a text of any length costs the same.
+        """
+        if len(text) <= limit + MARGIN:
+            text = self.text(text)
+            return text if len(text) <= limit else text[: limit - 1] + "…"
+        text = self.text(text[: limit + MARGIN])
+        # The last characters may be the beginning of a secret, too short to be known as one.
+        kept = min(limit - 1, max(0, len(text) - MARGIN))
+        return _whole_markers(text, kept) + "…"
+
+    def fields(self, fields: Mapping[str, Any], *, limit: int | None = None) -> dict[str, Any]:
+        """Return a log line's fields, or a span's attributes, redacted; names stay.
+
+        Values are scalars, tuples of strings, lists and dicts. The whole of a value is replaced
+        where its name says that it is a secret (``api_key``). Numbers stay, and so do the ids and
+        codes of ``EXEMPT``, which join lines, spans and records. ``limit``: characters that a
+        string may have.
+        """
+        done: dict[str, Any] = {}
+        for name, value in fields.items():
+            if type(value) in _PLAIN:
+                done[name] = value
+            elif name in EXEMPT:
+                long = limit is not None and isinstance(value, str) and len(value) > limit
+                done[name] = f"{value[: (limit or 1) - 1]}…" if long else value
+            else:
+                done[name] = self._value(value, self._kind(name), limit)
+        return done
+
+    def span(self, span: Span) -> Span:
+        """Return the span with its name, message, attributes and events' attributes redacted."""
+        return replace(
+            span,
+            name=self.text(span.name),
+            message=None if span.message is None else self.text(span.message),
+            attributes=self.fields(span.attributes),
+            events=tuple(
+                [SpanEvent(one.name, one.time, self.fields(one.attributes)) for one in span.events]
+            ),
+        )
+
+    def _once(self, text: str) -> str:
+        for marks, known, gate in self._groups:
+            for mark in marks:
+                if mark in text:
+                    if gate is None or gate.search(text) is not None:
+                        text = _by_forms(text, known)
+                    break
+        if text.endswith("…"):
+            text = self._without_stump(text)
+        for pattern in self._own:
+            group = "secret" if "secret" in pattern.groupindex else 0
+            text = _replaced(text, Form("pattern", (), pattern), group)
+        return text
+
+    def _kind(self, name: str) -> str | None:
+        return _kind_of(name) if self.keys else None
+
+    def _value(self, value: Any, kind: str | None, limit: int | None) -> Any:
+        if isinstance(value, str):
+            if kind is not None and value and not MARKER.fullmatch(value):
+                return f"[redacted:{kind}]"
+            return self.text(value) if limit is None else self.cut(value, limit)
+        if isinstance(value, tuple | list):
+            return type(value)([self._value(item, kind, limit) for item in value])
+        if isinstance(value, Mapping):
+            return {
+                self.text(key) if isinstance(key, str) else key: self._value(
+                    item, (self._kind(key) if isinstance(key, str) else None) or kind, limit
+                )
+                for key, item in value.items()
+            }
+        return value
+
+    def _without_stump(self, text: str) -> str:
+        """Redact what a cut left of a secret at the end of a text."""
+        if self.keys:
+            text = _replaced(text, _KEY_STUMP)
+        if self.emails:
+            text = _replaced(text, _EMAIL_STUMP)
+        return text
+
+
+_PLAIN: Final = frozenset((int, float, bool, type(None)))
+_KEY_STUMP: Final = Form(
+    "api-key",
+    (),
+    re.compile(
+        r"(?<![A-Za-z0-9])(?:sk-|[rs]k_|AIza|A[KS]IA|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|npm_"
+        r"|hf_|eyJ|[Bb]earer )[\w.-]{0,64}+(?=…\Z)"
+    ),
+)
+_EMAIL_STUMP: Final = Form(
+    "email", (), re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+@[\w.-]{0,64}+(?=…\Z)")
+)
+
+DEFAULT: Final = Redactor()
+"""What every sink uses unless it is told otherwise."""
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    if not isinstance(pattern, str | re.Pattern):
+        raise InvalidSetting(f"redaction pattern: expected a str or re.Pattern, found {pattern!r}")
+    try:
+        made = re.compile(pattern)
+    except re.error as error:
+        raise InvalidSetting(
+            f"redaction pattern {pattern!r}: expected a regular expression, found {error}"
+        ) from error
+    if not isinstance(made.pattern, str):
+        raise InvalidSetting(f"redaction pattern: expected one of text, found {pattern!r} of bytes")
+    empty = made.search("") or any(not one.group() for one in made.finditer(_PROBE))
+    if empty:
+        raise InvalidSetting(
+            f"redaction pattern {made.pattern!r}: expected one that matches something, found one "
+            "that matches the empty string"
+        )
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _kind_of(name: str) -> str | None:
+    """What a value under this name is, by the name's last word; None when it is no secret."""
+    for kind, pattern in _NAME.items():
+        if pattern.search(name):
+            return kind
+    return None
+
+
+def _by_forms(text: str, known: tuple[Form, ...]) -> str:
+    folded = text.lower() if known[0].folded else text
+    for form in known:
+        for hint in form.hints:
+            if hint in folded:
+                text = _replaced(text, form)
+                break
+    return text
+
+
+def _replaced(text: str, form: Form, group: int | str | None = None) -> str:
+    """Replace every match of a form, or of one of its groups.
+
+    Markers of an earlier redaction stay as they are, or are swallowed whole.
+    """
+    parts: list[str] = []
+    done = at = 0
+    while (match := form.pattern.search(text, at)) is not None:
+        start, end = match.span((match.lastindex or 0) if group is None else group)
+        at = max(match.end(), at + 1)
+        if form.before:
+            start -= _count_before(text, max(done, start - MAX_BEFORE), start, form.before)
+            if start == match.start():
+                continue
+        if end <= start or start < done:
+            continue
+        marker = _marker_at(text, start)
+        if marker is not None and (start > marker[0] or end <= marker[1]):
+            at = max(at, marker[1]) if match.start() < marker[0] else marker[1]
+            continue
+        marker = _marker_at(text, end - 1)
+        if marker is not None:
+            end = marker[1]
+        parts += (text[done:start], f"[redacted:{form.kind}]")
+        done = at = end
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _count_before(text: str, start: int, end: int, characters: str) -> int:
+    part = text[start:end]
+    count = len(part) - len(part.rstrip(characters))
+    # JSON in JSON: a line break before it is the letter n.
+    escaped = count and text[end - count - 1 : end - count + 1] in ("\\n", "\\r", "\\t")
+    return count - 1 if escaped else count
+
+
+def _marker_at(text: str, index: int) -> tuple[int, int] | None:
+    """Where the marker lies that holds the character at ``index``."""
+    begin = text.rfind("[redacted:", max(0, index - 24), index + 10)
+    if begin < 0 or begin > index:
+        return None
+    marker = MARKER.match(text, begin)
+    return marker.span() if marker is not None and index < marker.end() else None
+
+
+def _whole_markers(text: str, length: int) -> str:
+    """Return the first ``length`` characters, less a marker that the end would break."""
+    marker = _marker_at(text, length - 1) if 0 < length < len(text) else None
+    return text[: marker[0] if marker is not None and marker[1] > length else length]

@@ -1,0 +1,375 @@
+"""Redaction: what is replaced, what survives, and that neither depends on the length of a text.
+
+Secrets are put together here, so that no scanner of this repository takes one for real.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx import events as ev
+from eventctx.errors import InvalidSetting
+from eventctx.hooks.redact import DEFAULT, EXEMPT, MARGIN, Redactor
+from eventctx.projections.trace import fold
+from tests.hooks.given import Session, span, whole_turn
+
+LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 3
+BLOCK = "-----{} RSA PRIVATE " + "KEY-----"
+PEM = f"{BLOCK.format('BEGIN')}\nMIIEow\nIBAA==\n{BLOCK.format('END')}"
+JWT = ".".join(("eyJ" + LETTERS[:20], "eyJ" + LETTERS[:30], LETTERS[:43]))
+
+KNOWN = [
+    ("sk-" + LETTERS[:48], "api-key"),
+    ("sk-ant-api03-" + LETTERS, "api-key"),
+    ("sk-proj-" + LETTERS, "api-key"),
+    ("AIza" + LETTERS[:35], "api-key"),
+    ("AKIA" + "ABCDEFGH23456789", "api-key"),
+    ("ASIA" + "ABCDEFGH23456789", "api-key"),
+    ("sk_live_" + LETTERS[:24], "api-key"),
+    ("rk_test_" + LETTERS[:24], "api-key"),
+    ("gsk_" + LETTERS[:52], "api-key"),
+    ("xai-" + LETTERS[:60], "api-key"),
+    ("SG." + LETTERS[:22] + "." + LETTERS[:43], "api-key"),
+    ("ghp_" + LETTERS[:36], "token"),
+    ("gho_" + LETTERS[:36], "token"),
+    ("github_pat_" + LETTERS[:22] + "_" + LETTERS[:59], "token"),
+    ("glpat-" + LETTERS[:20], "token"),
+    ("xoxb-" + "1234567890-" + LETTERS[:24], "token"),
+    ("npm_" + LETTERS[:36], "token"),
+    ("hf_" + LETTERS[:34], "token"),
+    ("ya29." + LETTERS[:40], "token"),
+    (JWT, "token"),
+    ("GOCSPX-" + LETTERS[:28], "secret"),
+    ("whsec_" + LETTERS[:32], "secret"),
+    (PEM, "private-key"),
+    ("ann.o_neil+news@mail.example.org", "email"),
+]
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "got {} back", '"{}"', "({}),", "a\\n{}", "a={};", "…{}…"]
+)
+@pytest.mark.parametrize(("secret", "kind"), KNOWN, ids=lambda value: str(value)[:12])
+def test_a_known_form_is_replaced_wherever_it_stands(secret: str, kind: str, around: str) -> None:
+    assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
+
+
+NAMED = [
+    ("password: {}", "hunter2", "password"),
+    ("PASSWORD={}", "p@ss,w0rd;x", "password"),
+    ("export DB_PASS='{}'", "with a blank", "password"),
+    ('{{"password": "{}"}}', 'it\'s \\"quoted\\"', "password"),
+    (r"{{\"user\": \"bob\", \"password\": \"{}\"}}", "two words", "password"),
+    ("Server=x;Uid=bob;Pwd={};Database=y", "hunter2", "password"),
+    ("postgres://bob:{}@db.example.org/x", "hunter2", "password"),
+    ("redis://:{}@localhost:6379", "hunter2", "password"),
+    ("mysql -u root --password {} db", "hunter2", "password"),
+    ("the password is {} now", "hunter2", "password"),
+    ("API_KEY={}", "abc", "api-key"),
+    ('{{"api_key": "{}"}}', "abc", "api-key"),
+    ("apiKey: '{}',", "abc", "api-key"),
+    ("X-Api-Key: {}", "abc", "api-key"),
+    ("config['api_key'] = '{}'", "abc", "api-key"),
+    ("OPENAI_API_KEY_DEV={}", "abc", "api-key"),
+    ("aws_secret_access_key = {}", "wJalr/K7MD+bPx", "secret"),
+    ("client_secret={}&x=1", "abc", "secret"),
+    ("clientSecret: {}", "abc", "secret"),
+    ("access_token={}", "abc", "token"),
+    ("https://example.org/?token={}&page=2", "abc", "token"),
+    ("tool --token={} --max-tokens 4096", "abc", "token"),
+    ("Authorization: Bearer {}", "abc", "token"),
+    ("authorization=Basic {}", "YWJjOmRlZg==", "token"),
+    ('{{"Authorization": "{}"}}', "Bearer abc", "token"),
+    ("curl -H 'Authorization: token {}'", "abc", "token"),
+    ("sent Bearer {} to it", LETTERS[:20], "token"),
+    ("sent Basic {} to it", "dXNlcjpwYXNzd29yZA==", "token"),
+    ("Set-Cookie: {}", "sid=abc; Path=/", "token"),
+    ("POST https://hooks.slack.com/services/{}", "T000/B000/" + LETTERS[:24], "token"),
+]
+
+
+@pytest.mark.parametrize(("around", "secret", "kind"), NAMED)
+def test_a_value_is_replaced_where_its_name_says_what_it_is(
+    around: str, secret: str, kind: str
+) -> None:
+    assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
+
+
+INNOCENT = [
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "commit 3bb7a9d0c1e2f3a4b5c6d7e8f9a0b1c2d3e4f5a6",
+    "0b5ce4b1-2f7c-4c0b-9c2e-5a8d2f1f0a11",
+    "/home/someone/.config/app/settings-2024.toml: no such file",
+    "max_tokens=4096, tokens: 1234, token_budget=200000, token: 512",
+    "time_to_first_token: 0.31s, tokens per token: 1.5",
+    "session_id=abc-123 trace_id=" + "a1" * 16 + " span_id=" + "b2" * 8,
+    "SyntaxError: Unexpected token: } in JSON at position 4",
+    "eos_token: <|endoftext|>, pad_token=<pad>",
+    "def login(user: str, password: str = None, token: Optional[str] = None)",
+    "the password is required; the token is invalid",
+    "API key: missing",
+    "PWD=/work/main OLDPWD=/tmp",
+    "git clone git@example.org:team/project.git && ssh git@example.org",
+    "pip install left-pad@1.2.3-rc.one; @app.get('/x'); user@host",
+    "task-2024-01-01-risk-assessment-0001 desk-1234567890abcdefgh",
+    "npm_config_registry=https://registry.example.org/",
+    "claude-opus-4-5-20260101 gpt-5.1-codex-max toolu_01A09q90qw90lq917835lq9",
+    "the basic internationalization of bearer authentication requirements",
+    "public_key=abc primary_key: 5 cache_key='x' keyboard=qwertz",
+    "passed: 12, failed: 0, bypass=1, compass: north",
+    "https://example.org:8080/path?page=2#anchor and 12:30:45",
+    "Token::new(x) and secretary=bob and tokenizer: cl100k",
+]
+
+
+@pytest.mark.parametrize("text", INNOCENT)
+def test_what_only_resembles_a_secret_survives(text: str) -> None:
+    assert DEFAULT.text(text) == text
+
+
+def test_several_secrets_in_one_text_all_go_and_the_rest_stays() -> None:
+    text = f"for ann@example.org: API_KEY={LETTERS}, then {PEM} and {JWT}."
+    assert DEFAULT.text(text) == (
+        "for [redacted:email]: API_KEY=[redacted:api-key], then [redacted:private-key] and "
+        "[redacted:token]."
+    )
+
+
+def test_a_key_block_without_its_end_goes_as_far_as_it_was_cut() -> None:
+    begun = BLOCK.format("BEGIN")
+    assert DEFAULT.text(f"x {begun}\nMIIEow\nIBAA") == "x [redacted:private-key]"
+    assert DEFAULT.text(f"{begun}\\nMIIEow\\nIB") == "[redacted:private-key]"
+    assert DEFAULT.text(f"private_key={begun}\nMIIE") == "private_key=[redacted:private-key]"
+
+
+@pytest.mark.parametrize("secret", ["sk-" + LETTERS[:5], "ghp_ab", "ann@exam", "AKIAAB"])
+def test_what_a_cut_left_of_a_secret_goes_too(secret: str) -> None:
+    assert secret not in DEFAULT.text(f"{'x ' * 400}{secret}…")
+
+
+def test_each_family_can_be_switched_off() -> None:
+    text = "ann@example.org password=hunter2"
+    assert Redactor(keys=False).text(text) == "[redacted:email] password=hunter2"
+    assert Redactor(emails=False).text(text) == "ann@example.org password=[redacted:password]"
+    assert Redactor(keys=False, emails=False).text(text) == text
+    assert Redactor(keys=False).fields({"password": "x"}) == {"password": "x"}
+
+
+# -- patterns of one's own -----------------------------------------------------------------------
+
+
+def test_patterns_of_ones_own_are_replaced_whole_or_by_their_group() -> None:
+    redactor = Redactor([r"ACME-\d+", re.compile(r"customer (?P<secret>\w+)", re.IGNORECASE)])
+    assert redactor.text("see ACME-12") == "see [redacted:pattern]"
+    assert redactor.text("Customer Bob") == "Customer [redacted:pattern]"
+    assert redactor.patterns[0] == r"ACME-\d+"
+
+
+def test_a_pattern_may_reach_over_what_was_redacted_before_it() -> None:
+    redactor = Redactor((r"internal: .*",))
+    assert redactor.text("internal: ann@example.org said x") == "[redacted:pattern]"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("(", "regular expression"),
+        ("a*", "empty string"),
+        (r"\b", "empty string"),
+        ("(?=x)|", "empty string"),
+        (b"x", "expected a str"),
+        (re.compile(b"x"), "of text"),
+        (5, "expected a str"),
+    ],
+)
+def test_a_pattern_that_cannot_work_is_refused(pattern: Any, found: str) -> None:
+    with pytest.raises(InvalidSetting, match=found):
+        Redactor((pattern,))
+
+
+def test_a_single_pattern_in_place_of_a_list_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="expected a list"):
+        Redactor("secret")  # type: ignore[arg-type]
+
+
+def test_a_redactor_is_frozen_and_equal_by_what_it_was_given() -> None:
+    assert Redactor(["a"]) == Redactor(("a",)) != Redactor(("b",))
+    assert Redactor() == DEFAULT != Redactor(keys=False)
+    with pytest.raises(AttributeError):
+        DEFAULT.keys = False  # type: ignore[misc]
+
+
+# -- fields and spans ----------------------------------------------------------------------------
+
+
+def test_fields_are_redacted_by_form_and_by_name_and_numbers_stay() -> None:
+    fields = {
+        "error": "no access with password=hunter2",
+        "api_key": "abc",
+        "tokens_before": 4096,
+        "token": 7,
+        "done": True,
+        "nothing": None,
+        "stop": ("ann@example.org", "end"),
+        "input": {"auth_token": "abc", "list": ["x", {"password": "p"}], "n": 1, "a@b.org": "x"},
+    }
+    assert DEFAULT.fields(fields) == {
+        "error": "no access with password=[redacted:password]",
+        "api_key": "[redacted:api-key]",
+        "tokens_before": 4096,
+        "token": 7,
+        "done": True,
+        "nothing": None,
+        "stop": ("[redacted:email]", "end"),
+        "input": {
+            "auth_token": "[redacted:token]",
+            "list": ["x", {"password": "[redacted:password]"}],
+            "n": 1,
+            "[redacted:email]": "x",
+        },
+    }
+    assert fields["api_key"] == "abc"
+
+
+def test_ids_that_lines_and_spans_are_joined_by_stay() -> None:
+    ids = dict.fromkeys(sorted(EXEMPT), "ann@example.org")
+    assert DEFAULT.fields(ids) == ids
+    assert {"session.id", "gen_ai.conversation.id", "eventctx.turn.id", "trace_id"} <= EXEMPT
+
+
+def test_a_span_is_redacted_in_name_message_attributes_and_events() -> None:
+    session = Session("ann@example.org")
+    key = "sk-" + LETTERS[:40]
+    session.add(ev.PromptSubmit(number=1), span(1))
+    session.add(ev.ToolPre(name=f"call {key}"), span(2), span(1))
+    session.add(ev.SessionLinked(session="s2", relation="child", kind=key), span(2), span(1))
+    error = ev.ToolError(name=f"call {key}", error_type="OSError", message=f"bad {key}")
+    session.add(error, span(2), span(1))
+    raw = next(fold(session.records))
+    found = DEFAULT.span(raw)
+    assert key in repr(raw)
+    assert key not in repr(found)
+    assert found.name == "execute_tool call [redacted:api-key]"
+    assert found.message == "bad [redacted:api-key]"
+    assert found.attributes["gen_ai.tool.name"] == "call [redacted:api-key]"
+    assert found.attributes["session.id"] == "ann@example.org"
+    assert found.events[0].attributes["eventctx.kind"] == "[redacted:api-key]"
+    assert (found.span_id, found.trace_id, found.start) == (raw.span_id, raw.trace_id, raw.start)
+
+
+def test_spans_without_secrets_are_left_as_they_are() -> None:
+    session = Session()
+    whole_turn(session)
+    for found in fold(session.records):
+        assert DEFAULT.span(found) == found
+
+
+# -- cutting -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", range(60, 110, 7))
+def test_a_cut_leaves_no_part_of_a_secret(at: int) -> None:
+    key = "sk-" + LETTERS[:60]
+    for rest in ("", " and so on" * 200):
+        found = DEFAULT.cut("x" * at + " " + key + rest, 100)
+        assert len(found) <= 100
+        assert "sk-" not in found
+        assert not re.search(r"\[red[^\]]*$", found.removesuffix("…")) or not rest
+
+
+def test_a_text_within_the_limit_is_whole_and_a_longer_one_ends_in_an_ellipsis() -> None:
+    assert DEFAULT.cut("x" * 100, 100) == "x" * 100
+    assert DEFAULT.cut("x" * 101, 100) == "x" * 99 + "…"
+    assert DEFAULT.cut("x" * (100 + MARGIN + 1), 100) == "x" * 99 + "…"
+
+
+# -- properties ----------------------------------------------------------------------------------
+
+_PIECES = st.sampled_from(
+    [
+        *("password", "token", "secret", "api_key", "authorization", "cookie", "pwd", "_pass"),
+        *("Bearer ", "Basic ", "--token ", " is ", "=", ":", " ", '"', "'", "\\", '\\"', "\n"),
+        *(",", ";", "]", "[", "}", ")", "&", "@", "a@b.org", "x.y", ".", "-", "_", "://", "u:p@h"),
+        *("sk-", "ghp_", "eyJ", "AKIA", "ABCDEFGHIJKLMNOP", LETTERS[:24], "a1B2c3d4e5f6"),
+        *(BLOCK.format("BEGIN"), BLOCK.format("END"), "MII", "…", "5", "ab", "é", "İ"),
+        *("hooks.slack.com/services/", "[redacted:", "[redacted:token]", "[redacted:pattern]"),
+    ]
+)
+_TEXTS = st.lists(st.one_of(_PIECES, st.text(max_size=4)), max_size=14).map("".join)
+_OWN = st.sampled_from(
+    [(), ("ab",), ("a.*b",), ("r.{3}",), ("redacted",), (r"\d+",), ("^..",), (r"\[",), (r"\w+$",)]
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(_TEXTS, _OWN)
+def test_redacting_twice_is_the_same_as_once(text: str, own: tuple[str, ...]) -> None:
+    redactor = Redactor(own)
+    once = redactor.text(text)
+    assert redactor.text(once) == once
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(KNOWN), st.text(max_size=30), st.text(max_size=30))
+def test_a_secret_between_any_texts_does_not_leave(
+    known: tuple[str, str], before: str, after: str
+) -> None:
+    assert known[0] not in DEFAULT.text(f"{before} {known[0]} {after}")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.text(max_size=8), st.recursive(_TEXTS, st.lists, max_leaves=6)))
+def test_fields_redacted_twice_are_the_same_as_once(fields: dict[str, Any]) -> None:
+    once = DEFAULT.fields(fields)
+    assert DEFAULT.fields(once) == once
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+SIZE = 25_000
+HARD: dict[str, Callable[[int], str]] = {
+    "letters": lambda n: "a" * n,
+    "letters before an at sign": lambda n: "a" * n + "@",
+    "dots": lambda n: "token:" + "a." * (n // 2) + "@x",
+    "at signs": lambda n: "@" * n,
+    "labels of a domain": lambda n: "a@" + "a." * (n // 2),
+    "names": lambda n: "password=" * (n // 9),
+    "quotes": lambda n: '"password":"' + '\\"' * (n // 2),
+    "commas": lambda n: "password=" + "," * n,
+    "blanks": lambda n: "password" + " " * n + "=",
+    "backslashes": lambda n: "password" + "\\" * n,
+    "key blocks that begin": lambda n: BLOCK.format("BEGIN") * (n // 31),
+    "flags": lambda n: "--a" * (n // 3) + "token",
+    "urls": lambda n: "://a:" * (n // 5),
+    "tokens that begin": lambda n: "eyJaaaaaaaa." * (n // 12),
+    "keys that begin": lambda n: "sk-" * (n // 3),
+    "one long key": lambda n: "sk-" + "a" * n,
+    "bearers": lambda n: "Bearer aaaaaaaaa " * (n // 17),
+    "addresses": lambda n: "a@b.org-" * (n // 8),
+    "secrets": lambda n: "x secret: ab1 " * (n // 14),
+    "markers": lambda n: "password=[redacted:" * (n // 19),
+}
+
+
+def _seconds(text: str) -> float:
+    """The least of a few: what others do on the machine only ever adds to it."""
+    taken = []
+    for _ in range(3):
+        begun = time.process_time()
+        DEFAULT.text(text)
+        taken.append(time.process_time() - begun)
+    return min(taken)
+
+
+@pytest.mark.parametrize("make", HARD.values(), ids=HARD)
+def test_four_times_the_text_takes_about_four_times_as_long(make: Callable[[int], str]) -> None:
+    part, whole = _seconds(make(SIZE)), _seconds(make(4 * SIZE))
+    # Quadratic would be sixteen times. A thousandth of a second is what a clock may be off by.
+    assert whole / (part + 0.001) < 10

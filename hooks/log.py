@@ -1,10 +1,7 @@
-"""Log lines: one per record, with structlog, and the same whether live or from the log.
+"""Log lines: one per record, through structlog or the standard library's logging.
 
-A line is flat. Its event is the record's type; ``session_id``, ``turn_id``, ``span_id``,
-``parent_span_id``, ``iteration``, ``position``, ``trace_id`` and ``time`` (of the record, RFC 3339
-with nanoseconds) are always there; the payload's scalars follow by the rules of
-``projections.flat``. A payload field whose name is taken is prefixed with its event's family:
-``tool:pre`` has ``tool_name``. Contents never appear, sizes of bodies do.
+What a line says is in ``hooks.log_line``; here is where it goes. Nothing but ``configure_logging``,
+which is for programs, ever configures a logging library: the host's set-up is used as it is.
 """
 
 from __future__ import annotations
@@ -13,9 +10,7 @@ import logging
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, MutableMapping
-from functools import lru_cache
-from time import gmtime, strftime
+from collections.abc import MutableMapping
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -24,84 +19,89 @@ import structlog
 from eventctx.codec import Unknown
 from eventctx.errors import InvalidSetting
 from eventctx.events import Event
-from eventctx.projections.flat import read, scalars
+from eventctx.hooks.log_line import Level, build, level_for, level_of, line, lines
+from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.projections.flat import read
 from eventctx.projections.trace_ids import TraceIds, locate, needs
 from eventctx.record import Record
+
+__all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
 
 MAX_SESSIONS: Final = 1024
 """Sessions whose ambient trace ids a sink remembers, the least recently heard of goes first."""
 
-# Names that a line has anyway, and those that structlog or the standard library claims.
-_IDENTITY: Final = (
-    *("event", "session_id", "turn_id", "span_id", "parent_span_id", "iteration", "position"),
-    *("trace_id", "time", "bodies", "body_bytes"),
+_NUMBERS: Final[dict[Level, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+}
+_UNSAID: Final = frozenset(
+    (
+        *("event", "turn_id", "span_id", "parent_span_id", "iteration", "trace_id", "time"),
+        *("bodies", "body_bytes", "content"),
+    )
 )
-_CLAIMED: Final = (
-    *("level", "logger", "timestamp", "exc_info", "stack_info", "exception", "stack", "name"),
-    *("message", "msg", "args", "module", "process", "thread"),
-)
-_TAKEN: Final = frozenset((*_IDENTITY, *_CLAIMED))
-_INFO: Final = frozenset(
-    ("prompt:submit", "prompt:complete", "context:pre_compact", "context:post_compact")
-)
-_NANOSECONDS: Final = 1_000_000_000
-
-
-def line(record: Record, trace_id: str | None = None) -> dict[str, Any]:
-    """Return a record's log line. ``trace_id``: its trace's, where known; else it is derived.
-
-    ``body_bytes`` is there if the record was read with its bodies.
-    """
-    event = read(record)
-    return _line(record, event, trace_id or locate(TraceIds(), record, event)[1])
-
-
-def lines(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    """Yield the log lines of one stream's records, equal to those that were written live."""
-    ids = TraceIds()
-    for record in records:
-        event = read(record)
-        ids, trace_id = locate(ids, record, event)
-        yield _line(record, event, trace_id)
-
-
-def level_of(fields: dict[str, Any]) -> str:
-    """Return the level of a line: ``warning``, ``info`` or ``debug``."""
-    kind = fields["event"]
-    if kind.endswith(":error"):
-        return "warning"
-    if kind in _INFO:
-        failed = fields.get("outcome") == "failed" or fields.get("status") == "error"
-        return "warning" if failed else "info"
-    return "debug"
 
 
 class LogSink:
     """An observer that writes one line per record: ``hooks.on("*", LogSink())``.
 
-    ``logger`` is a structlog logger; by default that of the host's own structlog set-up. Nothing
-    here ever configures structlog.
+    ``logger`` is a structlog logger, or one of the standard library, which gets a readable message
+    and the fields as ``extra``. By default it is the logger ``eventctx`` of the host's own
+    structlog set-up, also of one that is made later. ``redactor`` replaces secrets; None for
+    nothing. With ``content``, lines carry the text of messages and other bodies, redacted and cut.
+
+    What a logger raises is raised here, so the registry catches and counts it.
     """
 
-    def __init__(self, logger: Any = None) -> None:
-        self._logger = structlog.get_logger("eventctx") if logger is None else logger
+    def __init__(
+        self,
+        logger: Any = None,
+        *,
+        redactor: Redactor | None = DEFAULT,
+        content: bool = False,
+    ) -> None:
+        self._logger = logger
+        self._redactor = redactor
+        self._content = content
+        self._configured: tuple[object, ...] = ()
+        self._default: Any = None
         self._ids: OrderedDict[str, TraceIds] = OrderedDict()
         self._lock = threading.Lock()
 
     def __call__(self, record: Record) -> None:
         """Write the record's line, unless the logger drops its level anyway."""
-        logger = self._logger.bind()
-        kind = record.type
-        if kind not in _INFO and not kind.endswith(":error"):
-            enabled = getattr(logger, "is_enabled_for", None)
-            if enabled is not None and not enabled(logging.DEBUG):
-                if needs(record):
-                    self._locate(record, read(record))
-                return
+        given = self._logger
+        standard = isinstance(given, logging.Logger | logging.LoggerAdapter)
+        logger = given if standard else (self._hosts() if given is None else given).bind()
+        # Only what failed is at ``warning``, and whether it did is in the payload.
+        most = level_for(record.type, failed=True)
+        if not _takes(logger, most):
+            if needs(record):
+                self._locate(record, read(record))
+            return
         event = read(record)
-        fields = _line(record, event, self._locate(record, event))
-        level = level_of(fields)
-        getattr(logger, level)(fields.pop("event"), **fields)
+        trace_id = self._locate(record, event)
+        level = level_for(record.type, _failed(event))
+        if level != most and not _takes(logger, level):
+            return
+        fields = build(record, event, trace_id, self._redactor, self._content)
+        if standard:
+            _write(logger, _NUMBERS[level], _message(fields), fields)
+        else:
+            getattr(logger, level)(fields.pop("event"), **fields)
+
+    def _hosts(self) -> Any:
+        """The host's own logger; another one as soon as structlog is configured anew.
+
+        A logger that was cached on first use would go on writing where the old set-up said.
+        """
+        found = structlog.get_config()
+        configured = tuple(found.values())
+        if not _same(configured, self._configured):
+            self._configured = configured
+            self._default = structlog.get_logger("eventctx")
+        return self._default
 
     def _locate(self, record: Record, event: Event | Unknown) -> str:
         with self._lock:
@@ -113,6 +113,45 @@ class LogSink:
                 if len(self._ids) > MAX_SESSIONS:
                     self._ids.popitem(last=False)
         return trace_id
+
+
+def _takes(logger: Any, level: Level) -> bool:
+    """Whether a logger takes a level; one that cannot say takes all."""
+    kind = type(logger)
+    # Asked of the class: structlog's generic logger takes any name for that of a logging method.
+    name = "is_enabled_for" if hasattr(kind, "is_enabled_for") else "isEnabledFor"
+    if not hasattr(kind, name):
+        return True
+    try:
+        return bool(getattr(logger, name)(_NUMBERS[level]))
+    except AttributeError:
+        # structlog's logger for the standard library, wrapped around something else.
+        return True
+
+
+def _failed(event: Event | Unknown) -> bool:
+    return getattr(event, "outcome", None) == "failed" or getattr(event, "status", None) == "error"
+
+
+def _message(fields: dict[str, Any]) -> str:
+    """What a person reads where only the message is shown: the event, and what it says."""
+    said = [f"{name}={value}" for name, value in fields.items() if name not in _UNSAID]
+    return " ".join([fields["event"], *said])
+
+
+def _write(logger: Any, level: int, message: str, fields: dict[str, Any]) -> None:
+    """Log with the fields as ``extra``, which an adapter would put its own in place of."""
+    options: Any = {"extra": fields}
+    while isinstance(logger, logging.LoggerAdapter):
+        extra = options["extra"]
+        message, options = logger.process(message, options)
+        options["extra"] = {**extra, **(options.get("extra") or {})}
+        logger = logger.logger
+    logger.log(level, message, **options)
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    return len(one) == len(other) and all(map(lambda a, b: a is b, one, other))
 
 
 def configure_logging(json: bool = True, level: str = "info", file: BinaryIO | None = None) -> None:
@@ -151,39 +190,3 @@ def configure_logging(json: bool = True, level: str = "info", file: BinaryIO | N
 
 def _to_bytes(_logger: object, _method: str, text: str | MutableMapping[str, Any]) -> bytes:
     return str(text).encode("utf-8", "backslashreplace")
-
-
-def _line(record: Record, event: Event | Unknown, trace_id: str) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "event": record.type,
-        "session_id": record.stream,
-        "turn_id": record.turn_id,
-        "span_id": record.span_id,
-        "parent_span_id": record.parent_span_id,
-        "iteration": record.iteration,
-        "position": record.position,
-        "trace_id": trace_id,
-        "time": _rfc3339(record.time),
-    }
-    if record.bodies:
-        fields["bodies"] = len(record.bodies)
-        sizes = [len(body.data) for body in record.bodies if body.data is not None]
-        if len(sizes) == len(record.bodies):
-            fields["body_bytes"] = sum(sizes)
-    for name, value in scalars(event).items():
-        if name == "trace_id":
-            continue
-        if name in _TAKEN:
-            name = f"{record.type.partition(':')[0]}_{name}"
-        fields[name] = value
-    return fields
-
-
-def _rfc3339(nanoseconds: int) -> str:
-    seconds, rest = divmod(nanoseconds, _NANOSECONDS)
-    return f"{_second(seconds)}.{rest:09d}Z"
-
-
-@lru_cache(maxsize=64)
-def _second(seconds: int) -> str:
-    return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))

@@ -67,10 +67,13 @@ def dispositions(plan: Plan) -> dict[str, int]:
     return counts
 
 
-def scalars(event: Event | Unknown, prefix: str = "") -> dict[str, Scalar]:
+def scalars(
+    event: Event | Unknown, prefix: str = "", text: Callable[[str], str] = capped
+) -> dict[str, Scalar]:
     """The event's fields by the rules above, each name behind ``prefix``.
 
-    Fields that are None, and lists and mappings that are empty, are left out.
+    Fields that are None, and lists and mappings that are empty, are left out. ``text`` is done to
+    every text: by default it is cut to ``MAX_TEXT`` characters.
     """
     if isinstance(event, Unknown):
         return {f"{prefix}unknown": True, f"{prefix}version": event.version}
@@ -81,7 +84,7 @@ def scalars(event: Event | Unknown, prefix: str = "") -> dict[str, Scalar]:
         if value is None or value == ():
             continue
         if kind is str:
-            flat[name] = value if len(value) <= MAX_TEXT else capped(value)
+            flat[name] = text(value)
         elif kind is int or kind is bool or kind is float:
             flat[name] = value
         elif kind is Plan:
@@ -89,7 +92,7 @@ def scalars(event: Event | Unknown, prefix: str = "") -> dict[str, Scalar]:
             flat[f"{name}_insertions"] = len(value.insertions)
             flat[f"{name}_through"] = value.through
         elif kind is tuple and all(type(item) is str for item in value):
-            flat[name] = capped(",".join(value))
+            flat[name] = text(",".join(value))
         elif (kind is tuple or kind is dict or kind is list) and value:
             flat[f"{name}_count"] = len(value)
     return flat

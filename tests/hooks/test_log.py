@@ -3,16 +3,25 @@ from __future__ import annotations
 import io
 import json
 import logging
+from typing import Any
 
+import msgspec
 import pytest
 import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from structlog.testing import CapturingLogger, capture_logs
 
 from eventctx import events as ev
 from eventctx.errors import InvalidSetting
+from eventctx.events import CATALOGUE
+from eventctx.hooks import log_line
 from eventctx.hooks.log import LogSink, configure_logging, level_of, line, lines
+from eventctx.hooks.log_line import MAX_CONTENT
+from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import derive_trace_id
+from eventctx.record import Body, Record
 from tests.hooks.given import (
     HOST_SPAN,
     HOST_TRACE,
@@ -211,3 +220,260 @@ def test_an_unknown_level_is_refused():
 def test_a_sink_configures_nothing():
     LogSink()
     assert not structlog.is_configured()
+
+
+# -- redaction and contents ----------------------------------------------------------------------
+
+KEY = "sk-" + "aB3dE6gH9jK2" * 4
+
+
+def telling(session: Session) -> list[Record]:
+    session.add(ev.PromptSubmit(number=1, agent="ann@example.org"), span(1))
+    added = body(f'{{"role":"user","content":"use {KEY}"}}')
+    session.add(ev.MessageAdded(), span(1), bodies=(added,))
+    session.add(ev.ToolPre(name=f"run {KEY}"), span(2), span(1))
+    message = f"GET https://bob:hunter2@example.org failed with {KEY}"
+    session.add(ev.ToolError(name="run", error_type="OSError", message=message), span(2), span(1))
+    return session.records
+
+
+def written(sink: LogSink, records: list[Record]) -> list[dict]:
+    with capture_logs() as captured:
+        for record in records:
+            sink(record)
+    for entry in captured:
+        del entry["log_level"]
+    return captured
+
+
+def test_secrets_do_not_leave_in_a_line_by_default():
+    session = Session()
+    said = written(LogSink(), telling(session))
+    assert KEY not in repr(said)
+    assert "hunter2" not in repr(said)
+    assert said[0]["agent"] == "[redacted:email]"
+    assert said[2]["tool_name"] == "run [redacted:api-key]"
+    assert said[3]["tool_message"] == (
+        "GET https://bob:[redacted:password]@example.org failed with [redacted:api-key]"
+    )
+
+
+def test_without_a_redactor_lines_say_what_the_records_say():
+    said = written(LogSink(redactor=None), telling(Session()))
+    assert said[0]["agent"] == "ann@example.org"
+    assert said[2]["tool_name"] == f"run {KEY}"
+    assert "content" not in said[1]
+
+
+def test_a_redactor_of_ones_own_is_used():
+    said = written(LogSink(redactor=Redactor((r"run\b",), keys=False)), telling(Session()))
+    assert said[2]["tool_name"] == f"[redacted:pattern] {KEY}"
+
+
+def test_contents_are_in_a_line_only_where_asked_for_and_redacted():
+    session = Session()
+    records = telling(session)
+    assert not any("content" in fields for fields in lines(records))
+    said = written(LogSink(content=True), records)
+    assert ["content" in entry for entry in said] == [False, True, False, False]
+    assert said[1]["content"] == '{"role":"user","content":"use [redacted:api-key]"}'
+    assert said[1]["body_bytes"] == len(records[1].bodies[0].data or b"")
+    (whole,) = written(LogSink(content=True, redactor=None), [records[1]])
+    assert KEY in whole["content"]
+
+
+def test_the_texts_of_several_bodies_stand_below_each_other():
+    record = Session().add(compacted(), span(1), bodies=(body("one"), body("two")))
+    assert line(record, content=True)["content"] == "one\ntwo"
+
+
+def test_contents_that_were_not_read_erased_or_packed_are_not_shown():
+    session = Session()
+    erased = Body(bytes(32), b"", None, None, True)
+    assert "content" not in line(session.add(ev.MessageAdded(), bodies=(erased,)), content=True)
+    packed = ev.ImportRaw(source="x", lines=(1, 2), kinds={}, imported_at=0, encoding="zlib")
+    fields = line(session.add(packed, bodies=(body("zz"),)), content=True)
+    assert (fields["body_bytes"], "content" in fields) == (2, False)
+
+
+@pytest.mark.parametrize("redactor", [DEFAULT, None])
+def test_a_line_of_a_megabyte_is_cut_and_keeps_the_size(redactor: Redactor | None):
+    long = "é" * 1_000_000
+    session = Session()
+    added = session.add(ev.MessageAdded(), bodies=(body(long), body(long)))
+    fields = line(added, content=True, redactor=redactor)
+    assert len(fields["content"]) == MAX_CONTENT
+    assert fields["content"].endswith("é…")
+    assert fields["body_bytes"] == 4_000_000
+    error = session.add(ev.ToolError(name=long, error_type=long, message=long))
+    found = line(error, redactor=redactor)
+    assert {len(found[name]) for name in ("tool_name", "error_type", "tool_message")} == {1000}
+    assert len(repr(line(session.raw("later:event", long.encode())))) < 1_000
+
+
+def test_a_cut_line_holds_no_part_of_a_secret():
+    session = Session()
+    for at in range(900, 1001, 9):
+        message = "x" * at + " " + KEY + " y" * 1_000
+        found = line(session.add(ev.ProviderError(error_type="E", message=message)))
+        assert "sk-" not in found["provider_message"]
+
+
+@pytest.mark.parametrize("content", [False, True])
+@pytest.mark.parametrize("redactor", [DEFAULT, None, Redactor(("run",))])
+def test_live_lines_equal_the_logs_own_under_any_redactor(redactor: Any, content: bool):
+    session = Session()
+    records = [*telling(session), *whole_turn(session, "t2")]
+    live = written(LogSink(redactor=redactor, content=content), records)
+    assert live == list(lines(records, redactor=redactor, content=content))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=1200)), max_size=5))
+def test_any_texts_make_a_line_that_is_short_flat_and_the_same_again(texts: list):
+    session = Session()
+    for name, message in texts:
+        try:
+            record = session.add(ev.ToolError(name=name, error_type="E", message=message))
+        except UnicodeEncodeError:
+            continue
+        fields = line(record)
+        assert all(len(value) <= 1000 for value in fields.values() if isinstance(value, str))
+        assert fields == line(record)
+
+
+# -- other loggers -------------------------------------------------------------------------------
+
+
+class Kept(logging.Handler):
+    """Keeps what it is handed, and the text that a formatter would write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Any] = []
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+        self.texts.append(self.format(record))
+
+
+@pytest.fixture
+def standard():
+    logger, handler = logging.Logger("a.host", logging.DEBUG), Kept()
+    logger.addHandler(handler)
+    return logger, handler
+
+
+def test_a_logger_of_the_standard_library_gets_a_message_and_the_fields(standard):
+    logger, handler = standard
+    session = Session()
+    sink = LogSink(logger)
+    for record in telling(session):
+        sink(record)
+    assert [one.levelname for one in handler.records] == ["INFO", "DEBUG", "DEBUG", "WARNING"]
+    for sent, fields in zip(handler.records, lines(session.records), strict=True):
+        assert {name: getattr(sent, name) for name in fields} == fields
+    assert handler.texts[0] == (
+        "prompt:submit session_id=s1 position=0 number=1 agent=[redacted:email]"
+    )
+    assert KEY not in repr(handler.texts)
+
+
+def test_a_percent_sign_in_a_value_is_no_format(standard):
+    logger, handler = standard
+    LogSink(logger)(Session().add(ev.ToolError(name="x", error_type="E", message="100%s %d")))
+    assert handler.texts[0].endswith("tool_message=100%s %d status=error")
+
+
+def test_an_adapter_of_a_logger_adds_its_own_fields(standard):
+    logger, handler = standard
+    adapter = logging.LoggerAdapter(logging.LoggerAdapter(logger, {"inner": 1}), {"app": "x"})
+    LogSink(adapter)(Session().add(ev.PromptSubmit(number=1)))
+    (sent,) = handler.records
+    assert (sent.app, sent.inner, sent.session_id, sent.number) == ("x", 1, "s1", 1)
+
+
+def test_no_field_of_any_event_is_one_that_logging_has_itself():
+    own = {*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime", "taskName"}
+    for row in CATALOGUE.values():
+        fields = {field.name for field in msgspec.structs.fields(row.payload)}
+        assert not (fields & own) - log_line._TAKEN, row.name
+
+
+def test_a_level_that_is_switched_off_costs_no_line(standard):
+    logger, handler = standard
+    logger.setLevel(logging.WARNING)
+    through = structlog.wrap_logger(
+        logger,
+        [structlog.stdlib.render_to_log_kwargs],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    session = Session()
+    whole_turn(session)
+    asked = Asked()
+    for sink in (LogSink(logger, redactor=asked), LogSink(through, redactor=asked)):
+        for record in session.records:
+            sink(record)
+    assert [one.event for one in handler.records if hasattr(one, "event")] == ["tool:error"]
+    assert asked.lines == 2
+
+
+class Asked(Redactor):
+    """Counts the lines that it was asked to redact."""
+
+    lines = 0
+
+    def fields(self, fields: Any, *, limit: int | None = None) -> dict[str, Any]:
+        type(self).lines += 1
+        return super().fields(fields, limit=limit)
+
+
+def test_structlogs_way_into_the_standard_library_is_a_logger_too(standard):
+    logger, handler = standard
+    through = structlog.wrap_logger(
+        logger,
+        [
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.render_to_log_kwargs,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    session = Session()
+    for record in telling(session):
+        LogSink(through)(record)
+    assert [one.getMessage() for one in handler.records] == [one.type for one in session.records]
+    assert [one.levelname for one in handler.records] == ["INFO", "DEBUG", "DEBUG", "WARNING"]
+    assert handler.records[3].tool_message.endswith("[redacted:api-key]")
+
+
+@pytest.mark.parametrize("kind", [structlog.BoundLogger, structlog.stdlib.BoundLogger])
+def test_a_logger_that_cannot_say_its_level_gets_every_line(kind: Any):
+    plain = structlog.PrintLogger(file := io.StringIO())
+    render = structlog.processors.LogfmtRenderer()
+    sink = LogSink(structlog.wrap_logger(plain, [render], wrapper_class=kind))
+    session = Session()
+    for record in whole_turn(session):
+        sink(record)
+    assert len(file.getvalue().splitlines()) == len(session.records)
+
+
+def test_the_hosts_processors_and_wrapper_are_used_and_nothing_is_configured():
+    out = CapturingLogger()
+
+    def mark(_logger: Any, _method: str, fields: dict) -> dict:
+        return {**fields, "host": "h1"}
+
+    structlog.configure(
+        processors=[mark, structlog.processors.KeyValueRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=lambda *_: out,
+    )
+    before = structlog.get_config()
+    sink, session = LogSink(), Session()
+    for record in whole_turn(session):
+        sink(record)
+    assert structlog.get_config() == before
+    assert len(out.calls) == 5
+    assert all("host='h1'" in call.args[0] for call in out.calls)

@@ -1,0 +1,160 @@
+"""A record's log line: the same whether live or from the log.
+
+A line is flat. Its event is the record's type; ``session_id``, ``turn_id``, ``span_id``,
+``parent_span_id``, ``iteration``, ``position``, ``trace_id`` and ``time`` (of the record, RFC 3339
+with nanoseconds) are always there; the payload's scalars follow by the rules of
+``projections.flat``. A payload field whose name is taken is prefixed with its event's family:
+``tool:pre`` has ``tool_name``. Sizes of bodies are there, contents only where they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from time import gmtime, strftime
+from typing import Any, Final, Literal
+
+from eventctx.codec import Unknown
+from eventctx.events import Event, ImportRaw
+from eventctx.hooks.redact import DEFAULT, MARGIN, Redactor
+from eventctx.projections.flat import MAX_TEXT, capped, read, scalars
+from eventctx.projections.trace_ids import TraceIds, locate
+from eventctx.record import Record
+
+Level = Literal["debug", "info", "warning"]
+
+MAX_CONTENT: Final = 4000
+"""Characters of a record's contents in its line; ``body_bytes`` keeps their whole size."""
+
+# Names that a line has anyway, and those that structlog or the standard library claims.
+_IDENTITY: Final = (
+    *("event", "session_id", "turn_id", "span_id", "parent_span_id", "iteration", "position"),
+    *("trace_id", "time", "bodies", "body_bytes", "content"),
+)
+_CLAIMED: Final = (
+    *("level", "logger", "timestamp", "exc_info", "stack_info", "exception", "stack", "name"),
+    *("message", "msg", "args", "module", "process", "thread"),
+)
+_TAKEN: Final = frozenset((*_IDENTITY, *_CLAIMED))
+_INFO: Final = frozenset(
+    ("prompt:submit", "prompt:complete", "context:pre_compact", "context:post_compact")
+)
+_NANOSECONDS: Final = 1_000_000_000
+
+
+def line(
+    record: Record,
+    trace_id: str | None = None,
+    *,
+    redactor: Redactor | None = DEFAULT,
+    content: bool = False,
+) -> dict[str, Any]:
+    """Return a record's log line. ``trace_id``: its trace's, where known; else it is derived.
+
+    ``body_bytes`` is there if the record was read with its bodies. ``redactor``: what replaces
+    secrets; None for nothing. ``content``: with the text of the bodies, ``MAX_CONTENT`` characters
+    of it at most.
+    """
+    event = read(record)
+    known = trace_id or locate(TraceIds(), record, event)[1]
+    return build(record, event, known, redactor, content)
+
+
+def lines(
+    records: Iterable[Record], *, redactor: Redactor | None = DEFAULT, content: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the log lines of one stream's records, equal to those that were written live."""
+    ids = TraceIds()
+    for record in records:
+        event = read(record)
+        ids, trace_id = locate(ids, record, event)
+        yield build(record, event, trace_id, redactor, content)
+
+
+def level_of(fields: dict[str, Any]) -> Level:
+    """Return the level of a line."""
+    failed = fields.get("outcome") == "failed" or fields.get("status") == "error"
+    return level_for(fields["event"], failed)
+
+
+def level_for(kind: str, failed: bool) -> Level:
+    """Return the level of a record's line by its type; ``failed``: what it says went wrong."""
+    if kind.endswith(":error"):
+        return "warning"
+    if kind in _INFO:
+        return "warning" if failed else "info"
+    return "debug"
+
+
+def build(
+    record: Record,
+    event: Event | Unknown,
+    trace_id: str,
+    redactor: Redactor | None,
+    content: bool,
+) -> dict[str, Any]:
+    """Return the line of a record whose event is read and whose trace is known."""
+    fields: dict[str, Any] = {
+        "event": record.type,
+        "session_id": record.stream,
+        "turn_id": record.turn_id,
+        "span_id": record.span_id,
+        "parent_span_id": record.parent_span_id,
+        "iteration": record.iteration,
+        "position": record.position,
+        "trace_id": trace_id,
+        "time": _rfc3339(record.time),
+    }
+    if record.bodies:
+        fields["bodies"] = len(record.bodies)
+        sizes = [len(body.data) for body in record.bodies if body.data is not None]
+        if len(sizes) == len(record.bodies):
+            fields["body_bytes"] = sum(sizes)
+        if content and sizes and not _packed(event):
+            fields["content"] = _shown(_contents(record), MAX_CONTENT, redactor)
+    # Texts come whole and are cut last: the rest of a secret that was cut is no known form.
+    flat = scalars(event, text=str)
+    if redactor is not None:
+        flat = redactor.fields(flat, limit=MAX_TEXT)
+    for name, value in flat.items():
+        if name == "trace_id":
+            continue
+        if redactor is None and isinstance(value, str):
+            value = capped(value)
+        if name in _TAKEN:
+            name = f"{record.type.partition(':')[0]}_{name}"
+        fields[name] = value
+    return fields
+
+
+def _packed(event: Event | Unknown) -> bool:
+    return isinstance(event, ImportRaw) and event.encoding != "plain"
+
+
+def _contents(record: Record) -> str:
+    """The beginning of the bodies' text, long enough to be redacted and cut."""
+    room = MAX_CONTENT + MARGIN + 1
+    parts: list[str] = []
+    for body in record.bodies:
+        if body.data is not None and room > 0:
+            # Four bytes are the most that a character takes; the last one may be cut in two.
+            part = body.data[: 4 * room].decode("utf-8", "ignore")[:room]
+            parts.append(part)
+            room -= len(part) + 1
+    return "\n".join(parts)
+
+
+def _shown(text: str, limit: int, redactor: Redactor | None) -> str:
+    if redactor is not None:
+        return redactor.cut(text, limit)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _rfc3339(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, _NANOSECONDS)
+    return f"{_second(seconds)}.{rest:09d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))

@@ -64,8 +64,8 @@ class Engine:
     ``hooks`` is the registry of observers; ``on`` is its ``on``. ``sinks`` hear of every record,
     catch up with a session that is opened again, and emit what they hold back when the engine
     closes (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler
-    that may change what is about to happen. ``clock`` returns UTC nanoseconds and ``random(n)`` n
-    random bytes; tests pass fixed ones.
+    that may change what is about to happen; without a handler it is a decorator, as ``on`` is.
+    ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones.
     """
 
     def __init__(

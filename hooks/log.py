@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import MutableMapping
+from operator import is_
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -151,7 +152,7 @@ def _write(logger: Any, level: int, message: str, fields: dict[str, Any]) -> Non
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    return len(one) == len(other) and all(map(lambda a, b: a is b, one, other))
+    return len(one) == len(other) and all(map(is_, one, other))
 
 
 def configure_logging(json: bool = True, level: str = "info", file: BinaryIO | None = None) -> None:

@@ -134,6 +134,14 @@ class Lanes:
             thread.join(timeout=1.0)
         return [lane.task for lane in lanes if lane.task is not None]
 
+    def after_fork(self) -> None:
+        """In a forked child: forget what the parent's loops and threads run."""
+        self._lock = RLock()
+        self._lanes.clear()
+        self._idle.clear()
+        self._pending = 0
+        self._own_loop = self._own_thread = None
+
     # -- the worker ------------------------------------------------------------------------------
 
     def _start(

@@ -20,6 +20,7 @@ import structlog
 from eventctx.codec import Unknown
 from eventctx.errors import InvalidSetting
 from eventctx.events import Event
+from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.log_line import Level, build, level_for, level_of, line, lines
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.projections.flat import read
@@ -68,6 +69,11 @@ class LogSink:
         self._configured: tuple[object, ...] = ()
         self._default: Any = None
         self._ids: OrderedDict[str, TraceIds] = OrderedDict()
+        self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Take a new lock in a forked child."""
         self._lock = threading.Lock()
 
     def __call__(self, record: Record) -> None:

@@ -17,7 +17,9 @@ from weakref import WeakKeyDictionary
 from opentelemetry import metrics as otel
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
 
+from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.registry import Hooks, HookStats
+from eventctx.hooks.sinks import History
 from eventctx.projections import metric_names as names
 from eventctx.projections.metric_names import INSTRUMENTS, Instrument
 from eventctx.projections.metrics import Measurement, MetricState, evolve, initial
@@ -50,6 +52,7 @@ class MetricsSink:
         self._states: OrderedDict[str, MetricState] = OrderedDict()
         self._told = False
         self._lock = threading.Lock()
+        renew_after_fork(self)
 
     def __call__(self, record: Record) -> None:
         """Fold the record and hand on what it measures."""
@@ -64,6 +67,10 @@ class MetricsSink:
                 _put(puts, measurement)
         except Exception as error:
             self._failed(error)
+
+    def history(self) -> History:
+        """The records, once there is somebody to measure for."""
+        return "none" if self._ready() is None else "records"
 
     def resume(self, records: Iterable[Record]) -> None:
         """Fold a session's earlier records, from its first, without measuring anything.
@@ -127,6 +134,11 @@ class MetricsSink:
             self.detach(hooks)
         with self._lock:
             self._states.clear()
+
+    def after_fork(self) -> None:
+        """In a forked child: take a new lock, and leave the sessions to the parent."""
+        self._lock = threading.Lock()
+        self._states.clear()
 
     def _keep(self, stream: str, state: MetricState) -> None:
         self._states[stream] = state

@@ -11,7 +11,7 @@ telling name is not recognised: add a pattern for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -192,6 +192,11 @@ _EMAIL_STUMP: Final = Form(
 
 DEFAULT: Final = Redactor()
 """What every sink uses unless it is told otherwise."""
+
+
+def cleaner(redactor: Redactor | None) -> Callable[[str], str]:
+    """What redacts a text of a message; without a redactor, what leaves it as it is."""
+    return str if redactor is None else redactor.text
 
 
 def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:

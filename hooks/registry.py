@@ -28,6 +28,7 @@ from pyee.base import EventEmitter
 
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.events import CATALOGUE
+from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.lanes import Item, Lanes
 from eventctx.record import Record
 
@@ -136,6 +137,7 @@ class Hooks:
         self._lock = threading.RLock()
         self._local = threading.local()
         self._reset()
+        renew_after_fork(self)
 
     # -- registration ----------------------------------------------------------------------------
 
@@ -191,6 +193,11 @@ class Hooks:
         emitter.add_listener("error", self._stray)
         self._routes: tuple[EventEmitter, dict[str, str | None]] = (emitter, {})
         self._any = bool(self._subscriptions) and not self._closed
+
+    def after_fork(self) -> None:
+        """In a forked child: take new locks; what was queued is the parent's to deliver."""
+        self._lock = threading.RLock()
+        self._lanes.after_fork()
 
     # -- publishing ------------------------------------------------------------------------------
 

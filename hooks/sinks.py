@@ -46,7 +46,11 @@ class Attached(Protocol):
     """A sink that has something to ask or tell the registry that it hangs on."""
 
     def attach(self, hooks: Hooks) -> None:
-        """Be told the registry, once, before the first record."""
+        """Be told the registry before its first record. One sink may serve several engines."""
+        ...
+
+    def detach(self, hooks: Hooks) -> None:
+        """Be told that nothing more will come of it: the time to emit what was held back."""
         ...
 
 
@@ -56,15 +60,6 @@ class Timing(Protocol):
 
     def appended(self, seconds: float, records: int) -> None:
         """Take the time from handing ``records`` records to the store until they were stored."""
-        ...
-
-
-@runtime_checkable
-class Closing(Protocol):
-    """A sink that holds something back until the end."""
-
-    def close(self) -> None:
-        """Emit it; the engine is closing."""
         ...
 
 
@@ -110,10 +105,10 @@ class Sinks:
                 self._hooks.count_error(sink, error)
 
     def close(self) -> None:
-        """Let each emit what it holds back."""
+        """Let each emit what it holds back; called when the registry is closed."""
         for sink in self._sinks:
-            if isinstance(sink, Closing):
+            if isinstance(sink, Attached):
                 try:
-                    sink.close()
+                    sink.detach(self._hooks)
                 except Exception as error:
                     self._hooks.count_error(sink, error)

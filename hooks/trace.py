@@ -7,6 +7,7 @@ that the spans of an instrumented HTTP client nest in it, and a turn joins the h
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -14,31 +15,53 @@ from typing import Any, Final
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
-from opentelemetry.trace import NonRecordingSpan
+from opentelemetry.trace import NonRecordingSpan, TraceFlags
 
 from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import History
 from eventctx.hooks.tracer import RecordTracer, span_context
+from eventctx.projections import semconv as conv
 from eventctx.projections.spans import Span
-from eventctx.projections.trace import TraceState, evolve, initial, unfinished
+from eventctx.projections.traced import Traced, evolve, fresh, initial, unfinished
 from eventctx.record import Record
 
 MAX_SESSIONS: Final = 4096
 """Sessions whose open spans a sink holds; the least recently heard of goes first."""
 
 
+def content_is_wanted() -> bool:
+    """Whether the conventions' environment variable asks for contents on spans."""
+    return os.environ.get(conv.CAPTURE_CONTENT, "").strip().lower() in _WANTED
+
+
+_WANTED: Final = ("span_only", "span_and_event", "true")
+
+
 class TraceSink:
     """A sink of spans: ``eventctx.open(sinks=[TraceSink()])``.
 
     ``tracer_provider``: the global one by default, asked for again until there is one.
+    ``redactor`` replaces secrets; None for nothing. With ``content``, spans carry the texts of
+    messages, redacted and cut; by default they do where the environment variable
+    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says so.
     """
 
-    def __init__(self, tracer_provider: otel.TracerProvider | None = None) -> None:
+    def __init__(
+        self,
+        tracer_provider: otel.TracerProvider | None = None,
+        *,
+        redactor: Redactor | None = DEFAULT,
+        content: bool | None = None,
+    ) -> None:
         self._tracer = RecordTracer(tracer_provider)
-        self._states: OrderedDict[str, TraceState] = OrderedDict()
+        self._redactor = redactor
+        wanted = content_is_wanted() if content is None else content
+        self._first = initial(cleaner(redactor) if wanted else None)
+        self._states: OrderedDict[str, Traced] = OrderedDict()
+        self._hooks: list[Hooks] = []
         self._lock = threading.Lock()
-        self._hooks: Hooks | None = None
         renew_after_fork(self)
 
     # -- records to spans ------------------------------------------------------------------------
@@ -48,14 +71,16 @@ class TraceSink:
         if not self._tracer.ready():
             return
         state = self._step(record)
-        begun = state.open.get(record.span_id or "")
+        begun = state.begun(record)
         if begun is not None:
             self._tracer.decide(begun)
         self._send(state.finished)
 
     def history(self) -> History:
-        """The records, once there is somebody to send spans to."""
-        return "records" if self._tracer.ready() else "none"
+        """What the spans need, once there is somebody to send them to."""
+        if not self._tracer.ready():
+            return "none"
+        return "records" if self._first.content is None else "contents"
 
     def resume(self, records: Iterable[Record]) -> None:
         """Fold a session's records from its beginning without sending anything.
@@ -63,11 +88,12 @@ class TraceSink:
         So what a span says of the history (a compaction's sequence number) is the same live as from
         the log.
         """
-        state, stream = initial(), None
+        state, stream = fresh(self._first), None
         for record in records:
             state, stream = evolve(state, record), record.stream
         if stream is not None:
-            self._keep(stream, state)
+            with self._lock:
+                self._keep(stream, state)
 
     def flush(self, session_id: str | None = None) -> None:
         """Send the unfinished spans of one session, or of all, and forget the sessions.
@@ -81,13 +107,16 @@ class TraceSink:
             for state in states:
                 self._send(unfinished(state))
 
-    def close(self) -> None:
-        """Send what is unfinished: the engine is closing."""
-        self.flush()
-
     def attach(self, hooks: Hooks) -> None:
-        """Count on ``hooks`` the spans that the host's set-up would not take."""
-        self._hooks = hooks
+        """Count on ``hooks`` what the host's set-up raises when it is given a span."""
+        self._hooks.append(hooks)
+
+    def detach(self, hooks: Hooks) -> None:
+        """Send what is unfinished when the last engine that this sink serves has closed."""
+        if hooks in self._hooks:
+            self._hooks.remove(hooks)
+        if not self._hooks:
+            self.flush()
 
     def after_fork(self) -> None:
         """In a forked child: take a new lock, and leave what is open to the parent."""
@@ -97,31 +126,29 @@ class TraceSink:
     def _send(self, spans: Iterable[Span]) -> None:
         for span in spans:
             try:
-                self._tracer.send(span)
+                self._tracer.send(span if self._redactor is None else self._redactor.span(span))
             except Exception as error:
-                if self._hooks is None:
+                if not self._hooks:
                     raise
-                self._hooks.count_error(self, error)
+                self._hooks[-1].count_error(self, error)
 
-    def _step(self, record: Record) -> TraceState:
+    def _step(self, record: Record) -> Traced:
         with self._lock:
-            state = evolve(self._states.get(record.stream) or initial(), record)
-            self._states[record.stream] = state
-            self._states.move_to_end(record.stream)
-            if len(self._states) > MAX_SESSIONS:
-                self._states.popitem(last=False)
+            state = evolve(self._states.get(record.stream) or fresh(self._first), record)
+            self._keep(record.stream, state)
             return state
 
-    def _keep(self, stream: str, state: TraceState) -> None:
-        with self._lock:
-            self._states[stream] = state
-            self._states.move_to_end(stream)
+    def _keep(self, stream: str, state: Traced) -> None:
+        self._states[stream] = state
+        self._states.move_to_end(stream)
+        if len(self._states) > MAX_SESSIONS:
+            self._states.popitem(last=False)
 
     # -- the engine's CurrentSpan ----------------------------------------------------------------
 
     def enter(self, session_id: str, trace_id: str, span_id: str) -> object:
         """Make a span of ours current in this task; returns the token for ``exit``."""
-        current = NonRecordingSpan(span_context(trace_id, span_id, self._tracer.flags(trace_id)))
+        current = NonRecordingSpan(span_context(trace_id, span_id, self._flags(trace_id)))
         return otel_context.attach(otel.set_span_in_context(current))
 
     def exit(self, token: Any) -> None:
@@ -134,3 +161,11 @@ class TraceSink:
         if not current.is_valid:
             return None
         return otel.format_trace_id(current.trace_id), otel.format_span_id(current.span_id)
+
+    def _flags(self, trace_id: str) -> TraceFlags:
+        try:
+            return self._tracer.flags(trace_id)
+        except Exception as error:  # the host's sampler is anybody's code
+            for hooks in self._hooks[-1:]:
+                hooks.count_error(self, error)
+            return TraceFlags(TraceFlags.DEFAULT)

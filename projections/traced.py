@@ -34,6 +34,11 @@ def initial(clean: Clean | None = None) -> Traced:
     return Traced(trace.initial(), None if clean is None else trace_content.initial(clean))
 
 
+def fresh(first: Traced) -> Traced:
+    """The state before another stream's first record, as ``first`` was before its own."""
+    return first if first.content is None else initial(first.content.clean)
+
+
 def evolve(state: Traced, record: Record) -> Traced:
     """The state after ``record``."""
     spans = trace.evolve(state.spans, record)

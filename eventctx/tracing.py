@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from eventctx import reading
 from eventctx.errors import InvalidSetting
 from eventctx.projections import semconv as conv
-from eventctx.projections import trace
+from eventctx.projections import traced
+from eventctx.projections.genai_messages import Clean
 from eventctx.projections.spans import Span
 from eventctx.store import EventStore
 
@@ -19,26 +20,28 @@ async def spans(
     session: str,
     *,
     turn: int | None = None,
+    contents: Clean | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Span]:
     """Yield the spans of a session, or of one of its turns, in the order in which they ended.
 
-    Of a fork its own. What no record ended comes last, as ``unfinished``. ``tell`` hears now and
-    then how many records were read. Raises StreamNotFound, and InvalidSetting for a turn that the
+    Of a fork its own. What no record ended comes last, as ``unfinished``. With ``contents``, which
+    redacts a text, spans carry those of messages. ``tell`` hears now and then how many records were
+    read. Raises StreamNotFound, and InvalidSetting for a turn that the
     session does not have, or that is its parent's.
     """
     turn_id = None if turn is None else await _own_turn(store, session, turn)
-    state = trace.initial()
+    state = traced.initial(contents)
     done = 0
-    async for record in store.read(session, bodies=False):
-        state = trace.evolve(state, record)
+    async for record in store.read(session, bodies=contents is not None):
+        state = traced.evolve(state, record)
         for span in state.finished:
             if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
                 yield span
         done += 1
         if tell is not None and done % _TOLD == 0:
             tell(done)
-    for span in trace.unfinished(state):
+    for span in traced.unfinished(state):
         if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
             yield span
 

@@ -25,12 +25,16 @@ from eventctx.projections import semconv as conv
 from eventctx.projections.spans import Span, SpanEvent
 
 MAX_PASSES: Final = 4
+MAX_REMEMBERED: Final = 64
+"""Characters of a text that is remembered as one without a secret; never one with a secret."""
+_REMEMBERED: Final = 4096
 MARGIN: Final = 512
 """Characters beyond a limit that are looked at, so that no part of a secret is left by the cut."""
 
 EXEMPT: Final = frozenset(
     (
         *("session_id", "turn_id", "span_id", "parent_span_id", "trace_id", "session", "parent"),
+        *("call_id", "response_id", conv.TOOL_CALL_ID, conv.RESPONSE_ID),
         *("event", "time", "digest", "tools_digest", "estimator", "relation", "encoding"),
         *("trigger", "strategy", "outcome", "status"),
         *(conv.SESSION_ID, conv.CONVERSATION_ID, conv.TURN_ID, conv.OPERATION, conv.OUTCOME),
@@ -70,6 +74,7 @@ class Redactor:
     emails: bool = field(default=True, kw_only=True)
     _own: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
     _groups: tuple[Group, ...] = field(init=False, repr=False, compare=False)
+    _harmless: set[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         given = self.patterns
@@ -79,11 +84,21 @@ class Redactor:
         object.__setattr__(self, "patterns", tuple(given))
         object.__setattr__(self, "_own", tuple([_compiled(one) for one in self.patterns]))
         object.__setattr__(self, "_groups", known)
+        object.__setattr__(self, "_harmless", set())
 
     def text(self, text: str) -> str:
         """Return ``text`` with its secrets replaced."""
-        if not self._own and not may_hold(text):
+        if text in self._harmless or (not self._own and not may_hold(text)):
             return text
+        found = self._redacted(text)
+        if found == text and len(text) <= MAX_REMEMBERED:
+            # Names of models and tools come again with every call.
+            if len(self._harmless) >= _REMEMBERED:
+                self._harmless.clear()
+            self._harmless.add(text)
+        return found
+
+    def _redacted(self, text: str) -> str:
         # What stands beside a replaced secret may look like one only then.
         for _ in range(MAX_PASSES):
             before, text = text, self._once(text)

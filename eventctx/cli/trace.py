@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,6 +15,8 @@ from eventctx.cli.screen import Screen, progress, put_json, styled
 from eventctx.cli.trace_tree import show
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
+from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
+from eventctx.projections.genai_messages import Clean
 from eventctx.projections.spans import Span
 from eventctx.store import StreamInfo
 
@@ -34,10 +36,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )  # fmt: skip
 @click.option("--jaeger", type=_FILE, metavar="FILE", help="Write a file for Jaeger's upload tab.")
 @click.option("--otlp-file", type=_FILE, metavar="FILE", help="Write a file of OTLP JSON lines.")
+@click.option("--content", is_flag=True, help="With the texts of messages, redacted and cut.")
+@click.option("--no-redact", is_flag=True, help="Leave keys, tokens and addresses as they are.")
 @opening.reading
 def trace_command(
     session: str | None, turn: int | None, every: bool, store: str | None, as_json: bool,
-    **targets: Any,
+    content: bool, no_redact: bool, **targets: Any,
 ) -> None:  # fmt: skip
     """Show the spans of SESSION: turns, model calls, tool calls, compactions, as a tree.
 
@@ -48,11 +52,30 @@ def trace_command(
         raise InvalidSetting("trace: expected the name of a session, or --all")
     if every and turn is not None:
         raise InvalidSetting("trace: expected at most one of --turn and --all, found both")
-    run(_trace(session, turn, store, as_json, targets))
+    redactor = None if no_redact else DEFAULT
+    told = _Told(turn, cleaner(redactor) if content else None, redactor)
+    run(_trace(session, told, store, as_json, targets))
+
+
+class _Told(NamedTuple):
+    """Which spans, and how much of them."""
+
+    turn: int | None
+    contents: Clean | None
+    redactor: Redactor | None
+
+    async def spans(
+        self, engine: Engine, session: str, tell: Callable[[int], None] | None = None
+    ) -> AsyncIterator[Span]:
+        found = tracing.spans(
+            engine.store, session, turn=self.turn, contents=self.contents, tell=tell
+        )
+        async for span in found:
+            yield span if self.redactor is None else self.redactor.span(span)
 
 
 async def _trace(
-    session: str | None, turn: int | None, store: str | None, as_json: bool, targets: dict[str, Any]
+    session: str | None, told: _Told, store: str | None, as_json: bool, targets: dict[str, Any]
 ) -> None:
     async with opening.existing(store) as engine:
         if session is None:
@@ -60,23 +83,23 @@ async def _trace(
         else:
             infos = [await opening.find_session(engine, session)]
         if any(targets.values()):
-            await _export(engine, infos, turn, targets)
+            await _export(engine, infos, told, targets)
         elif as_json:
             for info in infos:
-                async for span in tracing.spans(engine.store, info.stream, turn=turn):
+                async for span in told.spans(engine, info.stream):
                     put_json(span)
         else:
-            await _print(engine, infos, turn)
+            await _print(engine, infos, told)
 
 
-async def _print(engine: Engine, infos: Sequence[StreamInfo], turn: int | None) -> None:
+async def _print(engine: Engine, infos: Sequence[StreamInfo], told: _Told) -> None:
     screen = Screen()
     for place, info in enumerate(infos):
         if len(infos) > 1:
             if place:
                 screen.blank()
             screen.line((info.stream, "bold"))
-        found = [span async for span in tracing.spans(engine.store, info.stream, turn=turn)]
+        found = [span async for span in told.spans(engine, info.stream)]
         if found:
             show(screen, found)
         else:
@@ -84,7 +107,7 @@ async def _print(engine: Engine, infos: Sequence[StreamInfo], turn: int | None) 
 
 
 async def _export(
-    engine: Engine, infos: Sequence[StreamInfo], turn: int | None, targets: dict[str, Any]
+    engine: Engine, infos: Sequence[StreamInfo], told: _Told, targets: dict[str, Any]
 ) -> None:
     # Here, because a tree on the terminal needs no OpenTelemetry.
     from eventctx.cli.trace_outputs import BATCH, outputs
@@ -99,7 +122,7 @@ async def _export(
                 if len(infos) > 1:
                     bar.name(f"Tracing {info.stream}")
                 tell = _behind(before, bar.at)
-                async for span in tracing.spans(engine.store, info.stream, turn=turn, tell=tell):
+                async for span in told.spans(engine, info.stream, tell):
                     batch.append(span)
                     if len(batch) == BATCH:
                         await _put(found, batch)

@@ -88,10 +88,11 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return ``text`` with its secrets replaced."""
-        if text in self._harmless or (not self._own and not may_hold(text)):
+        short = len(text) <= MAX_REMEMBERED
+        if (short and text in self._harmless) or (not self._own and not may_hold(text)):
             return text
         found = self._redacted(text)
-        if found == text and len(text) <= MAX_REMEMBERED:
+        if short and found == text:
             # Names of models and tools come again with every call.
             if len(self._harmless) >= _REMEMBERED:
                 self._harmless.clear()

@@ -24,6 +24,7 @@ MODULES = (
     "peers",
     "disk",
     "importing",
+    "observing",
     "starting",
     "tokens",
 )

@@ -9,29 +9,23 @@ extra.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from eventctx.errors import ExportFailed, InvalidSetting
+from eventctx.hooks.readable import readable
 from eventctx.projections import semconv as conv
 from eventctx.projections.spans import Span
 from eventctx.projections.trace_attributes import Attribute
-from eventctx.version import __version__
 
 GRPC_PORT: Final = 4317
 """The registered port of OTLP over gRPC; 4318 is that of OTLP over HTTP."""
 
-_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
-_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
-_SCOPE: Final = InstrumentationScope(conv.SCOPE, __version__, conv.SCHEMA_URL)
 _TRACES: Final = "/v1/traces"
 _ONE_CLOCK: Final = {conv.HOST_ID: conv.SCOPE, "ip": "127.0.0.1"}
 """A host, by the names that Jaeger's query service knows one in its present and its first API."""
@@ -149,26 +143,3 @@ def _complaints() -> Iterator[list[str]]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = passes
-
-
-def readable(span: Span, of: Resource) -> ReadableSpan:
-    """The span as the SDK's exporters take it."""
-    trace_id = int(span.trace_id, 16)
-    parent = None
-    if span.parent_span_id is not None:
-        parent = SpanContext(trace_id, int(span.parent_span_id, 16), False, _SAMPLED)
-    status = Status(StatusCode.ERROR, span.message) if span.status == "error" else Status()
-    attributes: Mapping[str, Any] = span.attributes
-    return ReadableSpan(
-        name=span.name,
-        context=SpanContext(trace_id, int(span.span_id, 16), False, _SAMPLED),
-        parent=parent,
-        resource=of,
-        attributes=attributes,
-        events=[Event(event.name, event.attributes, event.time) for event in span.events],
-        kind=_KINDS[span.kind],
-        status=status,
-        start_time=span.start,
-        end_time=span.end,
-        instrumentation_scope=_SCOPE,
-    )

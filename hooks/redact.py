@@ -131,13 +131,15 @@ class Redactor:
         done: dict[str, Any] = {}
         for name, value in fields.items():
             if type(value) in _PLAIN:
-                done[name] = value
-            elif name in EXEMPT:
+                continue
+            if name in EXEMPT:
                 long = limit is not None and isinstance(value, str) and len(value) > limit
-                done[name] = f"{value[: (limit or 1) - 1]}…" if long else value
+                now = f"{value[: (limit or 1) - 1]}…" if long else value
             else:
-                done[name] = self._value(value, self._kind(name), limit)
-        return done
+                now = self._value(value, self._kind(name), limit)
+            if now is not value:
+                done[name] = now
+        return {**fields, **done}
 
     def span(self, span: Span) -> Span:
         """Return the span with its name, message, attributes and events' attributes redacted."""
@@ -146,10 +148,14 @@ class Redactor:
             name=self.text(span.name),
             message=None if span.message is None else self.text(span.message),
             attributes=self.fields(span.attributes),
-            events=tuple(
-                [SpanEvent(one.name, one.time, self.fields(one.attributes)) for one in span.events]
-            ),
+            events=tuple([self._event(event) for event in span.events]),
         )
+
+    def _event(self, event: SpanEvent) -> SpanEvent:
+        attributes = event.attributes
+        if all(type(value) in _PLAIN for value in attributes.values()):
+            return event
+        return SpanEvent(event.name, event.time, self.fields(attributes))
 
     def _once(self, text: str) -> str:
         for marks, known, gate in self._groups:

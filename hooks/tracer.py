@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry import trace as otel
 from opentelemetry.context import Context
@@ -27,6 +27,9 @@ from eventctx.hooks.forking import renew_after_fork
 from eventctx.projections import semconv as conv
 from eventctx.projections.spans import OpenSpan, Span
 from eventctx.version import __version__
+
+if TYPE_CHECKING:
+    from eventctx.hooks.direct import Direct
 
 MAX_TRACES: Final = 4096
 """Traces whose sampling decision is remembered."""
@@ -95,6 +98,7 @@ class RecordTracer:
         self._seen: otel.TracerProvider | None = None
         self._tracer: otel.Tracer | None = None
         self._sampler: Any = None
+        self._direct: Direct | None = None
         self._script = _Script()
         self._decisions: OrderedDict[str, _Decision] = OrderedDict()
         self._lock = threading.Lock()
@@ -121,9 +125,12 @@ class RecordTracer:
     def _adopt(self, tracer: otel.Tracer) -> otel.Tracer:
         """Copy an SDK's tracer, so that the one that others may get stays as it is."""
         if not (hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")):
-            self._sampler = None
+            self._sampler = self._direct = None
             return tracer
+        from eventctx.hooks.direct import Direct
+
         ours: Any = copy.copy(tracer)
+        self._direct = Direct(ours)
         self._sampler = ours.sampler
         ours.id_generator = ours.sampler = self._script
         found: otel.Tracer = ours
@@ -193,6 +200,13 @@ class RecordTracer:
         """Start and end a span at the host's tracer; to be called when ``ready``."""
         made = self.decide(span)
         if made is not None and not made.decision.is_recording():
+            return
+        if (
+            self._direct is not None
+            and made is not None
+            and made.decision.is_sampled()
+            and self._direct.hand(span, made.added, made.trace_state)
+        ):
             return
         tracer = self._tracer
         assert tracer is not None  # noqa: S101 - ready() said so

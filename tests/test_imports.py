@@ -74,6 +74,8 @@ HOMES = {
     "opentelemetry": {
         "eventctx.hooks.trace",
         "eventctx.hooks.tracer",
+        "eventctx.hooks.direct",
+        "eventctx.hooks.readable",
         "eventctx.hooks.otlp",
         "eventctx.hooks.metrics",
     },

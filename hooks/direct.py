@@ -1,0 +1,75 @@
+"""Handing finished spans to an SDK's own processors, instead of making each of them twice.
+
+Starting and ending an SDK span costs several times what the finished span costs: it copies and
+checks every attribute. Ours are finished, checked and final, so where nothing in the host's set-up
+could tell the difference, the processors get them as they are. Where something could (a processor
+that is not the SDK's own and may add to a span when it starts, limits for attributes, the SDK's
+figures about itself), the span is made as usual.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from opentelemetry.sdk.environment_variables import OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SynchronousMultiSpanProcessor, Tracer
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.trace import TraceState
+
+from eventctx.hooks.readable import readable
+from eventctx.projections.spans import Span
+
+_PASSIVE: Final = frozenset((BatchSpanProcessor, SimpleSpanProcessor))
+"""Processors that do nothing when a span starts."""
+_ATTRIBUTES: Final = 128
+"""As many as a span of ours has at most, and OpenTelemetry's own limit."""
+
+
+class Direct:
+    """The way to one SDK tracer's processors; looked for again when one is added."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._composite: Any = tracer.span_processor
+        self._allowed = _limits_nothing(tracer) and not _counts_itself()
+        self._seen: object = None
+        self._way: Callable[[ReadableSpan], None] | None = None
+        self._resource: Resource = tracer.resource
+
+    def hand(self, span: Span, added: Mapping[str, Any], state: TraceState | None) -> bool:
+        """Hand over a sampled span with ``added`` attributes; false if it has to be made."""
+        way = self._passive()
+        if way is None:
+            return False
+        way(readable(span, self._resource, added=added, state=state))
+        return True
+
+    def _passive(self) -> Callable[[ReadableSpan], None] | None:
+        processors = getattr(self._composite, "_span_processors", None)
+        if processors is not self._seen:
+            self._seen = processors
+            passive = (
+                self._allowed
+                and type(self._composite) is SynchronousMultiSpanProcessor
+                and isinstance(processors, tuple)
+                and all(type(one) in _PASSIVE for one in processors)
+            )
+            self._way = self._composite.on_end if passive else None
+        return self._way
+
+
+def _limits_nothing(tracer: Tracer) -> bool:
+    limits: Any = getattr(tracer, "_span_limits", None)
+    if limits is None:
+        return False
+    lengths = (limits.max_span_attribute_length, limits.max_attribute_length)
+    counts = (limits.max_span_attributes, limits.max_events, limits.max_event_attributes)
+    return all(length is None for length in lengths) and all(
+        count is None or count >= _ATTRIBUTES for count in counts
+    )
+
+
+def _counts_itself() -> bool:
+    return os.environ.get(OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED, "").lower() == "true"

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import MutableMapping
-from operator import is_
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -64,9 +63,10 @@ class LogSink:
         content: bool = False,
     ) -> None:
         self._logger = logger
+        self._standard = isinstance(logger, logging.Logger | logging.LoggerAdapter)
         self._redactor = redactor
         self._content = content
-        self._configured: tuple[object, ...] = ()
+        self._configured: dict[str, Any] = {}
         self._default: Any = None
         self._ids: OrderedDict[str, TraceIds] = OrderedDict()
         self._lock = threading.Lock()
@@ -78,8 +78,7 @@ class LogSink:
 
     def __call__(self, record: Record) -> None:
         """Write the record's line, unless the logger drops its level anyway."""
-        given = self._logger
-        standard = isinstance(given, logging.Logger | logging.LoggerAdapter)
+        given, standard = self._logger, self._standard
         logger = given if standard else (self._hosts() if given is None else given).bind()
         # Only what failed is at ``warning``, and whether it did is in the payload.
         most = level_for(record.type, failed=True)
@@ -104,9 +103,8 @@ class LogSink:
         A logger that was cached on first use would go on writing where the old set-up said.
         """
         found = structlog.get_config()
-        configured = tuple(found.values())
-        if not _same(configured, self._configured):
-            self._configured = configured
+        if found != self._configured:
+            self._configured = found
             self._default = structlog.get_logger("eventctx")
         return self._default
 
@@ -155,10 +153,6 @@ def _write(logger: Any, level: int, message: str, fields: dict[str, Any]) -> Non
         options["extra"] = {**extra, **(options.get("extra") or {})}
         logger = logger.logger
     logger.log(level, message, **options)
-
-
-def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    return len(one) == len(other) and all(map(is_, one, other))
 
 
 def configure_logging(json: bool = True, level: str = "info", file: BinaryIO | None = None) -> None:

@@ -113,18 +113,22 @@ def build(
         if content and sizes and not _packed(event):
             fields["content"] = _shown(_contents(record), MAX_CONTENT, redactor)
     # Texts come whole and are cut last: the rest of a secret that was cut is no known form.
-    flat = scalars(event, text=str)
+    flat = scalars(event, _named, str)
     if redactor is not None:
         flat = redactor.fields(flat, limit=MAX_TEXT)
-    for name, value in flat.items():
-        if name == "trace_id":
-            continue
-        if redactor is None and isinstance(value, str):
-            value = capped(value)
-        if name in _TAKEN:
-            name = f"{record.type.partition(':')[0]}_{name}"
-        fields[name] = value
+    else:
+        flat = {
+            name: capped(value) if type(value) is str else value for name, value in flat.items()
+        }
+    fields.update(flat)
+    fields["trace_id"] = trace_id  # that of prompt:submit is the same, or none
     return fields
+
+
+def _named(kind: str, field: str) -> str:
+    if field == "trace_id" or field not in _TAKEN:
+        return field
+    return f"{kind.partition(':')[0]}_{field}"
 
 
 def _packed(event: Event | Unknown) -> bool:

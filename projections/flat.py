@@ -56,6 +56,11 @@ def capped(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
+def as_it_is(_type: str, field: str) -> str:
+    """A field's own name."""
+    return field
+
+
 def dispositions(plan: Plan) -> dict[str, int]:
     """Count a plan's message numbers by disposition; all five are there, zeros too.
 
@@ -68,16 +73,20 @@ def dispositions(plan: Plan) -> dict[str, int]:
 
 
 def scalars(
-    event: Event | Unknown, prefix: str = "", text: Callable[[str], str] = capped
+    event: Event | Unknown,
+    named: Callable[[str, str], str] = as_it_is,
+    text: Callable[[str], str] = capped,
 ) -> dict[str, Scalar]:
-    """The event's fields by the rules above, each name behind ``prefix``.
+    """The event's fields by the rules above, under the names that ``named(type, field)`` gives.
 
     Fields that are None, and lists and mappings that are empty, are left out. ``text`` is done to
-    every text: by default it is cut to ``MAX_TEXT`` characters.
+    every text: by default it is cut to ``MAX_TEXT`` characters. ``named`` is asked once for every
+    type of event, so it has to be a pure function of the module's own.
     """
     if isinstance(event, Unknown):
-        return {f"{prefix}unknown": True, f"{prefix}version": event.version}
-    names, values_of = _shape(type(event), prefix)
+        kind_of = event.type
+        return {named(kind_of, "unknown"): True, named(kind_of, "version"): event.version}
+    names, values_of = _shape(type(event), named)
     flat: dict[str, Scalar] = {}
     for name, value in zip(names, values_of(event), strict=True):
         kind = type(value)
@@ -99,11 +108,12 @@ def scalars(
 
 
 @cache
-def _shape(kind: type[Event], prefix: str) -> tuple[tuple[str, ...], Callable[[Event], Any]]:
-    """The names of an event's fields behind a prefix, and how to read them all at once."""
+def _shape(
+    kind: type[Event], named: Callable[[str, str], str]
+) -> tuple[tuple[str, ...], Callable[[Event], Any]]:
+    """The names of an event's fields, and how to read them all at once."""
     fields = kind.__struct_fields__
-    if len(fields) < 2:
-        return tuple(prefix + name for name in fields), lambda event: [
-            getattr(event, name) for name in fields
-        ]
-    return tuple(prefix + name for name in fields), attrgetter(*fields)
+    names = tuple([named(str(kind.__struct_config__.tag), field) for field in fields])
+    if len(fields) > 1:
+        return names, attrgetter(*fields)
+    return names, lambda event: [getattr(event, field) for field in fields]

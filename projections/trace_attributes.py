@@ -86,7 +86,7 @@ def usage(event: events.UsageReported) -> Attributes:
 
 def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
     """What a chat span says of the request that it sends."""
-    found: Attributes = {**scalars(event, conv.REQUEST)}
+    found: Attributes = {**scalars(event, _of_request)}
     found[conv.REQUEST + "seq"] = record.position
     return found
 
@@ -100,7 +100,15 @@ def in_force(plan: int | None) -> Attributes:
 
 def tick(record: Record, event: events.Event | Unknown) -> Attributes:
     """Attributes of a record that is shown as an event on a span."""
-    return {conv.EVENT_SEQ: record.position, **scalars(event, conv.OURS)}
+    return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
+
+
+def _of_request(_type: str, field: str) -> str:
+    return conv.REQUEST + field
+
+
+def _of_event(_type: str, field: str) -> str:
+    return conv.OURS + field
 
 
 def _turn(event: events.PromptSubmit) -> Opening:

@@ -96,7 +96,6 @@ class MetricsSink:
             puts = self._ready()
             if puts is not None:
                 _put(puts, Measurement(names.APPEND_DURATION, seconds, {}))
-                _put(puts, Measurement(names.APPEND_RECORDS, records, {}))
         except Exception as error:
             self._failed(error)
 

@@ -158,14 +158,6 @@ APPEND_DURATION: Final = Instrument(
     _APPENDING,
     operational=True,
 )
-APPEND_RECORDS: Final = Instrument(
-    "eventctx.append.records",
-    "counter",
-    "{record}",
-    "Records that durable appends wrote.",
-    (),
-    operational=True,
-)
 HOOK_ERRORS: Final = Instrument(
     "eventctx.hook.errors",
     "counter",
@@ -187,6 +179,6 @@ INSTRUMENTS: Final = (
     *(COMPACTIONS, TOKENS_BEFORE, TOKENS_AFTER, COMPACTION_DURATION),
     *(REQUEST_TOKENS, BUDGET_USED, PREFIX_REUSED, BREAKS),
     *(PROMPT_CACHED, OPERATION_DURATION, TOKEN_USAGE),
-    *(APPEND_DURATION, APPEND_RECORDS, HOOK_ERRORS, HOOK_DROPS),
+    *(APPEND_DURATION, HOOK_ERRORS, HOOK_DROPS),
 )
 """All of them, in the order of the reference page."""

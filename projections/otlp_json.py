@@ -18,8 +18,8 @@ from eventctx.projections.trace_attributes import Attribute
 
 _KINDS: Final = {"internal": 1, "client": 3}
 _ERROR: Final = {"code": 2}
-_LOCAL_SAMPLED: Final = 0x101
-"""Sampled, and known not to have a remote parent (SpanFlags of the protocol)."""
+_LOCAL: Final = 0x100
+"""Known not to have a remote parent (SpanFlags of the protocol), as OpenTelemetry's encoder says."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -48,7 +48,7 @@ def _span(span: Span) -> dict[str, Any]:
     told: dict[str, Any] = {
         "traceId": span.trace_id,
         "spanId": span.span_id,
-        "flags": _LOCAL_SAMPLED,
+        "flags": _LOCAL,
         "name": span.name,
         "kind": _KINDS[span.kind],
         "startTimeUnixNano": str(span.start),

@@ -31,11 +31,13 @@ async def spans(
     session does not have, or that is its parent's.
     """
     turn_id = None if turn is None else await _own_turn(store, session, turn)
+    info = await store.head(session)
+    inherited = -1 if info is None or info.forked_at is None else info.forked_at
     state = traced.initial(contents)
     done = 0
     async for record in store.read(session, bodies=contents is not None):
         state = traced.evolve(state, record)
-        for span in state.finished:
+        for span in state.finished if record.position > inherited else ():
             if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
                 yield span
         done += 1

@@ -19,7 +19,7 @@ from eventctx.projections.trace_attributes import Attribute
 _KINDS: Final = {"internal": 1, "client": 3}
 _ERROR: Final = {"code": 2}
 _LOCAL: Final = 0x100
-"""Known not to have a remote parent (SpanFlags of the protocol), as OpenTelemetry's encoder says."""
+"""Known not to have a remote parent (SpanFlags of the protocol), as the SDK's encoder has it."""
 
 _encoder = msgspec.json.Encoder()
 

@@ -136,12 +136,17 @@ def unfinished(state: TraceState) -> tuple[Span, ...]:
 
 
 def fold(records: Iterable[Record]) -> Iterator[Span]:
-    """Yield the spans of one stream's records in the order they ended, unfinished ones last."""
-    state = initial()
+    """Yield the spans of one stream's records in the order they ended, unfinished ones last.
+
+    Of a fork its own, also where the records begin with what it inherits.
+    """
+    state, found = initial(), list[Span]()
     for record in records:
         state = evolve(state, record)
-        yield from state.finished
-    yield from unfinished(state)
+        if record.type == "session:fork":
+            found.clear()
+        found.extend(state.finished)
+    return iter((*found, *unfinished(state)))
 
 
 # -- the steps -----------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ def evolve(
     """
     out: list[Span] = []
     state = _absorbed(state, record)
+    if record.type == "session:fork":  # the view goes on, what waits is the parent's to tell
+        state = ContentState(state.clean, state.view, state.bodies, state.made)
     if record.type in _BOUNDARIES:
         state = _released(state, record, out)
     elif record.type == "context:pre_compact" and record.span_id is not None:

@@ -1,0 +1,163 @@
+"""``trace``: the tree that a person reads, and what is said when something is amiss."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import eventctx
+from eventctx.cli.trace_tree import duration
+from tests.cli.conftest import write
+
+
+def test_a_session_is_shown_as_a_tree_per_turn_with_its_compactions_marked(run, store) -> None:
+    done = run("trace", "work", "--store", store)
+    assert done.code == 0, done.err
+    heads = [line for line in done.out.splitlines() if line.startswith("turn ")]
+    assert [line.split(" · ")[0] for line in heads] == ["turn 1", "turn 2", "turn 3"]
+    spans = [
+        json.loads(line)
+        for line in run("trace", "work", "--json", "--store", store).out.splitlines()
+    ]
+    assert {line.rpartition(" trace ")[2] for line in heads} == {one["trace_id"] for one in spans}
+    (first, *_) = done.out.split("\n\n")
+    shapes = [re.sub(r"  [+\d].*", "", line) for line in first.splitlines()[1:]]
+    assert shapes[0] == "invoke_agent agent"
+    assert shapes[1:4] == ["├─ chat model-1", "│  └─ execute_tool read", "├─ chat model-1"]
+    assert "900 in (100 cached), 20 out" in first
+    marked = [line for line in done.out.splitlines() if "↓ compact ladder" in line]
+    compactions = [one for one in spans if one["name"] == "compact ladder"]
+    assert len(marked) == len(compactions) > 0
+    said = compactions[0]["attributes"]
+    before, after = (said[f"eventctx.compaction.tokens.{end}"] for end in ("before", "after"))
+    assert f"{before:,} → {after:,} tokens" in marked[0]
+    assert "compacted view" in done.out
+
+
+def test_one_turn_alone_is_shown_and_its_requests_before_a_compaction_are_not(run, store) -> None:
+    done = run("trace", "work", "--turn", 2, "--store", store)
+    assert done.code == 0
+    assert done.out.startswith("turn 2 · ")
+    assert "turn 3" not in done.out
+    assert done.out.count("invoke_agent") == 1
+
+
+def test_a_turn_that_is_not_there_is_named_with_those_that_are(run, store) -> None:
+    done = run("trace", "work", "--turn", 9, "--store", store)
+    assert (done.code, done.out) == (2, "")
+    assert "has turns 1 to 3, found 9" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "expected the name of a session, or --all"),
+        (("work", "--all"), "expected the name of a session, or --all"),
+        (("--all", "--turn", 1), "at most one of --turn and --all"),
+    ],
+)
+def test_which_sessions_are_meant_has_to_be_clear(run, store, arguments, said) -> None:
+    done = run("trace", *arguments, "--store", store)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_a_fork_shows_its_own_turns_and_points_to_its_parent_for_the_others(
+    run, store, tmp_path
+) -> None:
+    head = json.loads(run("sessions", "--json", "--store", store).out)[0]["records"] - 1
+    assert run("fork", "work", "child", "--at", head, "--store", store).code == 0
+    assert "has no spans" in run("trace", "child", "--store", store).out
+    done = run("trace", "child", "--turn", 1, "--store", store)
+    assert done.code == 2
+    assert "was before the fork: trace 'work'" in done.err
+    asyncio.run(write(store, "child", turns=1))
+    assert run("trace", "child", "--store", store).out.startswith("turn 4 · ")
+
+
+def test_all_sessions_are_shown_under_their_names(run, store) -> None:
+    asyncio.run(write(store, "other", turns=1))
+    done = run("trace", "--all", "--store", store)
+    assert [line for line in done.out.splitlines() if line in ("work", "other")] == [
+        "work",
+        "other",
+    ]
+    assert done.out.count("invoke_agent") == 4
+
+
+def test_a_tool_that_failed_says_why_and_one_that_was_cancelled_says_so(run, tmp_path) -> None:
+    path = tmp_path / "f.db"
+
+    async def failing() -> None:
+        async with eventctx.open(path) as engine:
+            ctx = await engine.session("s")
+            async with ctx.turn() as turn, turn.iteration() as cycle:
+                for error in (OSError("gone\x1b[31m"), asyncio.CancelledError()):
+                    with pytest.raises(type(error)):
+                        async with cycle.tool_call("read"):
+                            raise error
+
+    asyncio.run(failing())
+    out = run("trace", "s", "--store", path).out
+    assert "failed: OSError: gone\\x1b[31m" in out
+    assert "cancelled" in out
+
+
+def test_what_cannot_be_written_is_said_and_leaves_nothing(run, store, tmp_path) -> None:
+    for option in ("--jaeger", "--otlp-file"):
+        done = run("trace", "work", option, tmp_path / "no" / "f.json", "--store", store)
+        assert done.code == 2
+        assert "No such file or directory" in done.err
+        done = run("trace", "work", option, tmp_path, "--store", store)
+        assert done.code == 2
+        assert "is a directory" in done.err
+
+
+def test_without_the_exporters_the_command_says_what_to_install(
+    run, store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for protocol, scheme in (("http", "http"), ("grpc", "grpc")):
+        module = f"opentelemetry.exporter.otlp.proto.{protocol}.trace_exporter"
+        monkeypatch.setitem(sys.modules, module, None)
+        done = run("trace", "work", "--otlp", f"{scheme}://127.0.0.1:1", "--store", store)
+        assert done.code == 2
+        assert "pip install 'eventctx[otlp]'" in done.err
+
+
+def test_a_file_takes_the_service_that_the_environment_names(
+    run, store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+    file = tmp_path / "t.json"
+    assert run("trace", "work", "--jaeger", file, "--store", store).code == 0
+    (process,) = json.loads(file.read_text())["data"][0]["processes"].values()
+    assert process["serviceName"] == "shop"
+    tags = {tag["key"]: tag["value"] for tag in process["tags"]}
+    assert tags["deployment.environment.name"] == "test"
+    assert "service.instance.id" not in tags
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "told"),
+    [
+        (-1, "0.0 ms"),
+        (1, "0.0 ms"),
+        (3_210_000, "3.2 ms"),
+        (9_999_999, "10.0 ms"),
+        (10_000_000, "10 ms"),
+        (999_999_999, "999 ms"),
+        (1_000_000_000, "1.0 s"),
+        (59_900_000_000, "59.9 s"),
+        (125_000_000_000, "2 min 5 s"),
+        (3_720_000_000_000, "1 h 2 min"),
+        (360_000_000_000_000, "100 h 0 min"),
+    ],
+)
+def test_a_duration_is_told_as_a_person_would(nanoseconds: int, told: str) -> None:
+    assert duration(nanoseconds) == told

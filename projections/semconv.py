@@ -52,7 +52,7 @@ ITERATION: Final = "eventctx.iteration"
 EVENT_SEQ: Final = "eventctx.event.seq"
 """A record's position in its stream; on a span, that of the record which began it."""
 OUTCOME: Final = "eventctx.outcome"
-"""ok, error, cancelled, skipped, or unfinished; the last when no record ended the span."""
+"""ok, error, cancelled, or unfinished where no record ended it; of a compaction failed, skipped."""
 EVENTS_DROPPED: Final = "eventctx.events.dropped"
 
 REQUEST: Final = "eventctx.request."

@@ -8,7 +8,8 @@ How a page is read:
   command is its output; ``$ echo $?`` and a number say how it exited, else that is with 0.
 - In shown output ``…`` stands for anything, on a line of its own for any lines. Digests, ids and
   times differ from run to run and are not compared.
-- ``<!-- figures: REASON -->`` before a console block says that its numbers vary, too.
+- ``<!-- figures: REASON -->`` before a console block says that its numbers vary, durations and
+  bars too.
 - ``<!-- file: NAME -->`` before a block saves it for what follows; ``<!-- not run: REASON -->``
   leaves a block out.
 
@@ -173,13 +174,17 @@ _VARYING = (
 )
 
 
-_FIGURES = ((re.compile(r" *\d[\d,]*"), "<n>"), (re.compile("█*░*(?= )"), ""))
+_FIGURES = (
+    (re.compile(r" *\d[\d,.]* (ms|s|min \d+ s)(?= |$)"), " <duration>"),
+    (re.compile(r" *\d[\d,]*"), "<n>"),
+    (re.compile("█*░*(?= )"), ""),
+)
 
 
 def compare(shown: str, printed: str, where: str, figures: bool = False) -> None:
     """Fail unless ``printed`` is what a page shows. Nothing shown: nothing is compared.
 
-    ``figures``: neither are numbers and bars.
+    ``figures``: neither are numbers, durations and bars.
     """
     if not shown.strip():
         return

@@ -23,7 +23,7 @@ Family = Literal["turn", "chat", "tool", "plan", "compact"]
 Kind = Literal["internal", "client"]
 SpanStatus = Literal["unset", "error"]
 
-_TYPE_NAME: Final = re.compile(r"[A-Za-z_][\w.:-]{0,127}")
+_TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
 
 
 class Opening(NamedTuple):
@@ -176,10 +176,9 @@ def _compacted(event: events.PostCompact, record: Record) -> Closing:
 
 
 def _error_type(message: str | None) -> str:
-    """Return ``message`` where it is the name of a type, else the conventions' fallback."""
-    if message is not None and _TYPE_NAME.fullmatch(message):
-        return message
-    return conv.ERROR_OTHER
+    """The type that a message begins with (``ValueError: no``), else the conventions' fallback."""
+    named = None if message is None else _TYPE_NAME.match(message)
+    return conv.ERROR_OTHER if named is None else named[1]
 
 
 def _given(values: dict[str, str | int | float | None]) -> Attributes:

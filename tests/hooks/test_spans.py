@@ -139,6 +139,7 @@ def test_errors_cancellation_and_skipping_are_told_apart():
         (PRE, compacted("failed", error="the summariser gave up")),
         (PRE, compacted("cancelled")),
         (ev.PlanStart(), ev.PlanEnd(status="error", error="ValueError")),
+        (ev.PlanStart(), ev.PlanEnd(status="error", error="mine.NoPlan: it says: nothing")),
     ]
     for number, (begin, end) in enumerate(ends, 2):
         session.add(begin, span(number), span(1))
@@ -158,6 +159,7 @@ def test_errors_cancellation_and_skipping_are_told_apart():
         ("error", "failed", "_OTHER"),
         ("unset", "cancelled", "cancelled"),
         ("error", "error", "ValueError"),
+        ("error", "error", "mine.NoPlan"),
         ("unset", "cancelled", "cancelled"),
     ]
 

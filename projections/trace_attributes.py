@@ -23,6 +23,24 @@ Family = Literal["turn", "chat", "tool", "plan", "compact"]
 Kind = Literal["internal", "client"]
 SpanStatus = Literal["unset", "error"]
 
+# Written out: one of these is on every model call.
+_SEQ: Final = f"{conv.REQUEST}seq"
+_TOKENS: Final = f"{conv.REQUEST}tokens"
+_MESSAGES: Final = f"{conv.REQUEST}messages"
+_LAST_MESSAGE: Final = f"{conv.REQUEST}last_message"
+_RENDERER: Final = f"{conv.REQUEST}renderer"
+_ESTIMATOR: Final = f"{conv.REQUEST}estimator"
+_FACTOR: Final = f"{conv.REQUEST}factor"
+_RESERVE: Final = f"{conv.REQUEST}reserve"
+_BUDGET: Final = f"{conv.REQUEST}budget"
+_PLAN_IN_FORCE: Final = f"{conv.REQUEST}plan"
+_MODEL: Final = f"{conv.REQUEST}model"
+_TOOLS: Final = f"{conv.REQUEST}tools_digest"
+_BREAKS: Final = f"{conv.REQUEST}breaks"
+_INSERTIONS: Final = f"{conv.REQUEST}insertions_count"
+_FLOOR: Final = f"{conv.REQUEST}floor_sent"
+_RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
+
 _TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
 
 
@@ -85,9 +103,34 @@ def usage(event: events.UsageReported) -> Attributes:
 
 
 def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
-    """What a chat span says of the request that it sends."""
-    found: Attributes = {**scalars(event, _of_request)}
-    found[conv.REQUEST + "seq"] = record.position
+    """What a chat span says of the request that it sends; flags only where they are set."""
+    found: Attributes = {
+        _SEQ: record.position,
+        conv.REQUEST_DIGEST: event.digest,
+        _TOKENS: event.tokens,
+        _MESSAGES: event.messages,
+        _LAST_MESSAGE: event.last_message,
+        _RENDERER: event.renderer,
+        _ESTIMATOR: event.estimator,
+        _FACTOR: event.factor,
+        _RESERVE: event.reserve,
+    }
+    for name, value in (
+        (_BUDGET, event.budget),
+        (_PLAN_IN_FORCE, event.plan),
+        (_MODEL, event.model),
+        (_TOOLS, event.tools_digest),
+    ):
+        if value is not None:
+            found[name] = value
+    if event.breaks:
+        found[_BREAKS] = ",".join(event.breaks)
+    if event.insertions:
+        found[_INSERTIONS] = len(event.insertions)
+    if event.floor_sent:
+        found[_FLOOR] = True
+    if event.reconstructed:
+        found[_RECONSTRUCTED] = True
     return found
 
 
@@ -101,10 +144,6 @@ def in_force(plan: int | None) -> Attributes:
 def tick(record: Record, event: events.Event | Unknown) -> Attributes:
     """Attributes of a record that is shown as an event on a span."""
     return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
-
-
-def _of_request(_type: str, field: str) -> str:
-    return conv.REQUEST + field
 
 
 def _of_event(_type: str, field: str) -> str:

@@ -86,6 +86,8 @@ def a_request() -> ev.RequestPrepared:
         budget=500,
         model="m",
         tools_digest="e" * 64,
+        floor_sent=True,
+        reconstructed=True,
     )
 
 

@@ -34,12 +34,18 @@ _log = logging.getLogger("eventctx.hooks")
 
 
 class Interceptors:
-    """The interceptors of one engine. ``timeout``: seconds that each may take."""
+    """The interceptors of one engine.
 
-    def __init__(self, *, timeout: float = 30.0) -> None:
+    ``timeout``: seconds that each may take. ``failed`` hears the name of each that had no say.
+    """
+
+    def __init__(
+        self, *, timeout: float = 30.0, failed: Callable[[str], None] = lambda name: None
+    ) -> None:
         if not timeout > 0:
             raise InvalidSetting(f"interceptor timeout: expected more than 0 s, found {timeout}")
         self._timeout = timeout
+        self._failed = failed
         self._handlers: list[tuple[int, int, Interceptor]] = []
         self._registered = 0
         self.errors: Counter[str] = Counter()
@@ -115,6 +121,7 @@ class Interceptors:
     def _no_say(self, handler: Interceptor, error: BaseException) -> Verdict:
         name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
         self.errors[name] += 1
+        self._failed(name)
         _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
         return NO_OBJECTION
 

@@ -32,7 +32,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "session_id",
         }
         | {"refs", "rounds", "shorten", "tokens", "gauge", "verdict", "words", "summarizer"}
-        | {"text_index"},
+        | {"text_index", "losses"},
     ),
     ({"codec", "upcast", "diff", "store", "policies"},),
     ({"stores"}, {"projections"}),
@@ -75,6 +75,7 @@ HOMES = {
         "eventctx.hooks.trace",
         "eventctx.hooks.tracer",
         "eventctx.hooks.otlp",
+        "eventctx.hooks.counting",
         "eventctx.hooks.metrics",
     },
     "apsw": {"eventctx.stores.sqlite*"},

@@ -346,9 +346,13 @@ class Hooks:
             self._any = False
         workers = await asyncio.to_thread(self._lanes.stop)
         loop = asyncio.get_running_loop()
-        ours = [worker for worker in workers if worker.get_loop() is loop]
+        ours = {worker.task: worker.item for worker in workers if worker.task.get_loop() is loop}
         if ours:
-            await asyncio.wait(ours, timeout=1.0)
+            _, clinging = await asyncio.wait(ours, timeout=1.0)
+            for task in clinging:
+                item = ours[task]
+                if item is not None:
+                    item.give_up()
 
 
 def _is_async(handler: Observer) -> bool:

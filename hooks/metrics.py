@@ -103,11 +103,13 @@ class MetricsSink:
     def attach(self, hooks: Hooks) -> None:
         """Report what these hooks count as errors and drops, until ``detach`` or ``close``."""
         try:
-            self._ready()
             with self._lock:
                 if hooks in self._hooks:
                     return
+                # First, so that what a provider raises is counted.
                 self._hooks.append(hooks)
+            self._ready()
+            with self._lock:
                 if self._registries is not None:
                     self._registries.attach(hooks)
         except Exception as error:

@@ -13,10 +13,12 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar, overload
 
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.events import CATALOGUE
+from eventctx.hooks.handlers import name_of
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 
 MAX_VETO: Final = 1_000
@@ -119,10 +121,11 @@ class Interceptors:
             return self._no_say(handler, error)
 
     def _no_say(self, handler: Interceptor, error: BaseException) -> Verdict:
-        name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
+        name = name_of(handler)
         self.errors[name] += 1
         self._failed(name)
-        _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
+        with suppress(Exception):
+            _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
         return NO_OBJECTION
 
 

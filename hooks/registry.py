@@ -29,6 +29,7 @@ from pyee.base import EventEmitter
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.events import CATALOGUE
 from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
 from eventctx.losses import LossKind
 from eventctx.record import Record
@@ -70,8 +71,8 @@ class _Subscription:
         self.pattern = pattern
         self.handler = handler
         self.rank = (priority, number)
-        self.name = _name_of(handler)
-        self.is_async = _is_async(handler)
+        self.name = name_of(handler)
+        self.is_async = is_async(handler)
         self._hooks = hooks
 
     def matches(self, name: str) -> bool:
@@ -284,11 +285,11 @@ class Hooks:
 
     def count_error(self, handler: object, error: BaseException) -> None:
         """Count and log what a handler raised where it was called by somebody else."""
-        self._failed(_name_of(handler), error)
+        self._failed(name_of(handler), error)
 
     def count_lost(self, handler: object, reason: str, count: int = 1) -> None:
         """Count what a handler took and could not pass on, such as spans that nobody accepted."""
-        self._count_drop(_name_of(handler), reason, count)
+        self._count_drop(name_of(handler), reason, count)
 
     def _failed(self, name: str, error: BaseException) -> None:
         with self._lock:
@@ -353,20 +354,6 @@ class Hooks:
                 item = ours[task]
                 if item is not None:
                     item.give_up()
-
-
-def _is_async(handler: Observer) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - asked is what a call returns
-    )
-
-
-def _name_of(handler: object) -> str:
-    while isinstance(handler, partial):
-        handler = handler.func
-    if not hasattr(handler, "__qualname__"):
-        handler = type(handler)
-    return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', '?')}"
 
 
 def _unknown(name: object) -> str:

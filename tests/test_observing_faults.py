@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import logging
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -313,6 +314,29 @@ async def test_an_interceptor_that_fails_is_shown_too(tmp_path: Path) -> None:
         failed = sum(engine.interceptors.errors.values())
     assert failed >= 1
     name = f"{__name__}.{objects.__qualname__}"
+    assert await asyncio.to_thread(shown, tmp_path / "s.db") == {(name, "error"): failed}
+
+
+async def test_an_interceptor_that_fails_while_logging_fails_too_has_no_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Objects:
+        def __call__(self, asked: eventctx.CompactionAsked) -> None:
+            raise RuntimeError("an interceptor's bug")
+
+    class Breaks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ConnectionResetError("a log's bug")
+
+    monkeypatch.setattr(logging.getLogger("eventctx.hooks"), "handlers", [Breaks()])
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        engine.intercept("context:pre_compact", Objects())
+        ctx = await engine.session("s", max_tokens=2_000)
+        await agent(ctx)
+        await ctx.compact()
+        failed = sum(engine.interceptors.errors.values())
+    name = f"{__name__}.{Objects.__qualname__}"
+    assert failed >= 1
     assert await asyncio.to_thread(shown, tmp_path / "s.db") == {(name, "error"): failed}
 
 

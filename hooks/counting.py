@@ -223,5 +223,12 @@ def configure_tracing(
     if set_global:
         otel.set_tracer_provider(provider)
     # The provider's own would wait for a collector that hangs as long as it likes.
-    atexit.register(within, FLUSH_TIMEOUT, provider.shutdown, "eventctx-shutdown")
+    atexit.register(_end, provider)
     return TraceSink(provider, exporter=counting)
+
+
+def _end(provider: TracerProvider) -> None:
+    try:
+        within(FLUSH_TIMEOUT, provider.shutdown, "eventctx-shutdown")
+    except RuntimeError:  # some versions of Python start no more threads by now
+        provider.shutdown()

@@ -142,7 +142,11 @@ class Sinks:
             done.set_result(None)
 
         # Not a thread of the loop's pool: the end of the program would wait for it.
-        Thread(target=context.run, args=(run,), name="eventctx-sinks", daemon=True).start()
+        thread = Thread(target=context.run, args=(run,), name="eventctx-sinks", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads: better late than never
+            run()
         wrapped = asyncio.wrap_future(done)
         try:
             await asyncio.wait([wrapped], timeout=timeout)

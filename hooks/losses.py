@@ -78,7 +78,8 @@ class LossRecorder:
 
     def _run(self) -> None:
         while True:
-            self._closing.wait(DELAY)
+            if self._closing.wait(DELAY):
+                return  # who closes writes the rest, and nothing is written after that
             written = self._write()
             with self._lock:
                 if not self._noted or not written:

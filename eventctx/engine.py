@@ -27,10 +27,12 @@ from eventctx.explaining.answers import Explanation, ViewDiff
 from eventctx.explaining.dry_run import dry_run
 from eventctx.explaining.spots import Spot
 from eventctx.hooks.interceptors import Interceptors
+from eventctx.hooks.losses import LossRecorder
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.identity import CurrentSpan, random_bytes
 from eventctx.live import Listener
+from eventctx.losses import Loss, LossBook
 from eventctx.policies.policy import Policy
 from eventctx.projections import audit, timeline, usage
 from eventctx.projections import recall as recall_documents
@@ -42,6 +44,7 @@ from eventctx.resume import open_session
 from eventctx.session_id import check_session_id
 from eventctx.settings import Settings, by_own_name
 from eventctx.store import Appended, EventStore, Receipt, StreamInfo
+from eventctx.stores.memory_losses import MemoryLosses
 from eventctx.summarizer import Scorer, Summarizer
 from eventctx.tokenizers import Tokenizer
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
@@ -81,9 +84,10 @@ class Engine:
         self.store = store
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
+        self._losses = LossRecorder(self.hooks, _loss_book(store))
         self._sinks = Sinks(sinks, self.hooks)
         self._listener = Listener(self.hooks.publish, self._sinks.appended if sinks else None)
-        self.interceptors = Interceptors()
+        self.interceptors = Interceptors(failed=partial(self._losses.note, kind="error"))
         self.intercept = self.interceptors.on
         self._current_span = current_span or self._sinks.current_span
         self._clock = clock
@@ -380,6 +384,13 @@ class Engine:
         rim = (self._clock, self._random)
         return await dry_run(self.store, session, chosen, made, *rim, asked=asked, limit=limit)
 
+    async def losses(self) -> tuple[Loss, ...]:
+        """What hooks failed at or dropped on this store so far, in all processes that used it.
+
+        Counts of other processes are at most about a second old. Raises StoreError.
+        """
+        return await asyncio.to_thread(self._losses.read)
+
     # -- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -392,11 +403,14 @@ class Engine:
             self._advised.clear()
             try:
                 await self.hooks.close()
-                self._sinks.close()
+                await self._sinks.close()
                 if self._recall is not None:
                     await self._recall.close()
             finally:
-                await self.store.close()
+                try:
+                    await self._losses.close()
+                finally:
+                    await self.store.close()
 
     async def __aenter__(self) -> Engine:
         return self
@@ -408,3 +422,13 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _loss_book(store: EventStore) -> LossBook:
+    """Where the losses of a store are kept: beside its file, else in memory."""
+    path = getattr(store, "path", None)
+    if path is None:
+        return MemoryLosses()
+    from eventctx.stores.sqlite_losses import SqliteLosses
+
+    return SqliteLosses(path)

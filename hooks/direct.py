@@ -17,7 +17,7 @@ from opentelemetry.sdk.environment_variables import OTEL_PYTHON_SDK_INTERNAL_MET
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SynchronousMultiSpanProcessor, Tracer
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
-from opentelemetry.trace import TraceState
+from opentelemetry.trace import SpanContext, TraceState
 
 from eventctx.hooks.readable import readable
 from eventctx.projections.spans import Span
@@ -38,12 +38,24 @@ class Direct:
         self._way: Callable[[ReadableSpan], None] | None = None
         self._resource: Resource = tracer.resource
 
-    def hand(self, span: Span, added: Mapping[str, Any], state: TraceState | None) -> bool:
-        """Hand over a sampled span with ``added`` attributes; false if it has to be made."""
+    def hand(
+        self,
+        span: Span,
+        added: Mapping[str, Any],
+        state: TraceState | None,
+        expect: Callable[[SpanContext], None] | None,
+    ) -> bool:
+        """Hand over a sampled span with ``added`` attributes; false if it has to be made.
+
+        ``expect`` is told of it before.
+        """
         way = self._passive()
         if way is None:
             return False
-        way(readable(span, self._resource, added=added, state=state))
+        made = readable(span, self._resource, added=added, state=state)
+        if expect is not None and made.context is not None:
+            expect(made.context)
+        way(made)
         return True
 
     def _passive(self) -> Callable[[ReadableSpan], None] | None:

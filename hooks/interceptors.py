@@ -13,10 +13,12 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar, overload
 
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.events import CATALOGUE
+from eventctx.hooks.handlers import name_of
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 
 MAX_VETO: Final = 1_000
@@ -34,12 +36,18 @@ _log = logging.getLogger("eventctx.hooks")
 
 
 class Interceptors:
-    """The interceptors of one engine. ``timeout``: seconds that each may take."""
+    """The interceptors of one engine.
 
-    def __init__(self, *, timeout: float = 30.0) -> None:
+    ``timeout``: seconds that each may take. ``failed`` hears the name of each that had no say.
+    """
+
+    def __init__(
+        self, *, timeout: float = 30.0, failed: Callable[[str], None] = lambda name: None
+    ) -> None:
         if not timeout > 0:
             raise InvalidSetting(f"interceptor timeout: expected more than 0 s, found {timeout}")
         self._timeout = timeout
+        self._failed = failed
         self._handlers: list[tuple[int, int, Interceptor]] = []
         self._registered = 0
         self.errors: Counter[str] = Counter()
@@ -113,9 +121,11 @@ class Interceptors:
             return self._no_say(handler, error)
 
     def _no_say(self, handler: Interceptor, error: BaseException) -> Verdict:
-        name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
+        name = name_of(handler)
         self.errors[name] += 1
-        _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
+        self._failed(name)
+        with suppress(Exception):
+            _log.warning("interceptor %s has no say: %s: %s", name, type(error).__name__, error)
         return NO_OBJECTION
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import RLock, Thread
-from typing import Final
+from typing import Final, NamedTuple
 
 YIELD_EVERY: Final = 64
 """Deliveries after which a worker lets the loop run, for handlers that never wait themselves."""
@@ -40,14 +40,32 @@ class Item:
         self.failed = failed
         self.dropped = dropped
 
+    def give_up(self) -> None:
+        """Count it as failed now; what becomes of it later is not counted again."""
+        self.failed(TimeoutError("would not be cancelled"))
+        self.delivered = _forget
+        self.failed = _forget
+
+
+def _forget(*_: object) -> None:
+    """Take no note of anything."""
+
 
 class _Lane:
-    __slots__ = ("items", "loop", "task")
+    __slots__ = ("items", "loop", "running", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.items: deque[Item] = deque()
         self.loop = loop
         self.task: asyncio.Task[None] | None = None
+        self.running: Item | None = None
+
+
+class Worker(NamedTuple):
+    """What works on a lane, and the item that it is at."""
+
+    task: asyncio.Task[None]
+    item: Item | None
 
 
 class Lanes:
@@ -114,7 +132,7 @@ class Lanes:
             return False
         return True
 
-    def stop(self) -> list[asyncio.Task[None]]:
+    def stop(self) -> list[Worker]:
         """Cancel what still runs, drop what is queued, end our own thread; returns the workers."""
         with self._lock:
             lanes, self._lanes = list(self._lanes.values()), {}
@@ -132,7 +150,7 @@ class Lanes:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(timeout=1.0)
-        return [lane.task for lane in lanes if lane.task is not None]
+        return [Worker(lane.task, lane.running) for lane in lanes if lane.task is not None]
 
     def after_fork(self) -> None:
         """In a forked child: forget what the parent's loops and threads run."""
@@ -167,11 +185,12 @@ class Lanes:
                     if self._lanes.get(session_id) is lane:
                         del self._lanes[session_id]
                     return
-                item = lane.items.popleft()
+                item = lane.running = lane.items.popleft()
             try:
                 await self._run(item)
             finally:
                 with self._lock:
+                    lane.running = None
                     self._settle(1)
             handled += 1
             if handled % YIELD_EVERY == 0:

@@ -102,11 +102,13 @@ class MetricsSink:
     def attach(self, hooks: Hooks) -> None:
         """Report what these hooks count as errors and drops, until ``detach`` or ``close``."""
         try:
-            self._ready()
             with self._lock:
                 if hooks in self._hooks:
                     return
+                # First, so that what a provider raises is counted.
                 self._hooks.append(hooks)
+            self._ready()
+            with self._lock:
                 if self._registries is not None:
                     self._registries.attach(hooks)
         except Exception as error:
@@ -138,6 +140,7 @@ class MetricsSink:
         """In a forked child: take a new lock, and leave the sessions to the parent."""
         self._lock = threading.Lock()
         self._states.clear()
+        self._hooks.clear()
 
     def _keep(self, stream: str, state: MetricState) -> None:
         self._states[stream] = state
@@ -175,6 +178,8 @@ class MetricsSink:
         level = logging.DEBUG if self._told else logging.WARNING
         self._told = True
         _log.log(level, "metrics: %s; further ones are logged at DEBUG", error, exc_info=error)
+        for hooks in self._hooks[-1:]:
+            hooks.count_error(self, error)
 
 
 def _put(puts: dict[str, Put], measurement: Measurement) -> None:
@@ -207,6 +212,15 @@ class Registries:
         self._dropped: Counter[str] = Counter()
         self._settled: WeakKeyDictionary[Hooks, HookStats] = WeakKeyDictionary()
         self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: take a new lock; what was counted is the parent's to report."""
+        self._lock = threading.Lock()
+        self._attached.clear()
+        self._errors.clear()
+        self._dropped.clear()
+        self._settled.clear()
 
     @classmethod
     def of(cls, provider: MeterProvider, meter: Meter) -> Registries:

@@ -33,10 +33,12 @@ _ONE_CLOCK: Final = {conv.HOST_ID: conv.SCOPE, "ip": "127.0.0.1"}
 
 def resource_attributes() -> dict[str, Attribute]:
     """What sends: service ``eventctx``, unless OpenTelemetry's environment variables name one."""
-    return {name: value for name, value in _resource().attributes.items() if type(value) is str}
+    found = sending_resource().attributes
+    return {name: value for name, value in found.items() if type(value) is str}
 
 
-def _resource() -> Resource:
+def sending_resource(service: str | None = None) -> Resource:
+    """The same as the SDK's resource; ``service`` in place of the environment's name for it."""
     # Those of the SDK name this process and its packages. A backend that tells copies of a span by
     # all that is in it would show the spans of two processes, or of two versions, twice.
     found: dict[str, Any] = {
@@ -46,6 +48,8 @@ def _resource() -> Resource:
     }
     if str(found.get(conv.SERVICE_NAME, "")).startswith("unknown_service"):
         found[conv.SERVICE_NAME] = conv.SCOPE
+    if service is not None:
+        found[conv.SERVICE_NAME] = service
     # All times are of one log. Jaeger compares the clocks of spans whose host it does not know, and
     # warns of (or moves) every tool call, which begins after the model call above it has ended.
     return Resource({**_ONE_CLOCK, **found})
@@ -60,7 +64,7 @@ class Sender:
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
         self._url = url
         self._exporter = exporter_for(url, timeout=timeout)
-        self._resource = _resource()
+        self._resource = sending_resource()
         self.service = str(self._resource.attributes.get(conv.SERVICE_NAME))
 
     def send(self, spans: Sequence[Span]) -> None:

@@ -18,7 +18,7 @@ import inspect
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, overload
@@ -29,11 +29,16 @@ from pyee.base import EventEmitter
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.events import CATALOGUE
 from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
+from eventctx.losses import LossKind
 from eventctx.record import Record
 
 Observer = Callable[[Record], Any]
 """Sync or async; what it returns is ignored, except that an awaitable is awaited."""
+
+LossListener = Callable[[str, LossKind, int], None]
+"""Hears of a loss: the handler's name, its kind, how many. Quick, from any thread."""
 
 MAX_NESTED: Final = 1000
 """Records that sync handlers may publish in answer to one record; more are dropped."""
@@ -66,8 +71,8 @@ class _Subscription:
         self.pattern = pattern
         self.handler = handler
         self.rank = (priority, number)
-        self.name = _name_of(handler)
-        self.is_async = _is_async(handler)
+        self.name = name_of(handler)
+        self.is_async = is_async(handler)
         self._hooks = hooks
 
     def matches(self, name: str) -> bool:
@@ -134,6 +139,8 @@ class Hooks:
         self._errors: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._told: set[str] = set()
+        self._listening: list[tuple[Hashable, LossListener]] = []
+        self._heard_by: tuple[LossListener, ...] = ()
         self._lock = threading.RLock()
         self._local = threading.local()
         self._reset()
@@ -197,6 +204,8 @@ class Hooks:
     def after_fork(self) -> None:
         """In a forked child: take new locks; what was queued is the parent's to deliver."""
         self._lock = threading.RLock()
+        self._local = threading.local()
+        self._listening, self._heard_by = [], ()
         self._lanes.after_fork()
 
     # -- publishing ------------------------------------------------------------------------------
@@ -257,19 +266,37 @@ class Hooks:
         """What was delivered, failed and dropped so far, by handler name."""
         return HookStats(dict(self._delivered), dict(self._errors), dict(self._dropped))
 
+    def on_loss(self, place: Hashable, listener: LossListener) -> Callable[[], None]:
+        """Tell ``listener`` of every error and drop from here on; returns what stops that.
+
+        Of several with an equal ``place`` one is told, so that none of them counts a loss again.
+        """
+        entry = (place, listener)
+
+        def stop() -> None:
+            with self._lock:
+                self._listening = [one for one in self._listening if one is not entry]
+                self._heard_by = tuple(dict(reversed(self._listening)).values())
+
+        with self._lock:
+            self._listening.append(entry)
+            self._heard_by = tuple(dict(reversed(self._listening)).values())
+        return stop
+
     def count_error(self, handler: object, error: BaseException) -> None:
         """Count and log what a handler raised where it was called by somebody else."""
-        self._failed(_name_of(handler), error)
+        self._failed(name_of(handler), error)
 
     def count_lost(self, handler: object, reason: str, count: int = 1) -> None:
         """Count what a handler took and could not pass on, such as spans that nobody accepted."""
-        self._count_drop(_name_of(handler), reason, count)
+        self._count_drop(name_of(handler), reason, count)
 
     def _failed(self, name: str, error: BaseException) -> None:
         with self._lock:
             self._errors[name] += 1
             first = name not in self._told
             self._told.add(name)
+        self._tell(name, "error", 1)
         problem = "took too long" if isinstance(error, TimeoutError) else "raised"
         with suppress(Exception):
             _log.log(
@@ -285,9 +312,15 @@ class Hooks:
         with self._lock:
             first = not self._dropped[name]
             self._dropped[name] += count
+        self._tell(name, "dropped", count)
         if first:
             with suppress(Exception):
-                _log.warning("a record was not delivered to hook %s: %s", name, reason)
+                _log.warning("%d not delivered, hook %s: %s", count, name, reason)
+
+    def _tell(self, name: str, kind: LossKind, count: int) -> None:
+        for listener in self._heard_by:
+            with suppress(Exception):
+                listener(name, kind, count)
 
     def _stray(self, error: object) -> None:
         found = error if isinstance(error, BaseException) else RuntimeError(str(error))
@@ -314,23 +347,13 @@ class Hooks:
             self._any = False
         workers = await asyncio.to_thread(self._lanes.stop)
         loop = asyncio.get_running_loop()
-        ours = [worker for worker in workers if worker.get_loop() is loop]
+        ours = {worker.task: worker.item for worker in workers if worker.task.get_loop() is loop}
         if ours:
-            await asyncio.wait(ours, timeout=1.0)
-
-
-def _is_async(handler: Observer) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - asked is what a call returns
-    )
-
-
-def _name_of(handler: object) -> str:
-    while isinstance(handler, partial):
-        handler = handler.func
-    if not hasattr(handler, "__qualname__"):
-        handler = type(handler)
-    return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', '?')}"
+            _, clinging = await asyncio.wait(ours, timeout=1.0)
+            for task in clinging:
+                item = ours[task]
+                if item is not None:
+                    item.give_up()
 
 
 def _unknown(name: object) -> str:

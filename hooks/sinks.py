@@ -6,7 +6,11 @@ and asks for the rest by these protocols: a sink implements those that it has a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
+from threading import Thread
 from typing import Final, Literal, Protocol, runtime_checkable
 
 from eventctx.hooks.registry import Hooks
@@ -14,6 +18,9 @@ from eventctx.identity import CurrentSpan
 from eventctx.record import Record
 
 History = Literal["none", "records", "contents"]
+CLOSE_TIMEOUT: Final = 10.0
+"""Seconds that the sinks of an engine have, all together, to emit what they hold back."""
+
 _NEEDS: Final[tuple[History, ...]] = ("none", "records", "contents")
 
 
@@ -73,7 +80,10 @@ class Sinks:
         self._timing = [sink for sink in self._sinks if isinstance(sink, Timing)]
         for sink in self._sinks:
             if isinstance(sink, Attached):
-                sink.attach(hooks)
+                try:
+                    sink.attach(hooks)
+                except Exception as error:
+                    hooks.count_error(sink, error)
             hooks.on("*", sink)
 
     @property
@@ -86,7 +96,14 @@ class Sinks:
 
     def history(self) -> History:
         """The most that any of them needs of a session that is opened again."""
-        return max((sink.history() for sink in self._resuming), key=_NEEDS.index, default="none")
+        return max(map(self._needed, self._resuming), key=_NEEDS.index, default="none")
+
+    def _needed(self, sink: Resuming) -> History:
+        try:
+            return sink.history()
+        except Exception as error:  # as of a host's provider that it asks
+            self._hooks.count_error(sink, error)
+            return "none"
 
     def resume(self, records: Sequence[Record]) -> None:
         """Let those that fold catch up; may take long, and runs in a thread of its own."""
@@ -104,11 +121,43 @@ class Sinks:
             except Exception as error:
                 self._hooks.count_error(sink, error)
 
-    def close(self) -> None:
-        """Let each emit what it holds back; called when the registry is closed."""
-        for sink in self._sinks:
-            if isinstance(sink, Attached):
-                try:
-                    sink.detach(self._hooks)
-                except Exception as error:
-                    self._hooks.count_error(sink, error)
+    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - a plain wait
+        """Let each emit what it holds back; called when the registry is closed.
+
+        In a thread, as a collector may be slow. A sink that is not done after ``timeout`` seconds
+        is left to itself, and counted as failed.
+        """
+        waiting = [sink for sink in self._sinks if isinstance(sink, Attached)]
+        if not waiting:
+            return
+        done: Future[None] = Future()
+        context = copy_context()
+
+        done.set_running_or_notify_cancel()
+
+        def run() -> None:
+            while waiting:
+                self._detach(waiting[0])
+                del waiting[0]
+            done.set_result(None)
+
+        # Not a thread of the loop's pool: the end of the program would wait for it.
+        thread = Thread(target=context.run, args=(run,), name="eventctx-sinks", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads: better late than never
+            run()
+        wrapped = asyncio.wrap_future(done)
+        try:
+            await asyncio.wait([wrapped], timeout=timeout)
+        finally:
+            late = wrapped.cancel()  # a loop that has ended must not be told later
+        if late:
+            for sink in tuple(waiting):
+                self._hooks.count_error(sink, TimeoutError(f"not done after {timeout:g} s"))
+
+    def _detach(self, sink: Attached) -> None:
+        try:
+            sink.detach(self._hooks)
+        except Exception as error:
+            self._hooks.count_error(sink, error)

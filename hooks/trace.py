@@ -11,12 +11,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
-from opentelemetry.trace import NonRecordingSpan, TraceFlags
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
+from eventctx.hooks.bounded import within
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.hooks.registry import Hooks
@@ -29,6 +30,38 @@ from eventctx.record import Record
 
 MAX_SESSIONS: Final = 4096
 """Sessions whose open spans a sink holds; the least recently heard of goes first."""
+
+
+FLUSH_TIMEOUT: Final = 5.0
+"""Seconds that the last spans have to arrive when the last engine of a sink closes."""
+
+
+SpanName = tuple[int, int]
+"""The id of its trace, and its own."""
+
+
+class Counting(Protocol):
+    """What counts the spans that do not arrive: ``hooks.counting.CountingExporter``."""
+
+    def attach(self, hooks: Hooks) -> None:
+        """Count on these hooks."""
+        ...
+
+    def detach(self, hooks: Hooks) -> None:
+        """Count on them no longer."""
+        ...
+
+    def expect(self, span: SpanContext) -> None:
+        """Await a span that is handed to the provider now."""
+        ...
+
+    def under_way(self) -> tuple[SpanName, ...]:
+        """The spans that are awaited."""
+        ...
+
+    def settle(self, spans: Iterable[SpanName]) -> None:
+        """Count as lost those that are awaited still."""
+        ...
 
 
 def content_is_wanted() -> bool:
@@ -45,7 +78,13 @@ class TraceSink:
     ``tracer_provider``: the global one by default, asked for again until there is one.
     ``redactor`` replaces secrets; None for nothing. With ``content``, spans carry the texts of
     messages, redacted and cut; by default they do where the environment variable
-    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says so.
+    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says so. ``exporter``: the
+    CountingExporter in the provider's set-up. With it, spans that a full queue or the collector
+    loses are counted, and when the last engine closes the provider is flushed, for
+    ``FLUSH_TIMEOUT`` seconds at most. A sampled span that the set-up filters out counts as lost.
+
+    Spans are handed over while the agent works: a provider whose processor sends them itself
+    (SimpleSpanProcessor) makes the agent wait for the collector; a BatchSpanProcessor does not.
     """
 
     def __init__(
@@ -54,8 +93,10 @@ class TraceSink:
         *,
         redactor: Redactor | None = DEFAULT,
         content: bool | None = None,
+        exporter: Counting | None = None,
     ) -> None:
-        self._tracer = RecordTracer(tracer_provider)
+        self._exporter = exporter
+        self._tracer = RecordTracer(tracer_provider, exporter.expect if exporter else None)
         self._redactor = redactor
         wanted = content_is_wanted() if content is None else content
         self._first = initial(cleaner(redactor) if wanted else None)
@@ -73,7 +114,10 @@ class TraceSink:
         state = self._step(record)
         begun = state.begun(record)
         if begun is not None:
-            self._tracer.decide(begun)
+            try:
+                self._tracer.decide(begun)
+            except Exception as error:  # the host's sampler, which must not cost other spans
+                self._count(error)
         self._send(state.finished)
 
     def history(self) -> History:
@@ -109,28 +153,61 @@ class TraceSink:
 
     def attach(self, hooks: Hooks) -> None:
         """Count on ``hooks`` what the host's set-up raises when it is given a span."""
-        self._hooks.append(hooks)
+        with self._lock:
+            self._hooks.append(hooks)
+        if self._exporter is not None:
+            self._exporter.attach(hooks)
 
     def detach(self, hooks: Hooks) -> None:
-        """Send what is unfinished when the last engine that this sink serves has closed."""
-        if hooks in self._hooks:
-            self._hooks.remove(hooks)
-        if not self._hooks:
-            self.flush()
+        """Send what is unfinished when the last engine that this sink serves has closed.
+
+        With ``exporter`` this waits for it to arrive.
+        """
+        with self._lock:
+            last = all(one is hooks for one in self._hooks)
+            if not last:
+                self._hooks.remove(hooks)
+        try:
+            if last:
+                self.flush()
+                self._await_arrival()
+        finally:
+            with self._lock:
+                if last and hooks in self._hooks:
+                    self._hooks.remove(hooks)
+            if self._exporter is not None:
+                self._exporter.detach(hooks)
+
+    def _await_arrival(self) -> None:
+        if self._exporter is None:
+            return
+        # Not those of an engine that opens meanwhile: they have time until it closes.
+        ours = self._exporter.under_way()
+        try:
+            within(FLUSH_TIMEOUT, self._tracer.force_flush, "eventctx-flush")
+        except Exception as error:  # the host's processors are anybody's code
+            self._count(error)
+        self._exporter.settle(ours)
 
     def after_fork(self) -> None:
-        """In a forked child: take a new lock, and leave what is open to the parent."""
+        """In a forked child: take a new lock, and leave engines and open spans to the parent."""
         self._lock = threading.Lock()
         self._states.clear()
+        self._hooks.clear()
 
     def _send(self, spans: Iterable[Span]) -> None:
         for span in spans:
             try:
                 self._tracer.send(span if self._redactor is None else self._redactor.span(span))
             except Exception as error:
-                if not self._hooks:
-                    raise
-                self._hooks[-1].count_error(self, error)
+                self._count(error)
+
+    def _count(self, error: Exception) -> None:
+        """Count what the host's set-up raised; where nobody counts, raise it."""
+        counting = self._hooks[-1:]
+        if not counting:
+            raise error
+        counting[0].count_error(self, error)
 
     def _step(self, record: Record) -> Traced:
         with self._lock:

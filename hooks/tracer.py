@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry import trace as otel
@@ -90,11 +91,17 @@ class RecordTracer:
     """Sends spans with the records' ids and times.
 
     ``provider``: the global one by default, asked for again until there is one. With a tracer that
-    is not the SDK's, spans are sent under that tracer's own span ids.
+    is not the SDK's, spans are sent under that tracer's own span ids. ``expect`` is told of
+    every span that the provider is to export, before it gets it.
     """
 
-    def __init__(self, provider: otel.TracerProvider | None = None) -> None:
+    def __init__(
+        self,
+        provider: otel.TracerProvider | None = None,
+        expect: Callable[[SpanContext], None] | None = None,
+    ) -> None:
         self._provider = provider
+        self._expect = expect
         self._seen: otel.TracerProvider | None = None
         self._tracer: otel.Tracer | None = None
         self._sampler: Any = None
@@ -197,7 +204,7 @@ class RecordTracer:
     # -- sending ---------------------------------------------------------------------------------
 
     def send(self, span: Span) -> None:
-        """Start and end a span at the host's tracer; to be called when ``ready``."""
+        """Give a span to the host's set-up; to be called when ``ready``."""
         made = self.decide(span)
         if made is not None and not made.decision.is_recording():
             return
@@ -205,7 +212,7 @@ class RecordTracer:
             self._direct is not None
             and made is not None
             and made.decision.is_sampled()
-            and self._direct.hand(span, made.added, made.trace_state)
+            and self._direct.hand(span, made.added, made.trace_state, self._expect)
         ):
             return
         tracer = self._tracer
@@ -229,7 +236,16 @@ class RecordTracer:
             sent.add_event(event.name, event.attributes, event.time)
         if span.status == "error":
             sent.set_status(Status(StatusCode.ERROR, span.message))
+        context_of = sent.get_span_context()
+        if self._expect is not None and context_of.trace_flags.sampled:
+            self._expect(context_of)
         sent.end(span.end)
+
+    def force_flush(self) -> None:
+        """Let the provider send what it holds. Blocks for as long as its processors like."""
+        flush = getattr(self._provider or otel.get_tracer_provider(), "force_flush", None)
+        if flush is not None:
+            flush()
 
 
 def span_context(trace_id: str, span_id: str, flags: TraceFlags) -> SpanContext:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from eventctx.codec import Unknown
 from eventctx.events import Event
 from eventctx.projections import semconv as conv
+from eventctx.projections.flat import MAX_TEXT, capped
 from eventctx.projections.trace_attributes import (
     Attributes,
     Family,
@@ -92,18 +93,31 @@ def begin(
     start: int,
     attributes: Attributes,
 ) -> OpenSpan:
-    """Return the span that ``record`` begins; ``start`` in UTC nanoseconds."""
+    """Return the span that ``record`` begins; ``start`` in UTC nanoseconds.
+
+    Its texts, as the name of a tool, are cut to ``MAX_TEXT`` characters.
+    """
     return OpenSpan(
         begins.family,
-        begins.name,
+        capped(begins.name),
         begins.kind,
         trace_id,
         span_id,
         record.parent_span_id,
         record.turn_id,
         start,
-        attributes,
+        _short(attributes),
     )
+
+
+def _short(attributes: Attributes) -> Attributes:
+    """The attributes, themselves if no text in them is too long."""
+    long = {
+        name: capped(value)
+        for name, value in attributes.items()
+        if type(value) is str and len(value) > MAX_TEXT
+    }
+    return attributes | long if long else attributes
 
 
 def with_tick(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:
@@ -129,7 +143,7 @@ def finish(
         shown.append(ticks.event)
         ticks = ticks.older
     shown.reverse()
-    attributes = span.attributes | said
+    attributes = span.attributes | _short(said)
     if span.dropped:
         attributes[conv.EVENTS_DROPPED] = span.dropped
     return Span(
@@ -142,7 +156,7 @@ def finish(
         # Imported records often share a time. Backends take a span of no length for damage.
         max(end, span.start + 1),
         status,
-        message,
+        None if message is None else capped(message),
         attributes,
         tuple(shown),
     )

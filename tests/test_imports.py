@@ -32,7 +32,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "session_id",
         }
         | {"refs", "rounds", "shorten", "tokens", "gauge", "verdict", "words", "summarizer"}
-        | {"text_index"},
+        | {"text_index", "losses"},
     ),
     ({"codec", "upcast", "diff", "store", "policies"},),
     ({"stores"}, {"projections"}),
@@ -77,6 +77,7 @@ HOMES = {
         "eventctx.hooks.direct",
         "eventctx.hooks.readable",
         "eventctx.hooks.otlp",
+        "eventctx.hooks.counting",
         "eventctx.hooks.metrics",
     },
     "apsw": {"eventctx.stores.sqlite*"},

@@ -15,6 +15,7 @@ from eventctx.cli.program import run
 from eventctx.cli.screen import Column, Screen, progress, put_document
 from eventctx.codec import decode_event
 from eventctx.engine import Engine
+from eventctx.errors import StoreError
 from eventctx.projections import transcript, usage
 from eventctx.store import StreamInfo
 
@@ -140,10 +141,20 @@ def _named(row: SessionRow) -> str:
     return row.session if told else f"{row.session} (agent of {row.belongs_to})"
 
 
+class LossRow(msgspec.Struct, frozen=True):
+    """What a handler lost, of one kind: ``error`` or ``dropped``; ``last`` is when it did last."""
+
+    handler: str
+    kind: str
+    count: int
+    last: str
+
+
 class Stats(msgspec.Struct, frozen=True):
     """Figures of a store. ``tokens_saved`` sums what each compaction took out of its view.
 
     ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on disk.
+    ``losses`` is None where they cannot be read, which says nothing of the log.
     """
 
     store: str
@@ -161,12 +172,16 @@ class Stats(msgspec.Struct, frozen=True):
     file_bytes: int
     types: dict[str, int]
     usage: dict[str, usage.Usage]
+    losses: tuple[LossRow, ...] | None
 
 
 @click.command("stats", short_help="Figures of the whole store.")
 @opening.reading
 def stats_command(store: str | None, as_json: bool) -> None:
-    """Figures of the whole store: sessions, records, bytes, compactions, tokens saved."""
+    """Figures of the whole store: sessions, records, bytes, compactions, tokens saved.
+
+    And which hooks failed or dropped something, if any did.
+    """
     stats = run(_stats(store))
     if as_json:
         put_document(stats)
@@ -198,6 +213,7 @@ async def _stats(store: str | None) -> Stats:
                 erased += sum(body.erased for body in record.bodies)
                 if done % 1000 == 0:
                     bar.at(done)
+        losses = await _losses(engine)
     url = opening.location(store)
     return Stats(
         store=url,
@@ -215,7 +231,17 @@ async def _stats(store: str | None) -> Stats:
         file_bytes=_bytes_of(opening.path_of(url)),
         types=dict(types.most_common()),
         usage=dict(used.models),
+        losses=losses,
     )
+
+
+async def _losses(engine: Engine) -> tuple[LossRow, ...] | None:
+    try:
+        found = await engine.losses()
+    except StoreError as error:
+        click.echo(f"eventctx: {one_line(str(error))}", err=True)
+        return None
+    return tuple([LossRow(one.handler, one.kind, one.count, iso(one.last)) for one in found])
 
 
 def _output(used: usage.Usage) -> str:
@@ -259,3 +285,20 @@ def _show(screen: Screen, stats: Stats) -> None:
     screen.blank()
     columns = (Column("record type"), Column("count", right=True))
     screen.table(columns, [(one_line(name), number(count)) for name, count in stats.types.items()])
+    if stats.losses:
+        screen.blank()
+        screen.table(
+            (
+                Column("hooks that failed or dropped", fold=True),
+                Column("what"),
+                Column("count", right=True),
+                Column("last (UTC)"),
+            ),
+            [
+                (one_line(one.handler), _LOST[one.kind], number(one.count), one.last[:19])
+                for one in stats.losses
+            ],
+        )
+
+
+_LOST = {"error": "errors", "dropped": "dropped"}

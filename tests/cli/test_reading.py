@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from eventctx.losses import Loss
+from eventctx.stores.sqlite_losses import SqliteLosses
+
 READING = [
     ("sessions",),
     ("stats",),
@@ -191,3 +194,36 @@ def test_a_path_in_the_store_option_may_be_relative(run, store: Path, monkeypatc
     monkeypatch.chdir(store.parent)
     assert run("sessions", "--store", "s.db").code == 0
     assert run("sessions", "--store", "sqlite:///s.db").code == 0
+
+
+def test_stats_show_which_hooks_failed_or_dropped_and_only_then(run, store):
+    healthy = run("stats", "--store", store)
+    assert "hooks that" not in healthy.out
+    assert run("stats", "--json", "--store", store).document["losses"] == []
+    beside = store.with_name("s.db-losses")
+    assert not beside.exists(), "a reader makes no file"
+    SqliteLosses(store).add(
+        [Loss("app.on_tool", "error", 1200, 10**18), Loss("app.Sink", "dropped", 3, 10**18)]
+    )
+    for command in ("sessions", "verify"):
+        assert run(command, "--store", store).code == 0
+    table = run("stats", "--store", store).out.partition("hooks that failed or dropped")[2]
+    rows = [line.split() for line in table.splitlines()[1:] if line.startswith("app.")]
+    assert rows == [
+        ["app.Sink", "dropped", "3", "2001-09-09T01:46:40"],
+        ["app.on_tool", "errors", "1,200", "2001-09-09T01:46:40"],
+    ]
+    assert run("stats", "--json", "--store", store).document["losses"] == [
+        {"handler": "app.Sink", "kind": "dropped", "count": 3, "last": _WHEN},
+        {"handler": "app.on_tool", "kind": "error", "count": 1200, "last": _WHEN},
+    ]
+
+
+_WHEN = "2001-09-09T01:46:40.000000000Z"
+
+
+def test_counts_that_cannot_be_read_do_not_keep_stats_from_telling_the_rest(run, store):
+    store.with_name("s.db-losses").write_bytes(b"not a database at all " * 50)
+    done = run("stats", "--json", "--store", store)
+    assert (done.code, done.document["losses"], done.document["sessions"]) == (0, None, 1)
+    assert "s.db-losses" in done.err

@@ -1,0 +1,234 @@
+"""Counting the spans that a host's set-up loses, which OpenTelemetry keeps to itself.
+
+A batch processor drops the oldest spans when its queue is full and tells nobody what became of a
+batch. So the trace sink names every span it hands over, and an exporter around the host's own ticks
+off those that arrive:
+
+    counting = CountingExporter(OTLPSpanExporter(...))
+    provider.add_span_processor(BatchSpanProcessor(counting))
+    eventctx.open(url, sinks=[TraceSink(provider, exporter=counting)])
+
+A program without a set-up takes ``configure_tracing``. Lost spans are in ``hooks.stats().dropped``
+under the name of this exporter, and so in ``eventctx stats``. A collector that accepts a batch and
+rejects some of its spans (OTLP's partial success) is not noticed: the exporters do not pass it on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from opentelemetry import trace as otel
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanContext
+
+from eventctx.errors import InvalidSetting
+from eventctx.hooks.bounded import within
+from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.otlp import exporter_for, sending_resource
+from eventctx.hooks.registry import Hooks
+from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
+from eventctx.projections import semconv as conv
+
+MAX_AWAITED: Final = 65_536
+"""Spans that may be under way. Beyond it the oldest count as lost, as no queue is so long."""
+
+
+class CountingExporter(SpanExporter):
+    """A span exporter around another one. Never raises; its results are the other's.
+
+    Counts spans of ours alone, those of the instrumentation scope ``eventctx``, and each of them
+    once. Without ``TraceSink(exporter=...)`` it knows of failed exports only, and has to be told a
+    registry by ``attach``.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._hooks: list[Hooks] = []
+        self._uncounted = 0
+        self._awaited: OrderedDict[SpanName, None] = OrderedDict()
+        self._given_up: OrderedDict[SpanName, None] = OrderedDict()
+        self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    # -- the SDK's exporter ----------------------------------------------------------------------
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export by the other exporter, and count what it does not take."""
+        try:
+            result = self._exporter.export(spans)
+            reason = "the exporter did not get them to the collector"
+        except Exception as error:
+            result, reason = SpanExportResult.FAILURE, f"the exporter raised {error!r}"
+        ours = [_name_of(one.context) for one in spans if _is_ours(one)]
+        if result is SpanExportResult.SUCCESS:
+            self._arrived(ours)
+        else:
+            self._lost(self._arrived(ours), reason)
+        return result
+
+    def shutdown(self) -> None:
+        """Shut the other one down."""
+        try:
+            self._exporter.shutdown()
+        except Exception as error:
+            self._failed(error)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Flush the other one; false when it did not do so in time, or raised."""
+        try:
+            return self._exporter.force_flush(timeout_millis)
+        except Exception as error:
+            self._failed(error)
+            return False
+
+    # -- the sink's side -------------------------------------------------------------------------
+
+    def attach(self, hooks: Hooks) -> None:
+        """Count on ``hooks`` from here on, what was lost before anybody listened included."""
+        with self._lock:
+            self._hooks.append(hooks)
+            before, self._uncounted = self._uncounted, 0
+        if before:
+            hooks.count_lost(self, "spans lost before an engine was open", before)
+
+    def detach(self, hooks: Hooks) -> None:
+        """Stop counting on ``hooks``."""
+        with self._lock:
+            if hooks in self._hooks:
+                self._hooks.remove(hooks)
+
+    def expect(self, span: SpanContext) -> None:
+        """Await a span that is handed to the provider now."""
+        with self._lock:
+            self._awaited[_name_of(span)] = None
+            if len(self._awaited) <= MAX_AWAITED:
+                return
+            oldest, _ = self._awaited.popitem(last=False)
+            self._give_up((oldest,))
+        self._lost(1, _NEVER_CAME)
+
+    def under_way(self) -> tuple[SpanName, ...]:
+        """The spans that are awaited."""
+        with self._lock:
+            return tuple(self._awaited)
+
+    def settle(self, spans: Iterable[SpanName]) -> None:
+        """Count as lost those of ``spans`` that are awaited still."""
+        with self._lock:
+            missing = [span for span in spans if span in self._awaited]
+            for span in missing:
+                del self._awaited[span]
+            self._give_up(missing)
+        self._lost(len(missing), _NEVER_CAME)
+
+    def after_fork(self) -> None:
+        """In a forked child: what is under way, and who counts it, is the parent's."""
+        self._lock = threading.Lock()
+        self._awaited.clear()
+        self._hooks.clear()
+        self._uncounted = 0
+
+    def _arrived(self, spans: Iterable[SpanName]) -> int:
+        """Await these no longer; returns how many of them are not counted as lost already."""
+        with self._lock:
+            fresh = 0
+            for span in spans:
+                self._awaited.pop(span, None)
+                if span in self._given_up:
+                    del self._given_up[span]
+                else:
+                    fresh += 1
+            return fresh
+
+    def _give_up(self, spans: Iterable[SpanName]) -> None:
+        for span in spans:
+            self._given_up[span] = None
+        while len(self._given_up) > MAX_AWAITED:
+            self._given_up.popitem(last=False)
+
+    def _lost(self, count: int, reason: str) -> None:
+        if not count:
+            return
+        with self._lock:
+            hooks = self._hooks[-1] if self._hooks else None
+            if hooks is None:
+                self._uncounted += count
+        if hooks is not None:
+            hooks.count_lost(self, reason, count)
+
+    def _failed(self, error: Exception) -> None:
+        for hooks in self._hooks[-1:]:
+            hooks.count_error(self, error)
+
+
+_NEVER_CAME: Final = "spans that the span processor had no room for, or did not send in time"
+
+
+def _name_of(span: SpanContext) -> SpanName:
+    return span.trace_id, span.span_id
+
+
+def _is_ours(span: ReadableSpan) -> bool:
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name == conv.SCOPE and span.context is not None
+
+
+class _PerProcess(SpanExporter):
+    """The exporter for a URL; in a forked child another one, as connections cannot be shared."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._process, self._exporter = os.getpid(), exporter_for(url, timeout=FLUSH_TIMEOUT)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if self._process != os.getpid():
+            self._exporter = exporter_for(self._url, timeout=FLUSH_TIMEOUT)
+            self._process = os.getpid()
+        return self._exporter.export(spans)
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def configure_tracing(
+    url: str = "http://localhost:4318", *, service: str | None = None, set_global: bool = False
+) -> TraceSink:
+    """Set tracing up for a program that has no OpenTelemetry set-up; the library never calls this.
+
+    Returns a sink that sends its spans to the collector at ``url`` (as ``exporter_for`` takes it),
+    in batches, from a thread, and counts those that do not arrive. ``service`` names the program,
+    in place of ``OTEL_SERVICE_NAME``. The provider is the sink's alone; with ``set_global`` it
+    becomes the process's, so that the spans of other libraries go there too. When the last engine
+    of the sink closes, and when the program ends, it sends what is left, for ``FLUSH_TIMEOUT``
+    seconds at most. Raises InvalidSetting for a URL that is none, where the ``otlp`` extra is not
+    installed, and with ``set_global`` where the host has set a provider already.
+    """
+    if set_global and not isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider):
+        raise InvalidSetting(
+            "set_global: expected no tracer provider yet, found one that the host has set; use "
+            "TraceSink() to send there, or leave set_global out"
+        )
+    counting = CountingExporter(_PerProcess(url))
+    provider = TracerProvider(resource=sending_resource(service), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(counting))
+    if set_global:
+        otel.set_tracer_provider(provider)
+    # The provider's own would wait for a collector that hangs as long as it likes.
+    atexit.register(_end, provider)
+    return TraceSink(provider, exporter=counting)
+
+
+def _end(provider: TracerProvider) -> None:
+    try:
+        within(FLUSH_TIMEOUT, provider.shutdown, "eventctx-shutdown")
+    except RuntimeError:  # some versions of Python start no more threads by now
+        provider.shutdown()

@@ -1,0 +1,120 @@
+"""A scripted agent on a live engine, and what was lost while it ran."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+import eventctx
+from eventctx.cli.main import cli
+from eventctx.hooks.registry import Hooks
+
+SPANS = 2 + 2 * 3 * 2  # two turns, each of three rounds of a model call and a tool call
+
+
+async def agent(ctx: eventctx.Context, name: str = "read", text: str = "go") -> list[Any]:
+    """Two turns of three rounds; returns all that it was sent."""
+    seen: list[Any] = []
+    for number in range(2):
+        async with ctx.turn(f"turn-{number}", agent="coder") as turn:
+            await ctx.add_message({"role": "user", "content": f"{text} {number}"})
+            for step in range(3):
+                async with turn.iteration() as cycle:
+                    seen.append(await ctx.get_messages_for_request())
+                    async with cycle.provider_call("model-1", "acme") as call:
+                        await call.usage(900, 20)
+                    key = f"c{number}.{step}"
+                    block = {"type": "tool_use", "id": key, "name": name, "input": {}}
+                    await ctx.add_message({"role": "assistant", "content": [block]})
+                    async with cycle.tool_call(name, key):
+                        await asyncio.sleep(0)
+                    done = {"type": "tool_result", "tool_use_id": key, "content": "z" * 500}
+                    await ctx.add_message({"role": "user", "content": [done]})
+    seen.append(await ctx.get_messages())
+    return seen
+
+
+async def logged(engine: eventctx.Engine) -> list[tuple[str, list[bytes | None]]]:
+    return [
+        (record.type, [body.data for body in record.bodies])
+        async for record in engine.records("s", bodies=True)
+    ]
+
+
+@asynccontextmanager
+async def turning() -> AsyncIterator[None]:
+    """Fail if the loop stands still for five seconds, as a thread measures them."""
+    beat, stop = threading.Event(), threading.Event()
+    late: list[int] = []
+
+    def watch() -> None:
+        while not stop.is_set():
+            beat.clear()
+            if not beat.wait(5.0) and not stop.is_set():
+                late.append(1)
+
+    async def turn() -> None:
+        while True:
+            beat.set()
+            await asyncio.sleep(0.01)
+
+    task, thread = asyncio.create_task(turn()), threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert not late, "the loop stood still"
+
+
+def shown(store: Path) -> dict[tuple[str, str], int]:
+    """The losses that ``eventctx stats`` shows, by handler and kind."""
+    done = CliRunner().invoke(cli, ["stats", "--json", "--store", str(store)])
+    assert done.exit_code == 0, done.output
+    return {
+        (one["handler"], one["kind"]): one["count"] for one in json.loads(done.stdout)["losses"]
+    }
+
+
+def lost(hooks: Hooks) -> dict[tuple[str, str], int]:
+    """The same from the registry."""
+    stats = hooks.stats()
+    sums = {(name, "error"): count for name, count in stats.errors.items()}
+    return sums | {(name, "dropped"): count for name, count in stats.dropped.items()}
+
+
+class Case:
+    """A store on disk, and the agent on it with the sinks of a test."""
+
+    def __init__(self, store: Path, expected: tuple[list[Any], list[Any]]) -> None:
+        self.store = store
+        self._expected = expected
+
+    async def __call__(
+        self,
+        *sinks: Any,
+        prepare: Callable[[eventctx.Engine], Any] = lambda engine: None,
+        hooks: Hooks | None = None,
+    ) -> dict[tuple[str, str], int]:
+        """Run the agent to the end of the engine; returns what was lost, which stats show too."""
+        hooks = hooks or Hooks()
+        async with turning(), eventctx.open(self.store, sinks=sinks, hooks=hooks) as engine:
+            prepare(engine)
+            ctx = await engine.session("s", max_tokens=2_000)
+            assert await agent(ctx) == self._expected[0]
+            assert await logged(engine) == self._expected[1]
+            assert (await engine.verify("s")).problems == ()
+        # In a thread, as the command runs a loop of its own.
+        assert await asyncio.to_thread(shown, self.store) == lost(hooks)
+        return lost(hooks)

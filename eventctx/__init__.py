@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from eventctx.version import __version__
 
 if TYPE_CHECKING:
+    from eventctx.auditing import Audit
     from eventctx.context import Context
-    from eventctx.engine import Audit, Engine
+    from eventctx.engine import Engine
     from eventctx.errors import (
         CompactionError,
         ContextOverflow,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from eventctx.verify import Problem, Verification
 
 _HOMES = {
-    "Audit": "engine",
+    "Audit": "auditing",
     "CompactionAsked": "verdict",
     "CompactionError": "errors",
     "CompactionResult": "result",

@@ -16,6 +16,7 @@ import msgspec
 
 from eventctx import events, reading
 from eventctx.asking import Advisers
+from eventctx.auditing import Audit, audited
 from eventctx.choosing import check_advised, choose
 from eventctx.codec import encode_event
 from eventctx.context import Context
@@ -34,7 +35,6 @@ from eventctx.identity import CurrentSpan, random_bytes
 from eventctx.live import Listener
 from eventctx.losses import Loss, LossBook
 from eventctx.policies.policy import Policy
-from eventctx.projections import audit, timeline, usage
 from eventctx.projections import recall as recall_documents
 from eventctx.reading import Message, RequestView
 from eventctx.recalling import Recall, Recalled
@@ -49,16 +49,6 @@ from eventctx.summarizer import Scorer, Summarizer
 from eventctx.tokenizers import Tokenizer
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.verify import Verification, verify
-
-
-class Audit(msgspec.Struct, frozen=True):
-    """The audit of a session: a row per request, a row per compaction, the turns, and usage."""
-
-    session: str
-    requests: tuple[audit.AuditRow, ...]
-    compactions: tuple[audit.CompactionRow, ...]
-    turns: tuple[timeline.Turn, ...]
-    usage: dict[str, usage.Usage]
 
 
 class Engine:
@@ -290,18 +280,7 @@ class Engine:
 
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
-        state: audit.AuditState = audit.initial()
-        used: usage.UsageState = usage.initial()
-        async for record in self.store.read(session, bodies=False):
-            state = audit.evolve(state, record)
-            used = usage.evolve(used, record)
-        return Audit(
-            session,
-            tuple(audit.rows(state)),
-            tuple(state.compactions),
-            tuple(turn for turn in timeline.turns(state.time) if turn.first > state.own_from),
-            dict(used.models),
-        )
+        return await audited(self.store, session)
 
     async def verify(
         self, session: str, receipt: Receipt | None = None, *, facts: bool = True

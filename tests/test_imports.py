@@ -60,7 +60,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "tokenizers",
             "choosing",
         }
-        | {"reading", "tracing", "verify", "portable", "explaining"},
+        | {"auditing", "reading", "tracing", "verify", "portable", "explaining"},
     ),
     ({"engine"},),
     ({"opening"},),

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from eventctx import gauge
+from eventctx.auditing import Audit
 from eventctx.compaction import visible_of
-from eventctx.engine import Audit, Engine
+from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from eventctx.policies.bench import kept_whole
 from eventctx.policies.fit import fit

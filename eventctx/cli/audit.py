@@ -8,11 +8,11 @@ from typing import Any, Final
 import click
 import msgspec
 
+from eventctx.auditing import Audit
 from eventctx.cli import opening
 from eventctx.cli.plain import iso, number, plural
 from eventctx.cli.program import run
 from eventctx.cli.screen import Column, Screen, put_document
-from eventctx.engine import Audit
 from eventctx.projections.audit import AuditRow, CompactionRow
 
 _TRIGGERS: Final = {

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from eventctx.auditing import Audit
 from eventctx.cli import opening
 from eventctx.cli.audit import compaction_line, show_audit
 from eventctx.cli.imports import is_export
@@ -23,7 +24,7 @@ from eventctx.cli.screen import Screen
 from eventctx.cli.verify import show_verifications
 from eventctx.codec import decode_event
 from eventctx.demo.play import Player, Size, TurnFigures, measure
-from eventctx.engine import Audit, Engine
+from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
 from eventctx.importers.detect import FORMATS, choose
 from eventctx.importers.items import Item

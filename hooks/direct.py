@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from opentelemetry.sdk.environment_variables import OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SynchronousMultiSpanProcessor, Tracer
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
@@ -84,4 +83,4 @@ def _limits_nothing(tracer: Tracer) -> bool:
 
 
 def _counts_itself() -> bool:
-    return os.environ.get(OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED, "").lower() == "true"
+    return os.environ.get("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "").lower() == "true"

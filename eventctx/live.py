@@ -51,7 +51,7 @@ class Clock(Protocol):
 
 
 class Listener(NamedTuple):
-    """Who hears of appends: of each record in order, and of the time that each append took."""
+    """Who hears of appends: of each record in order, and of the time that callers waited for."""
 
     publish: Callable[[Record], None]
     appended: Callable[[float, int], None] | None = None
@@ -64,7 +64,9 @@ class Ticket:
     again behind what the other process wrote; ``again`` is then the append that carries them.
     """
 
-    __slots__ = ("ack", "again", "drafts", "exact", "failed", "number", "records", "sent")
+    __slots__ = (
+        *("ack", "again", "awaited", "drafts", "exact", "failed", "number", "records", "sent"),
+    )
 
     def __init__(
         self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], exact: int
@@ -76,6 +78,7 @@ class Ticket:
         self.records: tuple[Record, ...] | None = None
         self.failed = False
         self.again: Ticket | None = None
+        self.awaited = True
         self.sent = perf_counter()
 
 
@@ -220,6 +223,7 @@ class LiveSession:
                 self._unsent.append(Unsent(self._tickets, draft, None))
                 return
             ticket = self._submit((draft,), 0)
+            ticket.awaited = False
         self._watch(ticket)
 
     def _watch(self, ticket: Ticket) -> None:
@@ -296,7 +300,7 @@ class LiveSession:
             raise
         publish, timed = self._listener
         with self._lock:
-            if timed is not None and ticket.records is None:
+            if timed is not None and ticket.awaited and ticket.records is None:
                 timed(perf_counter() - ticket.sent, len(appended.records))
             ticket.records = appended.records
             ready: list[Record] = []

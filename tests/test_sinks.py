@@ -158,3 +158,31 @@ def test_without_an_sdk_or_a_sink_everything_works() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (run.stdout, run.stderr) == ("1\n", "")
+
+
+async def test_a_sink_hears_how_long_each_append_took_that_somebody_waited_for() -> None:
+    class Timed:
+        def __init__(self) -> None:
+            self.appends: list[tuple[float, int]] = []
+
+        def __call__(self, record: eventctx.Record) -> None:
+            pass
+
+        def appended(self, seconds: float, records: int) -> None:
+            self.appends.append((seconds, records))
+            raise RuntimeError("a sink's bug")
+
+    sink = Timed()
+    async with eventctx.open(sinks=[sink]) as engine:
+        ctx = await engine.session("s", max_tokens=400)
+        async with ctx.turn() as turn:  # waited for, as its number must be right
+            for number in range(6):
+                await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 200})
+            async with turn.iteration() as cycle:
+                await ctx.get_messages_for_request()  # a compaction and the request: one append
+                async with cycle.provider_call("m"):  # nobody waits for these two
+                    pass
+        errors = engine.hooks.stats().errors
+    assert [records for _, records in sink.appends] == [1, 1, *[1] * 6, 3]
+    assert all(seconds > 0 for seconds, _ in sink.appends)
+    assert list(errors.values()) == [len(sink.appends)]

@@ -73,6 +73,17 @@ class Screen:
         else:
             click.echo(text.plain)
 
+    def hanging(self, *parts: str | tuple[str, str], under: str) -> None:
+        """A line whose continuations on a terminal begin with ``under``, as in a tree."""
+        text = styled(*parts)
+        if not self.live:
+            click.echo(text.plain)
+            return
+        first, *rest = text.wrap(self.console, max(40, self.width - _cells(under)))
+        for line in (first, *[Text(under, "dim") + line for line in rest]):
+            line.rstrip()
+            self.console.print(line, soft_wrap=True)
+
     def blank(self) -> None:
         """An empty line."""
         click.echo()

@@ -68,8 +68,9 @@ def _branch(
     parts.append((f"  +{duration(span.start - origin)}" if under or lead else "", "dim"))
     parts.append((f"  {duration(span.end - span.start)}", ""))
     parts += _notes(span)
-    screen.whole(*[part for part in parts if part[0]])
     below = children.get(span.span_id, ())
+    hanging = f"{under}{'│  ' if below else '   '}   "
+    screen.hanging(*[part for part in parts if part[0]], under=hanging)
     for place, child in enumerate(below):
         last = place == len(below) - 1
         branch, rest = ("└─ ", "   ") if last else ("├─ ", "│  ")

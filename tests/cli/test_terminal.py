@@ -140,3 +140,13 @@ def _tall(folder: Path) -> Path:
     text = "\\n".join(f"line {number}" for number in range(100))
     path.write_text(f'[{{"role": "user", "content": "{text}"}}]')
     return path
+
+
+def test_a_long_line_of_a_tree_goes_on_below_its_branch(store) -> None:
+    terminal = Terminal("trace", "work", "--turn", 3, "--store", store)
+    shown = terminal.until("dropped")
+    terminal.child.wait()
+    lines = shown.replace("\r", "").splitlines()
+    at = next(place for place, line in enumerate(lines) if "↓ compact" in line)
+    assert len(lines[at]) <= 80
+    assert re.match(r"│ +\S", lines[at + 1])

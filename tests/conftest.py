@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.services.fixtures import jaeger as jaeger
+from tests.services.fixtures import phoenix as phoenix
 
 settings.register_profile("ci", print_blob=True, derandomize=True)
 if os.environ.get("CI") == "true":

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services import jaeger as jaeger_process
+from tests.services import phoenix as phoenix_process
 from tests.services.jaeger_binary import JaegerMissing, build, find
+from tests.services.phoenix_environment import OPT_IN, wanted
+from tests.services.phoenix_environment import build as build_phoenix
 
 
 @pytest.fixture(scope="session")
@@ -25,4 +28,17 @@ def jaeger() -> Iterator[jaeger_process.Jaeger]:
             pytest.skip(str(missing))
         binary = build()
     with jaeger_process.start(binary) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def phoenix() -> Iterator[phoenix_process.Phoenix]:
+    """A real Phoenix, one for all tests: give your spans a project of their own.
+
+    Only with EVENTCTX_PHOENIX=1, else the tests are skipped. Then its environment is made where
+    there is none, and they fail if it cannot be.
+    """
+    if not wanted():
+        pytest.skip(OPT_IN)
+    with phoenix_process.start(build_phoenix()) as running:
         yield running

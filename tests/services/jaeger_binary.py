@@ -8,7 +8,6 @@ in the project.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -17,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
+
+from tests.services.building import alone
 
 MODULE = "github.com/jaegertracing/jaeger"
 VERSION = "1.76.0"  # the newest that the proxy serves; its cmd/jaeger is the v2 binary
@@ -112,7 +112,7 @@ def build(environ: Mapping[str, str] = os.environ, cache: Path | None = None) ->
     """
     place = cache or cached()
     place.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(place.with_name(".building")):
+    with alone(place.with_name(".building"), "Jaeger"):
         if place.is_file():
             return place
         go = shutil.which("go", path=environ.get("PATH", ""))
@@ -168,18 +168,6 @@ def _go(command: list[str], folder: str, env: Mapping[str, str], seconds: float)
             f"Go said:\n{tail}"
         )
     return run.stdout
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock that the system gives back when its holder dies."""
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("another build of Jaeger is running; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def main(arguments: list[str]) -> int:

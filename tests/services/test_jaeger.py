@@ -16,9 +16,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from tests.services.given import CHAT, LINKED, ROOT, START, new_trace_id, turn
-from tests.services.jaeger import Jaeger, JaegerFailed, Ports, free_ports, start
+from tests.services.jaeger import Jaeger, Ports, free_ports, start
 from tests.services.jaeger_binary import find
 from tests.services.jaeger_query import JaegerQuery, QueryRefused, SeenSpan, wait_for
+from tests.services.process import ServiceFailed
 
 Send = Callable[[list[ReadableSpan]], None]
 
@@ -206,7 +207,7 @@ def test_ports_that_are_always_taken_are_told(jaeger):
         return free_ports()._replace(health=jaeger.ports.query_http)
 
     with (
-        pytest.raises(JaegerFailed, match=r"(?s)2 choices of free ports.*address already in use"),
+        pytest.raises(ServiceFailed, match=r"(?s)2 choices of free ports.*address already in use"),
         start(find(), choose=taken, attempts=2),
     ):
         pytest.fail("it cannot have started")
@@ -225,7 +226,7 @@ def test_a_stopped_jaeger_listens_no_more(jaeger):
 def test_a_binary_that_ends_at_once_shows_what_it_said(tmp_path):
     broken = script(tmp_path / "jaeger", "echo 'no such storage: tape'; exit 3")
     with (
-        pytest.raises(JaegerFailed, match=r"(?s)exit code 3.*no such storage: tape"),
+        pytest.raises(ServiceFailed, match=r"(?s)exit code 3.*no such storage: tape"),
         start(broken),
     ):
         pytest.fail("it cannot have started")
@@ -234,7 +235,7 @@ def test_a_binary_that_ends_at_once_shows_what_it_said(tmp_path):
 def test_a_binary_that_is_never_ready_is_stopped(tmp_path):
     stuck = script(tmp_path / "jaeger", f"echo $$ > {tmp_path}/pid; echo thinking; exec sleep 60")
     with (
-        pytest.raises(JaegerFailed, match=r"(?s)not ready after 0\.5 s.*thinking"),
+        pytest.raises(ServiceFailed, match=r"(?s)not ready after 0\.5 s.*thinking"),
         start(stuck, seconds=0.5),
     ):
         pytest.fail("it cannot have started")

@@ -1,0 +1,22 @@
+"""Building something into the user's cache, by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def alone(lock: Path, name: str) -> Iterator[None]:
+    """Hold a lock that the system gives back when its holder dies; tell who waits for it."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            said = f"another build of {name} is running; waiting for it"
+            print(said, file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

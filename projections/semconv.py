@@ -28,6 +28,8 @@ INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+"""The name before that, for which Jaeger's interface and Phoenix look; both are sent."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 
 SCOPE: Final = "eventctx"

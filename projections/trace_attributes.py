@@ -95,6 +95,7 @@ def usage(event: events.UsageReported) -> Attributes:
         conv.OUTPUT_TOKENS: event.output,
         conv.CACHE_READ_TOKENS: event.cache_read,
         conv.CACHE_WRITE_TOKENS: event.cache_write,
+        conv.CACHE_CREATION_TOKENS: event.cache_write,
         conv.REASONING_TOKENS: event.reasoning,
     }
     if not event.output_exact:
@@ -196,7 +197,7 @@ def _ended(
     if failed:
         attributes.setdefault(conv.ERROR_TYPE, _error_type(message))
     elif outcome == "cancelled":
-        attributes.setdefault(conv.ERROR_TYPE, "cancelled")
+        attributes.setdefault(conv.ERROR_TYPE, _error_type(message, "cancelled"))
     return Closing(
         family, "error" if failed else "unset", capped(message) if message else None, attributes
     )
@@ -214,10 +215,10 @@ def _compacted(event: events.PostCompact, record: Record) -> Closing:
     return closed
 
 
-def _error_type(message: str | None) -> str:
+def _error_type(message: str | None, otherwise: str = conv.ERROR_OTHER) -> str:
     """The type that a message begins with (``ValueError: no``), else the conventions' fallback."""
     named = None if message is None else _TYPE_NAME.match(message)
-    return conv.ERROR_OTHER if named is None else named[1]
+    return otherwise if named is None else named[1]
 
 
 def _given(values: dict[str, str | int | float | None]) -> Attributes:

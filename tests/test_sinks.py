@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import eventctx
-from eventctx.errors import UnknownEventName
+from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.log import LogSink, line, lines
 from eventctx.hooks.trace import TraceSink
 from eventctx.identity import derive_trace_id
@@ -110,6 +112,56 @@ async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider
     assert len({span.context.trace_id for span in spans.values()}) == 1
     assert spans["http"].parent.span_id == spans["chat m"].context.span_id
     assert spans["invoke_agent agent"].parent.span_id == spans["request"].context.span_id
+
+
+class CatchingUp:
+    """A sink that folds, and remembers in which order it was called."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def __call__(self, record: eventctx.Record) -> None:
+        self.called.append(record.type)
+
+    def history(self) -> str:
+        return "records"
+
+    def resume(self, records: Any) -> None:
+        self.called.append("resume")
+
+
+async def test_a_session_that_many_tasks_open_at_once_is_caught_up_with_once(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        await played(engine)
+    sink = CatchingUp()
+
+    async def work(engine: eventctx.Engine) -> eventctx.Context:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "x"})
+        return ctx
+
+    async with eventctx.open(tmp_path / "s.db", sinks=[sink]) as engine:
+        first, given_up, *rest = [asyncio.create_task(work(engine)) for _ in range(5)]
+        await asyncio.sleep(0)
+        given_up.cancel()
+        contexts = {id(ctx) for ctx in await asyncio.gather(first, *rest)}
+    assert len(contexts) == 1
+    assert sink.called == ["resume", *["context:message_added"] * 4]
+
+
+async def test_tasks_that_open_one_session_at_once_with_other_settings_are_refused(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        one, other = await asyncio.gather(
+            engine.session("s", max_tokens=1_000),
+            engine.session("s", max_tokens=2_000),
+            return_exceptions=True,
+        )
+    assert isinstance(one, eventctx.Context)
+    assert isinstance(other, InvalidSetting)
 
 
 async def test_hooks_hear_of_compactions_after_they_are_in_the_log_and_cannot_hurt() -> None:

@@ -460,3 +460,22 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.reasoning.output_tokens",
     ]
+
+
+def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    at = session.add(prepared(7), span(1), iteration=1).position
+    for own in (2, 3):
+        session.add(ev.ProviderRequest(model="m", prepared=at), span(own), span(1), iteration=1)
+        session.add(ev.ProviderError(error_type="Overloaded"), span(own), span(1), iteration=1)
+    session.add(ev.PromptComplete(), span(1))
+    first, second, turn = fold(session.records)
+    about = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
+    told = [
+        {n: v for n, v in one.attributes.items() if n in about or n.startswith("eventctx.request")}
+        for one in (first, second)
+    ]
+    assert told[0]["eventctx.request.seq"] == at
+    assert told[0] == told[1]
+    assert turn.events == ()

@@ -54,10 +54,10 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     ``finished`` are the spans that the last record ended, children before parents. ``open`` is by
     span id, oldest first. ``answered`` are model calls that ended and wait a little for their
     usage. ``waiting`` are prepared requests that no model call has sent yet, ``sent`` the last ones
-    that one has: a call that failed is made again. ``plan`` is the position of the post_compact in force, as far as it is known.
-    ``compactions`` counts those seen; None where the fold did not see the stream's beginning.
-    ``digest`` is that of the last request's view. ``floor`` is when the last turn began: what took
-    longer than the log shows began no earlier.
+    that one has: a call that failed is made again. ``plan`` is the position of the post_compact in
+    force, as far as it is known. ``compactions`` counts those seen; None where the fold did not see
+    the stream's beginning. ``digest`` is that of the last request's view. ``floor`` is when the
+    last turn began: what took longer than the log shows began no earlier.
     """
 
     finished: tuple[Span, ...] = ()

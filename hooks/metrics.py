@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
@@ -18,6 +18,7 @@ from opentelemetry import metrics as otel
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
 
 from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.per_session import PerSession
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks, HookStats
 from eventctx.hooks.sinks import History
@@ -57,7 +58,7 @@ class MetricsSink:
         self._puts: dict[str, Put] | None = None
         self._registries: Registries | None = None
         self._hooks: list[Hooks] = []
-        self._states: OrderedDict[str, MetricState] = OrderedDict()
+        self._states = PerSession[MetricState](MAX_SESSIONS)
         self._told = False
         self._lock = threading.Lock()
         renew_after_fork(self)
@@ -70,7 +71,7 @@ class MetricsSink:
                 return
             with self._lock:
                 state = evolve(self._states.get(record.stream) or initial(), record)
-                self._keep(record.stream, state)
+                self._states.keep(record.stream, state)
             for one in state.measured:
                 said = one.attributes
                 puts[one.instrument.name](
@@ -97,7 +98,7 @@ class MetricsSink:
                 state, stream = evolve(state, record), record.stream
             if stream is not None:
                 with self._lock:
-                    self._keep(stream, state)
+                    self._states.keep(stream, state)
         except Exception as error:
             self._failed(error)
 
@@ -131,6 +132,8 @@ class MetricsSink:
             with self._lock:
                 if hooks in self._hooks:
                     self._hooks.remove(hooks)
+                if hooks not in self._hooks:
+                    self._states.take(number=hooks.number)
                 if self._registries is not None:
                     self._registries.detach(hooks)
         except Exception as error:
@@ -152,12 +155,6 @@ class MetricsSink:
         self._lock = threading.Lock()
         self._states.clear()
         self._hooks.clear()
-
-    def _keep(self, stream: str, state: MetricState) -> None:
-        self._states[stream] = state
-        self._states.move_to_end(stream)
-        if len(self._states) > MAX_SESSIONS:
-            self._states.popitem(last=False)
 
     def _ready(self) -> dict[str, Put] | None:
         """How to put a value into each instrument; None as long as nothing would come of it."""

@@ -55,15 +55,19 @@ class PerSession(Generic[S]):
         found = self._states.get((_calling.number, session_id))
         return self._states.get((_NOBODY, session_id)) if found is None else found
 
-    def keep(self, session_id: str, state: S) -> None:
-        """Know this of a session of the registry that is calling from here on."""
+    def keep(self, session_id: str, state: S) -> S | None:
+        """Know this of a session of the registry that is calling from here on.
+
+        Returns what is forgotten for it.
+        """
         key = (_calling.number, session_id)
         if _calling.number != _NOBODY and self._states:
             self._states.pop((_NOBODY, session_id), None)
         self._states[key] = state
         self._states.move_to_end(key)
-        if len(self._states) > self._most:
-            self._states.popitem(last=False)
+        if len(self._states) <= self._most:
+            return None
+        return self._states.popitem(last=False)[1]
 
     def take(self, session_id: str | None = None, *, number: int | None = None) -> list[S]:
         """Forget the sessions of this name, of the registry of this number, or all; return them."""

@@ -216,8 +216,11 @@ class TraceSink:
     def _step(self, record: Record) -> Traced:
         with self._lock:
             state = evolve(self._states.get(record.stream) or fresh(self._first), record)
-            self._states.keep(record.stream, state)
-            return state
+            forgotten = self._states.keep(record.stream, state)
+        if forgotten is not None and (left := unfinished(forgotten)):
+            for hooks in self._hooks[-1:]:
+                hooks.count_lost(self, f"more than {MAX_SESSIONS} sessions at once", len(left))
+        return state
 
     # -- the engine's CurrentSpan ----------------------------------------------------------------
 

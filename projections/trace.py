@@ -304,8 +304,7 @@ def _compaction_alone(
     span_id = record.span_id
     if span_id is None or span_id in state.open:
         span_id = derive_span_id(record.stream, record.id)
-    start = record.time - max(event.duration, 0)
-    return state, begin(record, begins, span_id, trace_id, start, attributes)
+    return state, begin(record, begins, span_id, trace_id, record.time, attributes)
 
 
 # -- parts ---------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.identity import CurrentSpan, random_bytes
 from eventctx.live import Listener
 from eventctx.losses import Loss, LossBook
+from eventctx.one_at_a_time import OneAtATime
 from eventctx.policies.policy import Policy
 from eventctx.projections import recall as recall_documents
 from eventctx.reading import Message, RequestView
@@ -83,6 +84,7 @@ class Engine:
         self._clock = clock
         self._random = random
         self._contexts: dict[str, Context] = {}
+        self._opening = OneAtATime()
         self._advised: dict[str, tuple[Summarizer | None, Scorer | None]] = {}
         self._recall: Recall | None = None
 
@@ -119,8 +121,12 @@ class Engine:
                 "first, or leave them out"
             )
         if context is None:
-            context = await self._open(session, chosen, made, advisers, tokenizer)
-        elif (settings or policy is not None) and (made, chosen) != (
+            # A sink that caught up again would forget what it heard of the session since.
+            async with self._opening(session):
+                context = self._contexts.get(session)
+                if context is None:
+                    return await self._open(session, chosen, made, advisers, tokenizer)
+        if (settings or policy is not None) and (made, chosen) != (
             context.settings,
             context.policy,
         ):
@@ -150,19 +156,16 @@ class Engine:
             recorded,
             tokenizer,
         )
-        # Two tasks may have opened it at the same time: the first one in keeps the place.
-        return self._contexts.setdefault(
-            session,
-            Context(
-                live,
-                policy,
-                settings,
-                self._current_span,
-                advisers,
-                self._intercepted,
-                self.recaller,
-            ),
+        context = self._contexts[session] = Context(
+            live,
+            policy,
+            settings,
+            self._current_span,
+            advisers,
+            self._intercepted,
+            self.recaller,
         )
+        return context
 
     async def _resume(self, session: str) -> None:
         """Let the sinks fold what a session holds already, outside the loop's thread."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import MutableMapping
 from typing import Any, BinaryIO, Final
 
@@ -21,6 +20,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.events import Event
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.log_line import Level, build, level_for, level_of, line, lines
+from eventctx.hooks.per_session import PerSession
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.projections.flat import read
 from eventctx.projections.trace_ids import TraceIds, locate, needs
@@ -68,7 +68,7 @@ class LogSink:
         self._content = content
         self._configured: dict[str, Any] = {}
         self._default: Any = None
-        self._ids: OrderedDict[str, TraceIds] = OrderedDict()
+        self._ids = PerSession[TraceIds](MAX_SESSIONS)
         self._lock = threading.Lock()
         renew_after_fork(self)
 
@@ -113,10 +113,7 @@ class LogSink:
             known = self._ids.get(record.stream)
             ids, trace_id = locate(known or TraceIds(), record, event)
             if ids.turns or ids.nested:
-                self._ids[record.stream] = ids
-                self._ids.move_to_end(record.stream)
-                if len(self._ids) > MAX_SESSIONS:
-                    self._ids.popitem(last=False)
+                self._ids.keep(record.stream, ids)
         return trace_id
 
 

@@ -67,6 +67,8 @@ def lines(
     ids = TraceIds()
     for record in records:
         event = read(record)
+        if record.type == "session:fork":
+            ids = TraceIds()  # a turn that it was forked in is the parent's, and so is its trace
         ids, trace_id = locate(ids, record, event)
         yield build(record, event, trace_id, redactor, content)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
@@ -18,11 +18,13 @@ from opentelemetry import metrics as otel
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
 
 from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.per_session import PerSession
+from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks, HookStats
 from eventctx.hooks.sinks import History
 from eventctx.projections import metric_names as names
 from eventctx.projections.metric_names import INSTRUMENTS, Instrument
-from eventctx.projections.metrics import Measurement, MetricState, evolve, initial
+from eventctx.projections.metrics import MetricState, evolve, initial
 from eventctx.record import Record
 from eventctx.version import __version__
 
@@ -39,17 +41,24 @@ Put = Callable[[int | float, Mapping[str, str]], None]
 class MetricsSink:
     """An observer of all records: ``hooks.on("*", MetricsSink())``. Never raises.
 
-    ``meter_provider``: the global one by default, asked for again until there is one. Safe to call
+    ``meter_provider``: the global one by default, asked for again until there is one. ``redactor``
+    replaces secrets in the names of models, providers and errors; None for nothing. Safe to call
     from several threads; one sink may serve several engines.
     """
 
-    def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None = None,
+        *,
+        redactor: Redactor | None = DEFAULT,
+    ) -> None:
         self._provider = meter_provider
+        self._redactor = redactor
         self._seen: MeterProvider | None = None
         self._puts: dict[str, Put] | None = None
         self._registries: Registries | None = None
         self._hooks: list[Hooks] = []
-        self._states: OrderedDict[str, MetricState] = OrderedDict()
+        self._states = PerSession[MetricState](MAX_SESSIONS)
         self._told = False
         self._lock = threading.Lock()
         renew_after_fork(self)
@@ -62,9 +71,12 @@ class MetricsSink:
                 return
             with self._lock:
                 state = evolve(self._states.get(record.stream) or initial(), record)
-                self._keep(record.stream, state)
-            for measurement in state.measured:
-                _put(puts, measurement)
+                self._states.keep(record.stream, state)
+            for one in state.measured:
+                said = one.attributes
+                puts[one.instrument.name](
+                    one.value, said if self._redactor is None else self._redactor.fields(said)
+                )
         except Exception as error:
             self._failed(error)
 
@@ -86,7 +98,7 @@ class MetricsSink:
                 state, stream = evolve(state, record), record.stream
             if stream is not None:
                 with self._lock:
-                    self._keep(stream, state)
+                    self._states.keep(stream, state)
         except Exception as error:
             self._failed(error)
 
@@ -95,7 +107,7 @@ class MetricsSink:
         try:
             puts = self._ready()
             if puts is not None:
-                _put(puts, Measurement(names.APPEND_DURATION, seconds, {}))
+                puts[names.APPEND_DURATION.name](seconds, {})
         except Exception as error:
             self._failed(error)
 
@@ -120,6 +132,8 @@ class MetricsSink:
             with self._lock:
                 if hooks in self._hooks:
                     self._hooks.remove(hooks)
+                if hooks not in self._hooks:
+                    self._states.take(number=hooks.number)
                 if self._registries is not None:
                     self._registries.detach(hooks)
         except Exception as error:
@@ -141,12 +155,6 @@ class MetricsSink:
         self._lock = threading.Lock()
         self._states.clear()
         self._hooks.clear()
-
-    def _keep(self, stream: str, state: MetricState) -> None:
-        self._states[stream] = state
-        self._states.move_to_end(stream)
-        if len(self._states) > MAX_SESSIONS:
-            self._states.popitem(last=False)
 
     def _ready(self) -> dict[str, Put] | None:
         """How to put a value into each instrument; None as long as nothing would come of it."""
@@ -180,10 +188,6 @@ class MetricsSink:
         _log.log(level, "metrics: %s; further ones are logged at DEBUG", error, exc_info=error)
         for hooks in self._hooks[-1:]:
             hooks.count_error(self, error)
-
-
-def _put(puts: dict[str, Put], measurement: Measurement) -> None:
-    puts[measurement.instrument.name](measurement.value, measurement.attributes)
 
 
 def _made(meter: Meter, one: Instrument) -> Put:

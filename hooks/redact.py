@@ -22,6 +22,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.hooks import secret_forms as forms
 from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, NAMES, Form, Group, may_hold
 from eventctx.projections import semconv as conv
+from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.spans import Span, SpanEvent
 
 MAX_PASSES: Final = 4
@@ -100,12 +101,13 @@ class Redactor:
         return found
 
     def _redacted(self, text: str) -> str:
+        was_cut = len(text) == MAX_TEXT and text.endswith("…")
         # What stands beside a replaced secret may look like one only then.
         for _ in range(MAX_PASSES):
             before, text = text, self._once(text)
             if text == before:
                 break
-        return text
+        return _without_last_word(text) if was_cut else text
 
     def cut(self, text: str, limit: int) -> str:
         """Return ``text`` redacted, then cut to ``limit`` characters with an ellipsis.
@@ -199,6 +201,7 @@ class Redactor:
         return text
 
 
+_BREAK: Final = re.compile(r"[\s\]]")
 _PLAIN: Final = frozenset((int, float, bool, type(None)))
 _KEY_STUMP: Final = Form(
     "api-key",
@@ -303,6 +306,18 @@ def _marker_at(text: str, index: int) -> tuple[int, int] | None:
         return None
     marker = MARKER.match(text, begin)
     return marker.span() if marker is not None and index < marker.end() else None
+
+
+def _without_last_word(text: str) -> str:
+    """Return a text that was cut without the word that the cut may have broken.
+
+    A fold of spans knows no redactor, so it cuts first: of what it cut in two, the beginning may be
+    too short to be known as a secret, or lack the end by which it is known.
+    """
+    if not text.endswith("…"):
+        return text
+    word = _BREAK.split(text[-1 - MARGIN : -1])[-1]
+    return text[: len(text) - 1 - len(word)] + "…"
 
 
 def _whole_markers(text: str, length: int) -> str:

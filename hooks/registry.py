@@ -31,6 +31,7 @@ from eventctx.events import CATALOGUE
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
+from eventctx.hooks.per_session import calling, new_number
 from eventctx.losses import LossKind
 from eventctx.record import Record
 
@@ -130,6 +131,7 @@ class Hooks:
     def __init__(self, *, queue_limit: int = 1000, handler_timeout: float | None = 30.0) -> None:
         if queue_limit < 1:
             raise InvalidSetting(f"queue_limit: expected 1 or more, found {queue_limit}")
+        self.number = new_number()
         self._subscriptions: list[_Subscription] = []
         self._registered = 0
         self._any = False
@@ -223,6 +225,7 @@ class Hooks:
             nested.append(record)
             return
         nested = self._local.nested = deque()
+        before = calling(self.number)
         try:
             self._emit(record)
             for _ in range(MAX_NESTED):
@@ -232,6 +235,7 @@ class Hooks:
             for record in nested:
                 self._count_drop(record.type, f"handlers published over {MAX_NESTED} in answer")
         finally:
+            calling(before)
             self._local.nested = None
 
     def _emit(self, record: Record) -> None:

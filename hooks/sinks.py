@@ -13,6 +13,7 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Final, Literal, Protocol, runtime_checkable
 
+from eventctx.hooks.per_session import calling
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import CurrentSpan
 from eventctx.record import Record
@@ -107,11 +108,15 @@ class Sinks:
 
     def resume(self, records: Sequence[Record]) -> None:
         """Let those that fold catch up; may take long, and runs in a thread of its own."""
-        for sink in self._resuming:
-            try:
-                sink.resume(records)
-            except Exception as error:
-                self._hooks.count_error(sink, error)
+        before = calling(self._hooks.number)
+        try:
+            for sink in self._resuming:
+                try:
+                    sink.resume(records)
+                except Exception as error:
+                    self._hooks.count_error(sink, error)
+        finally:
+            calling(before)
 
     def appended(self, seconds: float, records: int) -> None:
         """Tell those that want to know how long an append took."""

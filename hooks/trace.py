@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
@@ -19,6 +18,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from eventctx.hooks.bounded import within
 from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.per_session import PerSession
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import History
@@ -100,7 +100,7 @@ class TraceSink:
         self._redactor = redactor
         wanted = content_is_wanted() if content is None else content
         self._first = initial(cleaner(redactor) if wanted else None)
-        self._states: OrderedDict[str, Traced] = OrderedDict()
+        self._states = PerSession[Traced](MAX_SESSIONS)
         self._hooks: list[Hooks] = []
         self._lock = threading.Lock()
         renew_after_fork(self)
@@ -137,7 +137,7 @@ class TraceSink:
             state, stream = evolve(state, record), record.stream
         if stream is not None:
             with self._lock:
-                self._keep(stream, state)
+                self._states.keep(stream, state)
 
     def flush(self, session_id: str | None = None) -> None:
         """Send the unfinished spans of one session, or of all, and forget the sessions.
@@ -145,8 +145,10 @@ class TraceSink:
         For the end of a program: nothing of those sessions may follow.
         """
         with self._lock:
-            names = list(self._states) if session_id is None else [session_id]
-            states = [self._states.pop(name) for name in names if name in self._states]
+            states = self._states.take(session_id)
+        self._give_up(states)
+
+    def _give_up(self, states: Iterable[Traced]) -> None:
         if self._tracer.ready():
             for state in states:
                 self._send(unfinished(state))
@@ -159,17 +161,19 @@ class TraceSink:
             self._exporter.attach(hooks)
 
     def detach(self, hooks: Hooks) -> None:
-        """Send what is unfinished when the last engine that this sink serves has closed.
+        """Send what is unfinished of the engine of these hooks, which has closed.
 
-        With ``exporter`` this waits for it to arrive.
+        With ``exporter``, the last engine that this sink serves waits for all to arrive.
         """
         with self._lock:
             last = all(one is hooks for one in self._hooks)
             if not last:
                 self._hooks.remove(hooks)
+            shared = hooks in self._hooks and not last
+            left = [] if shared else self._states.take(number=None if last else hooks.number)
         try:
+            self._give_up(left)
             if last:
-                self.flush()
                 self._await_arrival()
         finally:
             with self._lock:
@@ -212,14 +216,11 @@ class TraceSink:
     def _step(self, record: Record) -> Traced:
         with self._lock:
             state = evolve(self._states.get(record.stream) or fresh(self._first), record)
-            self._keep(record.stream, state)
-            return state
-
-    def _keep(self, stream: str, state: Traced) -> None:
-        self._states[stream] = state
-        self._states.move_to_end(stream)
-        if len(self._states) > MAX_SESSIONS:
-            self._states.popitem(last=False)
+            forgotten = self._states.keep(record.stream, state)
+        if forgotten is not None and (left := unfinished(forgotten)):
+            for hooks in self._hooks[-1:]:
+                hooks.count_lost(self, f"more than {MAX_SESSIONS} sessions at once", len(left))
+        return state
 
     # -- the engine's CurrentSpan ----------------------------------------------------------------
 

@@ -19,6 +19,8 @@ Clean = Callable[[str], str]
 
 MAX_PART: Final = 16_384
 """Characters of one text in a part; the rest is counted."""
+MARGIN: Final = 512
+"""Characters beyond it that are redacted too, so that no part of a secret is left by the cut."""
 _DEPTH: Final = 24
 
 # Tuples: a host may put anything into "type", also what cannot be hashed.
@@ -58,7 +60,7 @@ def plain_text(value: object, clean: Clean) -> str:
         return _cut(value, clean)
     if isinstance(value, list) and value and all(_is_text(block) for block in value):
         return _cut("\n".join(block["text"] for block in value), clean)
-    return msgspec.json.encode(_cleaned(value, clean)).decode()
+    return msgspec.json.encode(_cleaned(value, clean, _Room())).decode()
 
 
 def _is_text(block: object) -> bool:
@@ -155,23 +157,48 @@ def _response(call_id: object, content: object, clean: Clean) -> dict[str, Any]:
 
 
 def _cut(text: str, clean: Clean) -> str:
+    """The beginning of a text, redacted; what lies beyond is not looked at, however long it is."""
     # Clean first: a secret that is cut in two is no longer recognised, and half of it would leave.
-    text = clean(text)
-    if len(text) <= MAX_PART:
-        return text
-    return f"{text[:MAX_PART]}… [{len(text) - MAX_PART:,} characters more]"
+    begin, kept = clean(text[: MAX_PART + MARGIN]), MAX_PART
+    if len(text) <= MAX_PART + MARGIN:
+        text = begin
+        if len(text) <= MAX_PART:
+            return text
+    else:
+        kept = min(MAX_PART, max(0, len(begin) - MARGIN))
+    return f"{begin[:kept]}… [{len(text) - kept:,} characters more]"
 
 
-def _cleaned(value: object, clean: Clean, depth: int = 0) -> object:
+class _Room:
+    """How many characters of a nested value may still be shown."""
+
+    def __init__(self) -> None:
+        self.left = MAX_PART
+
+
+def _cleaned(value: object, clean: Clean, room: _Room, depth: int = 0) -> object:
+    room.left -= len(value) if isinstance(value, str) else 1
     if isinstance(value, str):
         return _cut(value, clean)
     if depth > _DEPTH:
         return "…"
     if isinstance(value, list):
-        return [_cleaned(item, clean, depth + 1) for item in value]
+        items: list[object] = []
+        for item in value:
+            if room.left <= 0:
+                items.append(f"… [{len(value) - len(items):,} items more]")
+                break
+            items.append(_cleaned(item, clean, room, depth + 1))
+        return items
     if isinstance(value, dict):
-        return {
-            clean(str(key)): "…" if key in _HIDDEN else _cleaned(item, clean, depth + 1)
-            for key, item in value.items()
-        }
+        fields: dict[str, object] = {}
+        for key, item in value.items():
+            if room.left <= 0:
+                fields["…"] = f"[{len(value) - len(fields):,} fields more]"
+                break
+            room.left -= len(str(key))
+            hidden = key in _HIDDEN
+            name = _cut(str(key), clean)
+            fields[name] = "…" if hidden else _cleaned(item, clean, room, depth + 1)
+        return fields
     return value

@@ -41,7 +41,7 @@ _MAX_WAITING: Final = 8
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A prepared request whose model call has not begun yet."""
+    """A prepared request, and what is said of it on the model calls that send it."""
 
     record: Record
     plan: int | None
@@ -53,16 +53,18 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
 
     ``finished`` are the spans that the last record ended, children before parents. ``open`` is by
     span id, oldest first. ``answered`` are model calls that ended and wait a little for their
-    usage. ``plan`` is the position of the post_compact in force, as far as it is known.
-    ``compactions`` counts those seen; None where the fold did not see the stream's beginning.
-    ``digest`` is that of the last request's view. ``floor`` is when the last turn began: what took
-    longer than the log shows began no earlier.
+    usage. ``waiting`` are prepared requests that no model call has sent yet, ``sent`` the last ones
+    that one has: a call that failed is made again. ``plan`` is the position of the post_compact in
+    force, as far as it is known. ``compactions`` counts those seen; None where the fold did not see
+    the stream's beginning. ``digest`` is that of the last request's view. ``floor`` is when the
+    last turn began: what took longer than the log shows began no earlier.
     """
 
     finished: tuple[Span, ...] = ()
     open: dict[str, OpenSpan] = {}
     answered: tuple[Span, ...] = ()
     waiting: tuple[Prepared, ...] = ()
+    sent: tuple[Prepared, ...] = ()
     ids: TraceIds = TraceIds()
     plan: int | None = None
     compactions: int | None = None
@@ -276,7 +278,11 @@ def _take_prepared(
             )
         if found:
             rest = tuple([left for left in state.waiting if left is not one])
-            return replace(state, waiting=rest), one.attributes
+            sent = (*state.sent, one)[-_MAX_WAITING:]
+            return replace(state, waiting=rest, sent=sent), one.attributes
+    for one in state.sent:
+        if one.record.position == event.prepared:
+            return state, one.attributes
     # A summariser's prompt is no view of the session, so a plan in force says nothing about it.
     if _in_compaction(state, record):
         return state, {}
@@ -298,8 +304,7 @@ def _compaction_alone(
     span_id = record.span_id
     if span_id is None or span_id in state.open:
         span_id = derive_span_id(record.stream, record.id)
-    start = record.time - max(event.duration, 0)
-    return state, begin(record, begins, span_id, trace_id, start, attributes)
+    return state, begin(record, begins, span_id, trace_id, record.time, attributes)
 
 
 # -- parts ---------------------------------------------------------------------------------------

@@ -16,16 +16,15 @@ from msgspec.structs import replace
 
 from eventctx.codec import decode_body
 from eventctx.errors import EventctxError
-from eventctx.events import PostCompact, RequestPrepared
+from eventctx.events import Erased, PostCompact, RequestPrepared
 from eventctx.facts import decode_facts
-from eventctx.projections import planned, request_view
+from eventctx.projections import planned, request_view, trace_bodies
 from eventctx.projections import semconv as conv
 from eventctx.projections.flat import read
 from eventctx.projections.genai_messages import Clean, genai_message, plain_text
-from eventctx.projections.layout import Entry
-from eventctx.projections.render import addresses, render
 from eventctx.projections.spans import Span
 from eventctx.projections.trace_attributes import Attributes
+from eventctx.projections.trace_bodies import Texts
 from eventctx.projections.view_state import ViewState
 from eventctx.record import Record
 
@@ -34,7 +33,6 @@ MAX_CONTENT: Final = 262_144
 _REMEMBERED: Final = 128
 _BOUNDARIES: Final = frozenset(("provider:request", "tool:pre", "prompt:complete", "session:end"))
 
-Place = tuple[int, int]
 Key = str | tuple[str | None, int | None]
 K = TypeVar("K")
 V = TypeVar("V")
@@ -43,17 +41,15 @@ V = TypeVar("V")
 class ContentState(msgspec.Struct, frozen=True):
     """Where the stage stands.
 
-    ``waiting`` are finished spans whose content may still come. ``bodies`` and ``made`` (messages
-    in the conventions' form, by entry of a view) only ever grow and never change, so states may
-    share them. The rest is what is known of requests (by position), answers (by span, or by turn
-    and iteration), calls and results (by call id), and of each turn what was asked and said; and
-    which spans are compactions: a summarizer's call in one is answered by no message.
+    ``waiting`` are finished spans whose content may still come. The rest is what is known of
+    requests (by position), answers (by span, or by turn and iteration), calls and results (by call
+    id), and of each turn what was asked and said; and which spans are compactions: a summarizer's
+    call in one is answered by no message.
     """
 
     clean: Clean
     view: ViewState
-    bodies: dict[Place, bytes | None]
-    made: dict[Entry, str]
+    texts: Texts
     waiting: tuple[Span, ...] = ()
     requests: dict[int, Attributes] = {}
     answers: dict[Key, tuple[str, ...]] = {}
@@ -66,7 +62,7 @@ class ContentState(msgspec.Struct, frozen=True):
 
 def initial(clean: Clean) -> ContentState:
     """The state before a stream's first record. ``clean`` redacts a text."""
-    return ContentState(clean, request_view.initial(), {}, {})
+    return ContentState(clean, request_view.initial(), trace_bodies.none_yet())
 
 
 def evolve(
@@ -79,12 +75,14 @@ def evolve(
     out: list[Span] = []
     state = _absorbed(state, record)
     if record.type == "session:fork":  # the view goes on, what waits is the parent's to tell
-        state = ContentState(state.clean, state.view, state.bodies, state.made)
+        state = ContentState(state.clean, state.view, state.texts)
     if record.type in _BOUNDARIES:
         state = _released(state, record, out)
     elif record.type == "context:pre_compact" and record.span_id is not None:
         compacting = (*state.compacting[1 - _REMEMBERED :], record.span_id)
         state = replace(state, compacting=compacting)
+    elif record.type == "context:erased":
+        state = _erased(state, record)
     elif record.type == "context:message_added" and record.bodies:
         state = _added(state, record, out)
     elif record.type == "context:request_prepared":
@@ -105,14 +103,28 @@ def unfinished(state: ContentState, spans: Iterable[Span]) -> list[Span]:
 
 
 def _absorbed(state: ContentState, record: Record) -> ContentState:
-    for index, body in enumerate(record.bodies):
-        if body.data is not None:
-            state.bodies[record.position, index] = body.data
+    texts = trace_bodies.keep(state.texts, record)
     try:
         view = request_view.evolve(state.view, record)
     except EventctxError:
-        return state  # a damaged record has no content to show; verify says what is wrong with it
-    return replace(state, view=view)
+        # A damaged record has no content to show; verify says what is wrong with it.
+        return replace(state, texts=texts)
+    return replace(state, view=view, texts=trace_bodies.forget(texts, view))
+
+
+def _erased(state: ContentState, record: Record) -> ContentState:
+    """The state without what was destroyed; other texts that are at hand go along."""
+    event = read(record)
+    if not isinstance(event, Erased):
+        return state
+    bare = [
+        replace(
+            span, attributes={n: v for n, v in span.attributes.items() if n not in conv.CONTENT}
+        )
+        for span in state.waiting
+    ]
+    texts = trace_bodies.erase(state.texts, event)
+    return ContentState(state.clean, state.view, texts, tuple(bare), compacting=state.compacting)
 
 
 def _request(state: ContentState, record: Record) -> Attributes:
@@ -122,38 +134,25 @@ def _request(state: ContentState, record: Record) -> Attributes:
         return {}
     view = planned.with_insertions(state.view, event.insertions, record)
     entries = list(view.layout.entries())
-    texts = [_encoded(state, entry) for entry in entries]
-    if None in texts:
+    found = [trace_bodies.shown(state.texts, entry, state.clean) for entry in entries]
+    if entries and not any(found):
         return {}  # read without bodies
+    texts = [_NOT_KEPT if text is None else text for text in found]
     systems = next((at for at, text in enumerate(texts) if not _is_system(text)), len(texts))
     kept, size = len(texts), 0
-    while kept > systems and size + len(texts[kept - 1] or "") <= MAX_CONTENT:
+    while kept > systems and size + len(texts[kept - 1]) <= MAX_CONTENT:
         kept -= 1
-        size += len(texts[kept] or "")
-    shown = [text for text in texts[kept:] if text is not None]
+        size += len(texts[kept])
+    shown = texts[kept:]
     if kept > systems:
         shown.insert(0, _left_out(kept - systems))
     said: Attributes = {conv.INPUT_MESSAGES: _array(shown)}
     if systems:
         parts = [
-            part
-            for text in texts[:systems]
-            for part in msgspec.json.decode(text or "{}").get("parts", ())
+            part for text in texts[:systems] for part in msgspec.json.decode(text).get("parts", ())
         ]
         said[conv.SYSTEM_INSTRUCTIONS] = msgspec.json.encode(parts).decode()[:MAX_CONTENT]
     return said
-
-
-def _encoded(state: ContentState, entry: Entry) -> str | None:
-    known = state.made.get(entry)
-    if known is None:
-        bodies = {(one.position, one.index): None for one in addresses([entry])}
-        if any(place not in state.bodies for place in bodies):
-            return None
-        (message,) = render([entry], {place: state.bodies[place] for place in bodies})
-        known = _json(genai_message(message, state.clean))
-        state.made[entry] = known
-    return known
 
 
 def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState:
@@ -165,7 +164,10 @@ def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState
     for part in message["parts"]:
         call_id = part.get("id")
         if part["type"] == "tool_call" and isinstance(call_id, str):
-            state = replace(state, calls=_remembering(state.calls, call_id, part["arguments"]))
+            # Some hosts give calls the same ids in every turn: an older result is not this one's.
+            results = {one: text for one, text in state.results.items() if one != call_id}
+            calls = _remembering(state.calls, call_id, part["arguments"])
+            state = replace(state, calls=calls, results=results)
         elif part["type"] == "tool_call_response" and isinstance(call_id, str):
             state = _result(state, call_id, part["response"], out)
     turn_id = record.turn_id
@@ -289,7 +291,7 @@ def _with_summary(state: ContentState, span: Span, record: Record) -> Span:
         plain_text(decode_body(data).get("content"), state.clean)
         for one in event.plan.insertions
         if one.kind == "summary"
-        and (data := state.bodies.get((_at(one.at, record), one.body))) is not None
+        and (data := state.texts.bodies.get((_at(one.at, record), one.body))) is not None
     ]
     if not texts:
         return span
@@ -320,8 +322,8 @@ def _at(at: int | None, record: Record) -> int:
     return record.position if at is None else at
 
 
-def _is_system(text: str | None) -> bool:
-    return text is not None and text.startswith(('{"role":"system"', '{"role":"developer"'))
+def _is_system(text: str) -> bool:
+    return text.startswith(('{"role":"system"', '{"role":"developer"'))
 
 
 def _left_out(count: int) -> str:
@@ -331,6 +333,15 @@ def _left_out(count: int) -> str:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+_NOT_KEPT: Final = _json(
+    {
+        "role": "user",
+        "parts": [{"type": "text", "content": "[a message left out of this span; the log has it]"}],
+    }
+)
+"""For a message that was out of view for so long that its text is not at hand."""
 
 
 def _array(texts: Iterable[str]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import eventctx
-from eventctx.errors import UnknownEventName
+from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.log import LogSink, line, lines
+from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.trace import TraceSink
 from eventctx.identity import derive_trace_id
+from eventctx.projections.metrics import fold as measured
+from eventctx.projections.semconv import CONTENT
 from eventctx.projections.trace import fold as fold_spans
+from tests.measured import OPERATIONAL, Gathered, summed
 
 
 async def played(engine: eventctx.Engine) -> None:
@@ -110,6 +116,118 @@ async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider
     assert len({span.context.trace_id for span in spans.values()}) == 1
     assert spans["http"].parent.span_id == spans["chat m"].context.span_id
     assert spans["invoke_agent agent"].parent.span_id == spans["request"].context.span_id
+
+
+async def test_sessions_of_one_name_in_two_stores_are_told_apart_by_the_sinks_they_share() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    gathered = Gathered()
+    sinks = [TraceSink(provider, content=True), MetricsSink(gathered.provider)]
+
+    async def work(engine: eventctx.Engine, customer: str) -> None:
+        ctx = await engine.session("main", max_tokens=1_500)
+        for number in range(3):
+            async with ctx.turn(f"{customer}-{number}") as turn, turn.iteration() as cycle:
+                text = f"I am {customer}. " * (5 if customer == "ann" else 250)
+                await ctx.add_message({"role": "user", "content": text})
+                await ctx.get_messages_for_request(model=customer)
+                await asyncio.sleep(0.001)
+                async with cycle.provider_call(customer):
+                    await asyncio.sleep(0.001)
+
+    async with eventctx.open(sinks=sinks) as one, eventctx.open(sinks=sinks) as other:
+        await asyncio.gather(work(one, "ann"), work(other, "bob"))
+        logs = {
+            "ann": [record async for record in one.records("main")],
+            "bob": [record async for record in other.records("main")],
+        }
+    sent = {f"{one.context.span_id:016x}": one for one in exporter.get_finished_spans()}
+    folded = {span.span_id: span for records in logs.values() for span in fold_spans(records)}
+    assert {
+        key: {name: said for name, said in one.attributes.items() if name not in CONTENT}
+        for key, one in sent.items()
+    } == {key: span.attributes for key, span in folded.items()}
+    assert any(one.name.startswith("compact") for one in sent.values())
+    for customer, stranger in (("ann", "bob"), ("bob", "ann")):
+        mine = [one for one in sent.values() if one.name == f"chat {customer}"]
+        assert len(mine) == 3
+        assert all(f"I am {customer}" in str(one.attributes) for one in mine)
+        assert not any(f"I am {stranger}" in str(one.attributes) for one in mine)
+    expected = summed([*measured(logs["ann"]), *measured(logs["bob"])])
+    assert {
+        key: point for key, point in gathered.points().items() if key[0] not in OPERATIONAL
+    } == expected
+
+
+async def test_what_an_engine_left_open_is_sent_when_it_closes_though_others_go_on() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    sink = TraceSink(provider)
+    async with eventctx.open(sinks=[sink]) as stays:
+        ctx = await stays.session("s")
+        async with ctx.turn("stays"):
+            async with eventctx.open(sinks=[sink]) as goes:
+                left = (await goes.session("s")).turn("goes")
+                await left.__aenter__()
+            (gone,) = exporter.get_finished_spans()
+            assert gone.attributes["eventctx.outcome"] == "unfinished"
+            await left.__aexit__(None, None, None)
+    assert [
+        (one.attributes["eventctx.turn.id"], one.attributes["eventctx.outcome"])
+        for one in exporter.get_finished_spans()
+    ] == [("goes", "unfinished"), ("stays", "ok")]
+
+
+class CatchingUp:
+    """A sink that folds, and remembers in which order it was called."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def __call__(self, record: eventctx.Record) -> None:
+        self.called.append(record.type)
+
+    def history(self) -> str:
+        return "records"
+
+    def resume(self, records: Any) -> None:
+        self.called.append("resume")
+
+
+async def test_a_session_that_many_tasks_open_at_once_is_caught_up_with_once(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        await played(engine)
+    sink = CatchingUp()
+
+    async def work(engine: eventctx.Engine) -> eventctx.Context:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "x"})
+        return ctx
+
+    async with eventctx.open(tmp_path / "s.db", sinks=[sink]) as engine:
+        first, given_up, *rest = [asyncio.create_task(work(engine)) for _ in range(5)]
+        await asyncio.sleep(0)
+        given_up.cancel()
+        contexts = {id(ctx) for ctx in await asyncio.gather(first, *rest)}
+    assert len(contexts) == 1
+    assert sink.called == ["resume", *["context:message_added"] * 4]
+
+
+async def test_tasks_that_open_one_session_at_once_with_other_settings_are_refused(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        one, other = await asyncio.gather(
+            engine.session("s", max_tokens=1_000),
+            engine.session("s", max_tokens=2_000),
+            return_exceptions=True,
+        )
+    assert isinstance(one, eventctx.Context)
+    assert isinstance(other, InvalidSetting)
 
 
 async def test_hooks_hear_of_compactions_after_they_are_in_the_log_and_cannot_hurt() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import eventctx
-from eventctx.projections import traced
-from eventctx.projections.genai_messages import MAX_PART, genai_message
+from eventctx import events as ev
+from eventctx.projections import trace_bodies, traced
+from eventctx.projections.genai_messages import MARGIN, MAX_PART, genai_message
 from eventctx.projections.spans import Span
 from eventctx.projections.trace import fold as plain_fold
 from eventctx.record import Record
@@ -188,6 +191,129 @@ async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> N
     told = str(turn.attributes[INPUT])
     assert "SEC" not in told
     assert json.loads(told)[0]["parts"][0]["content"] == "x" * (MAX_PART - 3) + "-"
+
+
+def test_the_time_that_a_text_takes_does_not_grow_with_what_is_cut_away() -> None:
+    looked_at: list[int] = []
+
+    def clean(text: str) -> str:
+        looked_at.append(len(text))
+        return text.replace("SECRET", "-")
+
+    for start in range(MAX_PART - 8, MAX_PART + 1):
+        text = "x" * start + "SECRET" + "y" * 1_000_000
+        (part,) = genai_message({"role": "user", "content": text}, clean)["parts"]
+        told = part["content"]
+        assert re.search(r"S|SECRET", told) is None
+        assert len(told) < MAX_PART + 40
+        shown, rest = re.fullmatch(r"(.*)… \[([\d,]+) characters more\]", told).groups()
+        assert len(text) - len(shown) - int(rest.replace(",", "")) == 0
+    assert max(looked_at) == MAX_PART + MARGIN
+
+
+def test_an_argument_of_many_small_texts_is_cut_too_and_stays_json() -> None:
+    looked_at: list[str] = []
+
+    def clean(text: str) -> str:
+        looked_at.append(text)
+        return text
+
+    for given in ({"files": ["name"] * 100_000}, {f"k{n}": [n] for n in range(100_000)}):
+        call = {"type": "tool_use", "id": "c", "name": "f", "input": given}
+        (part,) = genai_message({"role": "assistant", "content": [call]}, clean)["parts"]
+        assert len(part["arguments"]) < 3 * MAX_PART
+        assert "more]" in str(json.loads(part["arguments"]))
+    assert len(looked_at) < 2 * MAX_PART
+
+
+async def test_a_result_is_not_that_of_an_older_call_of_the_same_id() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for number in range(2):
+            async with ctx.turn(f"t{number}") as turn, turn.iteration() as cycle:
+                await ctx.add_message({"role": "user", "content": "go"})
+                use = {"type": "tool_use", "id": "c", "name": "f", "input": {"n": number}}
+                await ctx.add_message({"role": "assistant", "content": [use]})
+                async with cycle.tool_call("f", "c"):
+                    if number == 0:
+                        await ctx.add_message(result(number))
+                if number == 1:
+                    await ctx.add_message(result(number))
+        tools = [one for one in with_contents(await recorded(engine)) if "execute" in one.name]
+    assert [one.attributes[ARGUMENTS] for one in tools] == ['{"n":0}', '{"n":1}']
+    assert [one.attributes[RESULT] for one in tools] == ["r0", "r1"]
+
+
+def result(number: int) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": "c", "content": f"r{number}"}
+    return {"role": "user", "content": [block]}
+
+
+async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "the SECRET plan"})
+        await ctx.add_message({"role": "assistant", "content": "It is fine."})
+        async with ctx.turn("t") as turn:
+            await ctx.add_message({"role": "user", "content": "and the SECRET other"})
+            async with turn.iteration() as cycle:
+                await ctx.get_messages_for_request()
+                await ctx.emit(ev.Erased(numbers=(0, 2), bodies=((1, 0), (4, 0))))
+                await ctx.get_messages_for_request()
+                async with cycle.provider_call("m"):
+                    pass
+        records = await recorded(engine)
+    assert [records[at].type for at in (1, 4)] == ["context:message_added"] * 2
+    again = [
+        replace(
+            record,
+            bodies=tuple([replace(body, data=None, erased=True) for body in record.bodies])
+            if record.position in (1, 4)
+            else record.bodies,
+        )
+        for record in records
+    ]
+    for told in (records, again):
+        chat, turn_span = with_contents(told)
+        assert "SECRET" not in repr((chat, turn_span))
+        texts = [one["parts"][0]["content"] for one in json.loads(str(chat.attributes[INPUT]))]
+        assert texts == ["[erased]", "It is fine.", "[erased]"]
+
+
+async def test_texts_that_no_view_shows_are_forgotten_when_much_has_gathered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trace_bodies, "MAX_KEPT", 20_000)
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=2_000)
+        async with ctx.turn("t") as turn:
+            for number in range(150):
+                await ctx.add_message({"role": "user", "content": f"{number} " + "y" * 600})
+                await ctx.add_message({"role": "assistant", "content": "ok"})
+                if number % 10 == 9:
+                    async with turn.iteration() as cycle:
+                        await ctx.get_messages_for_request()
+                        async with cycle.provider_call("m"):
+                            pass
+        records = await recorded(engine)
+        view = (await engine.request_view("s", 1)).messages
+    state = traced.initial(same)
+    # As the sink begins: with a limit that was small from the first record on.
+    assert state.content is not None
+    state = replace(
+        state, content=replace(state.content, texts=trace_bodies.Texts({}, {}, 0, 20_000))
+    )
+    largest, chats = 0, []
+    for record in records:
+        state = traced.evolve(state, record)
+        assert state.content is not None
+        largest = max(
+            largest, sum(len(data or b"") for data in state.content.texts.bodies.values())
+        )
+        chats += [one for one in state.finished if one.name == "chat m"]
+    assert largest < 25_000 < sum(len(one.bodies[0].data or b"") for one in records if one.bodies)
+    assert len(json.loads(str(chats[-1].attributes[INPUT]))) == len(view)
+    assert "left out of this span" not in str(chats[-1].attributes[INPUT])
 
 
 async def test_a_long_request_keeps_its_newest_messages_and_says_how_many_it_left_out() -> None:

@@ -21,6 +21,7 @@ from eventctx.hooks.log_line import MAX_CONTENT
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import derive_trace_id
+from eventctx.projections.trace import fold as fold_spans
 from eventctx.record import Body, Record
 from tests.hooks.given import (
     HOST_SPAN,
@@ -477,3 +478,19 @@ def test_the_hosts_processors_and_wrapper_are_used_and_nothing_is_configured():
     assert structlog.get_config() == before
     assert len(out.calls) == 5
     assert all("host='h1'" in call.args[0] for call in out.calls)
+
+
+def test_a_record_of_a_turn_that_was_forked_in_is_in_the_trace_of_its_span_not_in_the_hosts():
+    parent, child = Session("parent"), Session("child", at=1)
+    parent.add(ev.PromptSubmit(number=1, trace_id=HOST_TRACE), span(1))
+    child.add(ev.SessionFork(parent="parent", at=0), turn=None)
+    child.add(compacted("failed", error="left open"), span(2), span(1))
+    records = [*parent.records, *child.records]
+    with capture_logs() as captured:
+        sink = LogSink()
+        for record in child.records:
+            sink(record)
+    (traced,) = fold_spans(records)
+    told = list(lines(records))
+    assert told[-1]["trace_id"] == captured[-1]["trace_id"] == traced.trace_id
+    assert told[0]["trace_id"] == HOST_TRACE

@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, V
 from eventctx import events as ev
 from eventctx.hooks import metrics as sinks
 from eventctx.hooks.metrics import MetricsSink
+from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.registry import Hooks
 from eventctx.projections import metric_names as names
 from eventctx.projections.metric_names import INSTRUMENTS
@@ -525,6 +526,7 @@ SCRIPT = """
 import sys
 from opentelemetry import metrics as otel
 from eventctx.hooks.metrics import MetricsSink
+from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.registry import Hooks
 from tests.hooks.given import Session, whole_turn
 session, sink, hooks = Session(), MetricsSink(), Hooks()
@@ -567,3 +569,18 @@ def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1] == sent
     assert done.stderr == ""
+
+
+def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_asked_for():
+    key = "sk-ant-api03-" + "a1B2" * 12
+    session = Session()
+    session.add(ev.ProviderRequest(model=f"m?key={key}", provider="ann@example.org"), span(1))
+    session.add(ev.ProviderError(error_type=key), span(1))
+    for redactor, there in ((DEFAULT, False), (None, True)):
+        gathered = Gathered()
+        sink = MetricsSink(gathered.provider, redactor=redactor)
+        for record in session.records:
+            sink(record)
+        said = repr(gathered.points())
+        assert "gen_ai.client.operation.duration" in said
+        assert (key in said, "ann@example.org" in said) == (there, there)

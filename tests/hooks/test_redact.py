@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from eventctx import events as ev
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, EXEMPT, MARGIN, Redactor
+from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace import fold
 from tests.hooks.given import Session, span, whole_turn
 
@@ -282,6 +283,32 @@ def test_a_cut_leaves_no_part_of_a_secret(at: int) -> None:
         assert len(found) <= 100
         assert "sk-" not in found
         assert not re.search(r"\[red[^\]]*$", found.removesuffix("…")) or not rest
+
+
+@pytest.mark.parametrize(
+    ("begins", "redactor"),
+    [
+        ("postgres://bob:", DEFAULT),
+        ("hvs.", DEFAULT),
+        ("dckr_pat_", DEFAULT),
+        ("acme", Redactor([r"acme\w{40}"])),
+    ],
+)
+def test_a_span_that_was_cut_before_it_is_redacted_has_no_part_of_a_secret_either(
+    begins: str, redactor: Redactor
+) -> None:
+    for room in range(len(begins), len(begins) + 40):
+        message = "x " * ((MAX_TEXT - room) // 2) + begins + LETTERS[:40] + "@db and so on"
+        session = Session()
+        session.add(ev.ToolPre(name="x"), span(2))
+        session.add(ev.ToolError(name="x", error_type="E", message=message), span(2))
+        (found,) = fold(session.records)
+        assert found.message is not None
+        assert found.message.endswith("…")
+        told = redactor.span(found)
+        assert LETTERS[:3] not in repr(told), room
+        assert "x x x" in str(told.message)
+        assert redactor.span(told) == told
 
 
 def test_a_text_within_the_limit_is_whole_and_a_longer_one_ends_in_an_ellipsis() -> None:

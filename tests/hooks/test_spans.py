@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eventctx import events as ev
 from eventctx.identity import derive_trace_id, is_span_id, is_trace_id, new_span_id
@@ -461,3 +462,80 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.reasoning.output_tokens",
     ]
+
+
+def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    at = session.add(prepared(7), span(1), iteration=1).position
+    for own in (2, 3):
+        session.add(ev.ProviderRequest(model="m", prepared=at), span(own), span(1), iteration=1)
+        session.add(ev.ProviderError(error_type="Overloaded"), span(own), span(1), iteration=1)
+    session.add(ev.PromptComplete(), span(1))
+    first, second, turn = fold(session.records)
+    about = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
+    told = [
+        {n: v for n, v in one.attributes.items() if n in about or n.startswith("eventctx.request")}
+        for one in (first, second)
+    ]
+    assert told[0]["eventctx.request.seq"] == at
+    assert told[0] == told[1]
+    assert turn.events == ()
+
+
+def test_a_span_that_a_crash_left_open_ended_before_the_first_turn_after_it_not_a_later_one():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    last = session.add(ev.ToolPre(name="x"), span(2), span(1))
+    for number in (2, 3):
+        session.add(ev.PromptSubmit(number=number), span(number * 10), turn=f"t{number}")
+        session.add(ev.PromptComplete(), span(number * 10), turn=f"t{number}")
+    left = [one for one in fold(session.records) if one.attributes["eventctx.turn.id"] == "t1"]
+    assert [one.attributes["eventctx.outcome"] for one in left] == ["unfinished"] * 2
+    assert [one.end for one in left] == [last.time + 1, last.time]
+
+
+def test_a_compaction_begins_when_it_was_begun_but_not_before_its_turn():
+    session = Session()
+    turn = session.add(ev.PromptSubmit(number=1), span(1))
+    pre = session.add(PRE, span(2), span(1))
+    session.add(replace(compacted(), duration=SECOND // 2), span(2), span(1))
+    session.add(replace(compacted(), duration=60 * SECOND), span(3), span(1))
+    first, second, *_ = fold(session.records)
+    assert first.start == pre.time
+    assert (second.start < turn.time, second.span_id) == (False, span(3))
+
+
+def test_a_session_that_ends_lets_go_of_the_call_that_waits_for_its_usage():
+    session = Session()
+    session.add(ev.ProviderRequest(model="m"), span(2), turn=None)
+    session.add(ev.ProviderResponse(model="m"), span(2), turn=None)
+    state = initial()
+    for record in session.records:
+        state = evolve(state, record)
+    assert state.finished == ()
+    state = evolve(state, session.add(ev.SessionEnd(), turn=None))
+    assert [one.span_id for one in state.finished] == [span(2)]
+
+
+def test_the_end_of_another_operation_does_not_end_a_span_of_the_same_id():
+    session = Session()
+    session.add(ev.ToolPre(name="x"), span(2))
+    session.add(ev.ProviderResponse(model="m"), span(2))
+    session.add(ev.ToolPost(name="x"), span(2))
+    found = only(session)
+    assert "gen_ai.response.model" not in found.attributes
+    assert [event.name for event in found.events] == ["provider:response"]
+
+
+def test_added_messages_leave_room_for_rarer_events():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    for _ in range(MAX_TICKS):
+        session.add(ev.MessageAdded(), span(1))
+    session.add(ev.Pinned(numbers=(1,)), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    found = only(session)
+    assert [event.name for event in found.events].count("context:message_added") == 64
+    assert found.events[-1].name == "context:pinned"
+    assert found.attributes["eventctx.events.dropped"] == MAX_TICKS - MAX_MESSAGE_TICKS

@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 
 from eventctx import events as ev
+from eventctx.hooks import trace as sinks
 from eventctx.hooks.log import lines
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
@@ -242,18 +243,37 @@ def test_nothing_is_sent_where_the_host_samples_nothing(sampler: Sampler):
 
 def test_a_turn_inside_a_hosts_unsampled_span_is_not_sent():
     out, session = Exported(ParentBased(ALWAYS_ON)), Session()
-    sink = TraceSink(out.provider)
+    sink, hooks = TraceSink(out.provider), Hooks()
+    hooks.on("*", sink)
     context = otel.SpanContext(5, 6, is_remote=True, trace_flags=otel.TraceFlags(0))
     with otel.use_span(otel.NonRecordingSpan(context)):
         trace_id, parent = sink.ambient() or ("", "")
         session.add(ev.PromptSubmit(number=1, trace_id=trace_id), span(1), parent)
-        publish(session, sink)
+        hooks.publish(session.records[0])
     session.records.clear()
     session.add(ev.ToolPre(name="x"), span(2), span(1))
     session.add(ev.ToolPost(name="x"), span(2), span(1))
     session.add(ev.PromptComplete(), span(1), parent)
-    publish(session, sink)
+    for record in session.records:
+        hooks.publish(record)
     assert out.spans == ()
+
+
+def test_the_open_spans_of_a_session_that_is_forgotten_for_another_count_as_lost(monkeypatch):
+    monkeypatch.setattr(sinks, "MAX_SESSIONS", 2)
+    out, hooks = Exported(), Hooks()
+    sink = TraceSink(out.provider)
+    sink.attach(hooks)
+    hooks.on("*", sink)
+    idle, busy, *rest = [Session(name) for name in ("idle", "busy", "a", "b")]
+    hooks.publish(idle.add(ev.SessionStart(library="1"), turn=None))
+    hooks.publish(busy.add(ev.PromptSubmit(number=1), span(1)))
+    hooks.publish(busy.add(ev.ToolPre(name="x"), span(2), span(1)))
+    lost = []
+    for session in rest:
+        hooks.publish(session.add(ev.SessionStart(library="1"), turn=None))
+        lost.append(sum(hooks.stats().dropped.values()))
+    assert lost == [0, 2]
 
 
 # -- history, ends, other set-ups ----------------------------------------------------------------

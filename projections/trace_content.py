@@ -187,7 +187,7 @@ def _answer(state: ContentState, record: Record, answer: str) -> ContentState:
         span = state.waiting[place]
         if _is_chat(span) and _key_of(span) == (record.turn_id, record.iteration):
             told = str(span.attributes.get(conv.OUTPUT_MESSAGES, "[]"))
-            more = _array([*([told[1:-1]] if told != "[]" else []), answer])
+            more = _array([*([told[1:-1]] if told != "[]" else []), _final(answer, span)])
             span = replace(span, attributes={**span.attributes, conv.OUTPUT_MESSAGES: more})
             waiting = (*state.waiting[:place], span, *state.waiting[place + 1 :])
             return replace(state, waiting=waiting)
@@ -269,7 +269,7 @@ def _told(state: ContentState, span: Span) -> Span:
         found |= state.requests.get(_whole(said.get(f"{conv.REQUEST}seq")), {})
         answers = state.answers.get(span.span_id) or state.answers.get(_key_of(span))
         if answers:
-            found[conv.OUTPUT_MESSAGES] = _array(answers)
+            found[conv.OUTPUT_MESSAGES] = _array(_final(answer, span) for answer in answers)
     elif operation == conv.EXECUTE_TOOL:
         call_id = str(said.get(conv.TOOL_CALL_ID))
         for name, texts in ((conv.TOOL_ARGUMENTS, state.calls), (conv.TOOL_RESULT, state.results)):
@@ -277,9 +277,11 @@ def _told(state: ContentState, span: Span) -> Span:
                 found[name] = texts[call_id]
     elif operation == conv.INVOKE_AGENT:
         turn_id = str(said.get(conv.TURN_ID))
-        for name, turns in ((conv.INPUT_MESSAGES, state.asked), (conv.OUTPUT_MESSAGES, state.said)):
-            if turn_id in turns:
-                found[name] = _array(turns[turn_id])
+        if turn_id in state.asked:
+            found[conv.INPUT_MESSAGES] = _array(state.asked[turn_id])
+        if turn_id in state.said:
+            said_last = [_final(answer, span) for answer in state.said[turn_id]]
+            found[conv.OUTPUT_MESSAGES] = _array(said_last)
     return replace(span, attributes=said | found) if found else span
 
 
@@ -320,6 +322,16 @@ def _whole(value: object) -> int:
 
 def _at(at: int | None, record: Record) -> int:
     return record.position if at is None else at
+
+
+def _final(answer: str, span: Span) -> str:
+    """An answer with the reason why it ended; empty where nobody said.
+
+    The released conventions require one, and Phoenix shows no answer of a call without it.
+    """
+    reasons = span.attributes.get(conv.FINISH_REASONS)
+    reason = reasons[0] if isinstance(reasons, tuple) and reasons else ""
+    return f'{answer[:-1]},"finish_reason":{_json(reason)}}}'
 
 
 def _is_system(text: str) -> bool:

@@ -42,6 +42,7 @@ async def recorded(engine: eventctx.Engine, session: str = "s") -> list[Record]:
 async def tool_round(ctx: Any, cycle: Any, number: int, *, usage: bool = True) -> None:
     await ctx.get_messages_for_request()
     async with cycle.provider_call("m") as call:
+        call.finished("tool_use")
         if usage:
             await call.usage(10, 5)
     key = f"c{number}"
@@ -86,6 +87,7 @@ async def test_every_span_carries_the_contents_that_belong_to_it(usage: bool) ->
     answers = [json.loads(str(chat.attributes[OUTPUT])) for chat in chats]
     assert [one[0]["parts"][0].get("id") for one in answers] == ["c0", "c1", None]
     assert answers[2][0]["parts"] == [{"type": "text", "content": "Two texts."}]
+    assert [one[0]["finish_reason"] for one in answers] == ["tool_use", "tool_use", ""]
     for number, tool in enumerate(tools):
         assert json.loads(str(tool.attributes[ARGUMENTS])) == {"path": f"f{number}"}
         assert tool.attributes[RESULT] == f"text {number}"

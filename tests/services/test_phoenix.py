@@ -164,6 +164,7 @@ def test_phoenix_reads_the_model_the_tool_and_the_tokens_of_a_call(sent: Sent) -
             "llm.token_count.completion": 20,
             "llm.token_count.total": 920,
             "llm.token_count.prompt_details.cache_read": 300,
+            "llm.token_count.prompt_details.cache_write": 0,  # by the older of its two names
             "output.mime_type": "application/json",
             "output.value": '{"id": "r1", "model": "model-1"}',
         }

@@ -18,22 +18,19 @@ _NOBODY: Final = 0
 _numbers = count(1)
 
 
-class _Calling(threading.local):
+class Calling(threading.local):
+    """The number of the registry that calls its handlers in this thread."""
+
     number: int = _NOBODY
 
 
-_calling = _Calling()
+CALLING: Final = Calling()
+"""Set by registries around their handlers, and by who calls a sink on behalf of one."""
 
 
 def new_number() -> int:
     """A number for a registry, that no other one has in this process."""
     return next(_numbers)
-
-
-def calling(number: int) -> int:
-    """Say in this thread which registry calls its handlers; returns which one did before."""
-    before, _calling.number = _calling.number, number
-    return before
 
 
 class PerSession(Generic[S]):
@@ -52,7 +49,7 @@ class PerSession(Generic[S]):
 
     def get(self, session_id: str) -> S | None:
         """What is known of a session of the registry that is calling; else None."""
-        found = self._states.get((_calling.number, session_id))
+        found = self._states.get((CALLING.number, session_id))
         return self._states.get((_NOBODY, session_id)) if found is None else found
 
     def keep(self, session_id: str, state: S) -> S | None:
@@ -60,8 +57,8 @@ class PerSession(Generic[S]):
 
         Returns what is forgotten for it.
         """
-        key = (_calling.number, session_id)
-        if _calling.number != _NOBODY and self._states:
+        key = (CALLING.number, session_id)
+        if CALLING.number != _NOBODY and self._states:
             self._states.pop((_NOBODY, session_id), None)
         self._states[key] = state
         self._states.move_to_end(key)

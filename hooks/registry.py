@@ -31,7 +31,7 @@ from eventctx.events import CATALOGUE
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
-from eventctx.hooks.per_session import calling, new_number
+from eventctx.hooks.per_session import CALLING, new_number
 from eventctx.losses import LossKind
 from eventctx.record import Record
 
@@ -225,7 +225,7 @@ class Hooks:
             nested.append(record)
             return
         nested = self._local.nested = deque()
-        before = calling(self.number)
+        before, CALLING.number = CALLING.number, self.number
         try:
             self._emit(record)
             for _ in range(MAX_NESTED):
@@ -235,7 +235,7 @@ class Hooks:
             for record in nested:
                 self._count_drop(record.type, f"handlers published over {MAX_NESTED} in answer")
         finally:
-            calling(before)
+            CALLING.number = before
             self._local.nested = None
 
     def _emit(self, record: Record) -> None:

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Final, Literal, Protocol, runtime_checkable
 
-from eventctx.hooks.per_session import calling
+from eventctx.hooks.per_session import CALLING
 from eventctx.hooks.registry import Hooks
 from eventctx.identity import CurrentSpan
 from eventctx.record import Record
@@ -108,7 +108,7 @@ class Sinks:
 
     def resume(self, records: Sequence[Record]) -> None:
         """Let those that fold catch up; may take long, and runs in a thread of its own."""
-        before = calling(self._hooks.number)
+        before, CALLING.number = CALLING.number, self._hooks.number
         try:
             for sink in self._resuming:
                 try:
@@ -116,7 +116,7 @@ class Sinks:
                 except Exception as error:
                     self._hooks.count_error(sink, error)
         finally:
-            calling(before)
+            CALLING.number = before
 
     def appended(self, seconds: float, records: int) -> None:
         """Tell those that want to know how long an append took."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
@@ -25,7 +25,7 @@ from eventctx.hooks.sinks import History
 from eventctx.hooks.tracer import RecordTracer, span_context
 from eventctx.projections import semconv as conv
 from eventctx.projections.spans import Span
-from eventctx.projections.traced import Traced, evolve, fresh, initial, unfinished
+from eventctx.projections.traced import Traced, caught_up, evolve, fresh, initial, unfinished
 from eventctx.record import Record
 
 MAX_SESSIONS: Final = 4096
@@ -35,6 +35,8 @@ MAX_SESSIONS: Final = 4096
 FLUSH_TIMEOUT: Final = 5.0
 """Seconds that the last spans have to arrive when the last engine of a sink closes."""
 
+
+_AROUND: Final = otel_context.create_key("eventctx-around")
 
 SpanName = tuple[int, int]
 """The id of its trace, and its own."""
@@ -130,14 +132,14 @@ class TraceSink:
         """Fold a session's records from its beginning without sending anything.
 
         So what a span says of the history (a compaction's sequence number) is the same live as from
-        the log.
+        the log. A span that the history leaves open is another process's to end, or was lost in a
+        crash: unless its end is heard, only the log tells it.
         """
-        state, stream = fresh(self._first), None
-        for record in records:
-            state, stream = evolve(state, record), record.stream
-        if stream is not None:
+        history = list(records)
+        if history:
+            state = caught_up(self._first, history)
             with self._lock:
-                self._states.keep(stream, state)
+                self._states.keep(history[0].stream, state)
 
     def flush(self, session_id: str | None = None) -> None:
         """Send the unfinished spans of one session, or of all, and forget the sessions.
@@ -226,19 +228,30 @@ class TraceSink:
 
     def enter(self, session_id: str, trace_id: str, span_id: str) -> object:
         """Make a span of ours current in this task; returns the token for ``exit``."""
-        current = NonRecordingSpan(span_context(trace_id, span_id, self._flags(trace_id)))
-        return otel_context.attach(otel.set_span_in_context(current))
+        if self._ready():
+            current = NonRecordingSpan(span_context(trace_id, span_id, self._flags(trace_id)))
+            return otel_context.attach(otel.set_span_in_context(current))
+        # No span, which others would pass on as one that is not sampled: just what we need to know.
+        return otel_context.attach(otel_context.set_value(_AROUND, (trace_id, span_id)))
 
     def exit(self, token: Any) -> None:
         """Restore what was current before ``enter``; to be called in the same task."""
         otel_context.detach(token)
 
     def ambient(self) -> tuple[str, str] | None:
-        """Return trace id and span id of the host's current span; None when there is none."""
+        """Return trace id and span id of the span around, the host's or ours; None without one."""
         current = otel.get_current_span().get_span_context()
         if not current.is_valid:
-            return None
+            return cast("tuple[str, str] | None", otel_context.get_value(_AROUND))
         return otel.format_trace_id(current.trace_id), otel.format_span_id(current.span_id)
+
+    def _ready(self) -> bool:
+        try:
+            return self._tracer.ready()
+        except Exception as error:  # so is its provider
+            for hooks in self._hooks[-1:]:
+                hooks.count_error(self, error)
+            return False
 
     def _flags(self, trace_id: str) -> TraceFlags:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from eventctx.projections import semconv as conv
 from eventctx.projections import trace, trace_content
 from eventctx.projections.genai_messages import Clean
 from eventctx.projections.spans import OpenSpan, Span
@@ -15,11 +16,16 @@ from eventctx.record import Record
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """Where both stages stand. ``finished`` are the spans that the last record completed."""
+    """Where both stages stand. ``finished`` are the spans that the last record completed.
+
+    ``history`` is the last position that was only caught up with: what began until there is for
+    those to end who began it, or for the log to tell.
+    """
 
     spans: TraceState
     content: ContentState | None = None
     finished: tuple[Span, ...] = ()
+    history: int = -1
 
     def begun(self, record: Record) -> OpenSpan | None:
         """The open span that ``record`` is of."""
@@ -43,14 +49,27 @@ def evolve(state: Traced, record: Record) -> Traced:
     """The state after ``record``."""
     spans = trace.evolve(state.spans, record)
     if state.content is None:
-        return Traced(spans, None, spans.finished)
+        return Traced(spans, None, spans.finished, state.history)
     content, finished = trace_content.evolve(state.content, record, spans.finished)
-    return Traced(spans, content, tuple(finished))
+    return Traced(spans, content, tuple(finished), state.history)
+
+
+def caught_up(first: Traced, records: Iterable[Record]) -> Traced:
+    """The state behind a stream's ``records``, none of which were heard as they were appended."""
+    state, last = fresh(first), -1
+    for record in records:
+        state, last = evolve(state, record), record.position
+    return msgspec.structs.replace(state, finished=(), history=last)
 
 
 def unfinished(state: Traced) -> list[Span]:
-    """The spans that no record has completed, as of the last one seen."""
+    """The spans that no record has completed, as of the last one seen, but those of the history."""
     left: Iterable[Span] = trace.unfinished(state.spans)
-    if state.content is None:
-        return list(left)
-    return trace_content.unfinished(state.content, left)
+    if state.content is not None:
+        left = trace_content.unfinished(state.content, left)
+    return [span for span in left if _began(span) > state.history]
+
+
+def _began(span: Span) -> int:
+    position = span.attributes[conv.EVENT_SEQ]
+    return position if isinstance(position, int) else -1

@@ -304,3 +304,22 @@ async def test_a_sink_hears_how_long_each_append_took_that_somebody_waited_for()
     assert [records for _, records in sink.appends] == [1, 1, *[1] * 6, 3]
     assert all(seconds > 0 for seconds, _ in sink.appends)
     assert list(errors.values()) == [len(sink.appends)]
+
+
+async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_looked_in(
+    tmp_path: Path,
+) -> None:
+    providers = []
+    for _ in range(2):
+        exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        providers.append((exporter, provider))
+    (one, ours), (other, theirs) = providers
+    async with eventctx.open(tmp_path / "s.db", sinks=[TraceSink(ours)]) as engine:
+        ctx = await engine.session("s")
+        other_engine = eventctx.open(tmp_path / "s.db", sinks=[TraceSink(theirs)])
+        async with ctx.turn(), other_engine as second:
+            looked = await second.session("s")
+            await looked.add_message({"role": "user", "content": "hello"})
+    sent = [[span.name for span in seen.get_finished_spans()] for seen in (one, other)]
+    assert sent == [["invoke_agent agent"], []]

@@ -7,6 +7,7 @@ from typing import Any
 
 import apsw
 
+from eventctx.errors import LogCorrupted
 from eventctx.record import Body, Draft, Record
 
 Row = tuple[Any, ...]
@@ -115,6 +116,9 @@ def records_from(
     ) in rows:  # fmt: skip
         if count == 0:
             bodies: tuple[Body, ...] = ()
+        elif type(count) is not int:  # a page of the file is another one's, or none
+            name = fixed if fixed is not None else name_of(stream)  # type: ignore[operator]
+            raise LogCorrupted(name, position, f"expected a count of bodies, found {count!r}")
         else:
             if type(salt) is bytes:
                 bodies = (Body(body_digest, facts, data, salt),)

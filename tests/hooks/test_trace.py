@@ -359,6 +359,8 @@ sink.flush()
 assert not sink._states
 token = sink.enter("s1", "a" * 32, span(1))
 assert sink.ambient() == ("a" * 32, span(1))
+# An unsampled span here would make every service downstream drop its own.
+assert not otel.get_current_span().get_span_context().is_valid
 sink.exit(token)
 assert sink.ambient() is None
 from opentelemetry.sdk.trace import TracerProvider

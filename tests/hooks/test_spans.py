@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from eventctx import events as ev
 from eventctx.identity import derive_trace_id, is_span_id, is_trace_id, new_span_id
 from eventctx.projections import semconv
+from eventctx.projections.compaction_attributes import MAX_RUNS, numbers_text
 from eventctx.projections.spans import MAX_MESSAGE_TICKS, MAX_TICKS, Span
 from eventctx.projections.trace import MAX_OPEN, TraceState, evolve, fold, initial, unfinished
 from tests.hooks.given import (
@@ -539,3 +540,29 @@ def test_added_messages_leave_room_for_rarer_events():
     assert [event.name for event in found.events].count("context:message_added") == 64
     assert found.events[-1].name == "context:pinned"
     assert found.attributes["eventctx.events.dropped"] == MAX_TICKS - MAX_MESSAGE_TICKS
+
+
+def test_a_span_whose_records_share_a_time_lasts_a_nanosecond():
+    session = Session()
+    session.add(ev.ToolPre(name="x"), span(1))
+    session.add(ev.ToolPost(name="x"), span(1))
+    records = [replace(one, time=7) for one in session.records]
+    (one,) = fold(records)
+    assert (one.start, one.end) == (7, 8)
+
+
+def test_numbers_of_messages_are_told_in_as_few_runs_as_they_need_and_not_without_end():
+    assert numbers_text([(0, 3), (4, 4), (6, 6), (8, 9)]) == "0-4,6,8-9"
+    many = [(2 * number, 2 * number) for number in range(MAX_RUNS + 3)]
+    assert numbers_text(many).endswith(f",{2 * (MAX_RUNS - 1)} and 3 more runs")
+    assert numbers_text([]) == ""
+
+
+def test_a_compaction_of_nothing_has_no_ratio():
+    session = Session()
+    session.add(PRE, span(1))
+    ended = replace(compacted("skipped"), tokens_before=0, tokens_after=0)
+    session.add(ended, span(1))
+    (one,) = fold(session.records)
+    assert "eventctx.compaction.ratio" not in one.attributes
+    assert one.attributes["eventctx.compaction.tokens.reclaimed"] == 0

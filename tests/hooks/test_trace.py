@@ -8,7 +8,7 @@ import sys
 import pytest
 from opentelemetry import trace as otel
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import (
@@ -388,3 +388,57 @@ def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1] == sent
     assert done.stderr == ""
+
+
+# -- what could tell a finished span from one that is started and ended ----------------------------
+
+
+def test_a_processor_of_the_hosts_that_adds_to_spans_adds_to_ours_also_when_it_comes_late():
+    class Enriching(SpanProcessor):
+        def on_start(self, span, parent_context=None) -> None:
+            span.set_attribute("tenant", "acme")
+
+    out, sink, session = Exported(), None, Session()
+    sink = TraceSink(out.provider)
+    whole_turn(session)
+    publish(session, sink)
+    before = len(out.spans)
+    out.provider.add_span_processor(Enriching())
+    session.records.clear()
+    whole_turn(session, "t2", 0x200)
+    publish(session, sink)
+    assert before == 6
+    assert [one.attributes.get("tenant") for one in out.spans] == [None] * 6 + ["acme"] * 6
+
+
+def test_the_hosts_limits_hold_for_our_spans():
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(
+        span_limits=SpanLimits(max_span_attribute_length=5), shutdown_on_exit=False
+    )
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    session = Session()
+    whole_turn(session)
+    publish(session, TraceSink(provider))
+    texts = [
+        value
+        for one in exporter.get_finished_spans()
+        for value in one.attributes.values()
+        if isinstance(value, str)
+    ]
+    assert max(map(len, texts)) == 5
+
+
+def test_attributes_that_the_hosts_sampler_adds_are_on_spans_handed_over_as_they_are():
+    class Adding(Sampler):
+        def should_sample(self, parent_context, trace_id, name, kind=None, attributes=None, links=None, trace_state=None):  # fmt: skip  # noqa: E501
+            return SamplingResult(Decision.RECORD_AND_SAMPLE, {**(attributes or {}), "rate": 1})
+
+        def get_description(self) -> str:
+            return "adding"
+
+    out, session = Exported(Adding()), Session()
+    whole_turn(session)
+    publish(session, TraceSink(out.provider))
+    assert [one.attributes["rate"] for one in out.spans] == [1] * 6
+    assert all(one.context.trace_flags.sampled for one in out.spans)

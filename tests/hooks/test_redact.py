@@ -116,7 +116,7 @@ INNOCENT = [
     "def login(user: str, password: str = None, token: Optional[str] = None)",
     "the password is required; the token is invalid",
     "API key: missing",
-    "PWD=/work/main OLDPWD=/tmp",
+    "PWD=/home/me/project OLDPWD=/srv",
     "git clone git@example.org:team/project.git && ssh git@example.org",
     "pip install left-pad@1.2.3-rc.one; @app.get('/x'); user@host",
     "task-2024-01-01-risk-assessment-0001 desk-1234567890abcdefgh",

@@ -121,7 +121,10 @@ class SqliteLosses:
 
     def _identity(self, connection: apsw.Connection) -> tuple[int, int]:
         """Which file it is and of which version; (0, 0) for an empty one."""
-        found = (connection.pragma("application_id"), connection.pragma("user_version"))
+        # In this order, as another process may lay it out meanwhile, all at once.
+        tables = connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
+        version = connection.pragma("user_version")
+        found = (connection.pragma("application_id"), version)
         if found[0] == APPLICATION_ID:
             if found[1] > SCHEMA_VERSION:
                 raise StoreTooNew(
@@ -129,7 +132,7 @@ class SqliteLosses:
                     f"{found[1]}; use a newer eventctx, or delete the file, which holds counts only"
                 )
             return found
-        if found != (0, 0) or connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
+        if found != (0, 0) or tables:
             raise NotAStore(
                 f"{self.path}: expected the losses of the store, or nothing, found another "
                 "program's database; move it away"

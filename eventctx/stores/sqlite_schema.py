@@ -183,6 +183,9 @@ def _open_for_reading(
 
 def _is_new(connection: apsw.Connection, path: Path) -> bool:
     """True for an empty database. Raises NotAStore and StoreTooNew."""
+    # In this order: who makes the store meanwhile gives it tables and identity at once, and tables
+    # that were seen without looking at the identity again would pass for another program's.
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     identity = connection.pragma("application_id")
     if identity == APPLICATION_ID:
         version = connection.pragma("user_version")
@@ -192,7 +195,6 @@ def _is_new(connection: apsw.Connection, path: Path) -> bool:
                 "later release of eventctx wrote it; upgrade eventctx"
             )
         return False
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     if identity or tables != [(0,)]:
         raise not_a_store(path, "another program's SQLite database")
     return True

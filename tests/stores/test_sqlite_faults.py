@@ -28,7 +28,7 @@ from eventctx.errors import (
 from eventctx.record import Body
 from eventctx.store import ANY, NO_STREAM, Address, Snapshot
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_schema import SCHEMA_VERSION
+from eventctx.stores.sqlite_schema import SCHEMA_VERSION, _is_new
 
 
 async def make_store(path, draft, *texts):
@@ -75,6 +75,38 @@ async def test_several_openings_of_a_new_file_at_once_agree(path, draft, collect
     assert len(await collect(stores[0].read("s"))) == 6
     for store in stores:
         await store.close()
+
+
+class Interrupted:
+    """A connection to a file that another process makes a store of between two looks at it."""
+
+    def __init__(self, path, make):
+        self.connection = apsw.Connection(str(path))
+        self.make = make
+        self.looks = 0
+
+    def pragma(self, name):
+        return self.looked(self.connection.pragma(name))
+
+    def execute(self, sql):
+        self.rows = self.looked(self.connection.execute(sql).fetchall())
+        return self
+
+    def fetchall(self):
+        return self.rows
+
+    def looked(self, found):
+        self.looks += 1
+        if self.looks == 1:
+            self.make()
+        return found
+
+
+def test_a_store_that_is_made_while_its_file_is_looked_at_is_no_other_programs(path, draft):
+    connection = Interrupted(path, lambda: asyncio.run(make_store(path, draft)))
+    assert not _is_new(connection, path)
+    assert connection.looks > 1
+    connection.connection.close()
 
 
 async def test_a_relative_or_odd_path_is_a_file_name(tmp_path, draft, monkeypatch):

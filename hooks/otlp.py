@@ -32,13 +32,16 @@ _ONE_CLOCK: Final = {conv.HOST_ID: conv.SCOPE, "ip": "127.0.0.1"}
 
 
 def resource_attributes() -> dict[str, Attribute]:
-    """What sends: service ``eventctx``, unless OpenTelemetry's environment variables name one."""
+    """The texts of ``sending_resource``, for files."""
     found = sending_resource().attributes
     return {name: value for name, value in found.items() if type(value) is str}
 
 
 def sending_resource(service: str | None = None) -> Resource:
-    """The same as the SDK's resource; ``service`` in place of the environment's name for it."""
+    """What sends: the SDK's resource, but for what names this process.
+
+    The service is ``service``, else what OpenTelemetry's environment variables say, else eventctx.
+    """
     # Those of the SDK name this process and its packages. A backend that tells copies of a span by
     # all that is in it would show the spans of two processes, or of two versions, twice.
     found: dict[str, Any] = {

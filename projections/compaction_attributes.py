@@ -49,7 +49,6 @@ def came_to(event: PostCompact, position: int, digest: str) -> Said:
     """What is known when it ended, as the record at ``position`` with this (hex) digest."""
     before, after = event.tokens_before, event.tokens_after
     said: Said = {
-        "id": position,
         "outcome": event.outcome,
         "digest": digest,
         "tokens.before": before,
@@ -70,7 +69,7 @@ def came_to(event: PostCompact, position: int, digest: str) -> Said:
         said["fallback"] = event.fallback
     if event.plan is not None:
         said |= _decided(event.plan)
-    named = _named(said)
+    named = {conv.COMPACTION_ID: position, **_named(said)}
     if event.outcome == "applied":
         named[conv.CONVERSATION_COMPACTED] = True
     return named

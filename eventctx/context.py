@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from hashlib import sha256
 from typing import Any
 
@@ -34,14 +35,17 @@ from eventctx.projections import planned, request_view, transcript
 from eventctx.projections.render import addresses, render
 from eventctx.projections.request_view import ViewState
 from eventctx.recalling import Recall, RecallTool
-from eventctx.record import Body, Draft, place
+from eventctx.record import Body, Draft, Record, place
 from eventctx.requesting import Requests, Wanted
 from eventctx.restoring import whole_rounds
 from eventctx.result import CompactionResult
 from eventctx.settings import Settings
 from eventctx.store import Receipt
-from eventctx.turns import Turn, check_turn_id, scope_of
+from eventctx.turns import Scope, Turn, check_turn_id
 from eventctx.verdict import Intercept
+
+Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
+"""Registers an observer of records, as ``Engine.on`` with a handler."""
 
 
 class Context:
@@ -60,6 +64,7 @@ class Context:
         advisers: Advisers | None = None,
         intercept: Intercept | None = None,
         recaller: Callable[[], Recall] | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self._live = live
         self.policy = policy
@@ -69,6 +74,7 @@ class Context:
         self._requests = Requests(live, policy, settings, asking, self._emitter, intercept)
         self._transcript: transcript.TranscriptState | None = None
         self._recaller = recaller
+        self._observe = observe
 
     @property
     def session_id(self) -> str:
@@ -294,7 +300,30 @@ class Context:
 
     async def emit(self, event: Event) -> None:
         """Append an activity event of the catalogue in its place, without waiting for the disk."""
-        await self._emitter.emit(event, scope_of(self.session_id))
+        await self._emitter.emit(event, self._live.scope)
+
+    def hold(self, scope: Scope | None) -> None:
+        """Say where the session is, for tasks that are in none of its blocks; None: nowhere.
+
+        For a host whose listeners run in tasks of their own, so that what they set in a context
+        variable would be seen by nobody.
+        """
+        self._live.held = scope
+
+    def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
+        """Observe this session alone, as ``Engine.on``; returns a function that ends it.
+
+        Raises UnknownEventName, and InvalidSetting for a context that was made without an engine.
+        """
+        if self._observe is None:
+            raise InvalidSetting("on: expected a session of an engine, found none")
+        session = self.session_id
+
+        @wraps(handler, updated=())
+        def of_session(record: Record) -> Any:
+            return handler(record) if record.stream == session else None
+
+        return self._observe(name, of_session)
 
     async def close(self) -> None:
         """Wait for what is under way. The engine does this when it closes."""
@@ -305,7 +334,7 @@ class Context:
         return body_of(message, self._live.random, self._live.tokenizer)
 
     def _draft(self, event: Event, bodies: Sequence[Body] = ()) -> Draft:
-        return self._live.draft(event, scope_of(self.session_id), bodies)
+        return self._live.draft(event, self._live.scope, bodies)
 
     async def _exported(self, position: int) -> None:
         if self.settings.export_on_compact:

@@ -38,7 +38,7 @@ from eventctx.projections import planned, request_view, view_state
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Draft, place
 from eventctx.store import Address
-from eventctx.turns import MAX_ERROR_CHARACTERS, Scope, scope_of
+from eventctx.turns import MAX_ERROR_CHARACTERS, Scope
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Intercept, Verdict
 
 FALLBACK = Ladder()
@@ -93,7 +93,7 @@ class Compaction:
         self.is_open = False
 
     def _new_span(self) -> Scope:
-        around = scope_of(self._live.stream)
+        around = self._live.scope
         return msgspec.structs.replace(
             around, span_id=new_span_id(self._live.random), parent_span_id=around.span_id
         )

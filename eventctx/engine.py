@@ -164,6 +164,7 @@ class Engine:
             advisers,
             self._intercepted,
             self.recaller,
+            self.hooks.on,
         )
         return context
 

@@ -22,6 +22,8 @@ EventctxError
 ├── HookError
 │   ├── UnknownEventName
 │   └── ExportFailed          a collector that does not take spans
+├── TurnError                 a turn that could not be brought to its end
+│   └── ProviderFailed        a model call that failed; says whether trying again makes sense
 └── TranscriptError           a file to import
     ├── UnknownFormat
     ├── MalformedTranscript
@@ -191,6 +193,39 @@ class ExportFailed(HookError):
         )
         self.where = where
         self.reason = reason
+
+
+class TurnError(EventctxError):
+    """Base of what keeps an orchestrator from bringing a turn to its end."""
+
+
+class ProviderFailed(TurnError):
+    """A model call failed.
+
+    ``retryable`` says whether the same request may succeed later, ``retry_after`` how many seconds
+    the provider asks to wait. ``too_long``: the request is larger than the model's window.
+    ``status`` is the HTTP status, where there was one.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        problem: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        too_long: bool = False,
+    ) -> None:
+        again = "trying again later may help" if retryable else "the same request fails again"
+        shown = "" if status is None else f" with status {status}"
+        super().__init__(f"provider {provider!r} failed{shown}: {problem}; {again}")
+        self.provider = provider
+        self.problem = problem
+        self.status = status
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.too_long = too_long
 
 
 class TranscriptError(EventctxError):

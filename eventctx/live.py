@@ -27,7 +27,7 @@ from eventctx.projections import request_view, view_snapshot
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, Draft, Record, place
 from eventctx.store import NO_STREAM, Address, Appended, EventStore, Last, Snapshot
-from eventctx.turns import Scope
+from eventctx.turns import Scope, scope_of
 
 SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""
@@ -121,6 +121,7 @@ class LiveSession:
         self._tasks: set[asyncio.Task[None]] = set()
         self.cache: dict[tuple[int, int], bytes | None] = {}
         self._cached = 0
+        self.held: Scope | None = None
         self._install(loaded)
 
     def _install(self, loaded: Loaded) -> None:
@@ -142,6 +143,12 @@ class LiveSession:
             if self._unfolded:
                 self._fold()
             return self._view
+
+    @property
+    def scope(self) -> Scope:
+        """Where the running task is in this session, else where a host said that it is."""
+        scope = scope_of(self.stream)
+        return self.held if scope.turn_id is None and self.held is not None else scope
 
     # -- making drafts ---------------------------------------------------------------------------
 

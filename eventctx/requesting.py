@@ -24,7 +24,6 @@ from eventctx.projections.request_view import ViewState
 from eventctx.record import place
 from eventctx.result import CompactionResult
 from eventctx.settings import Settings
-from eventctx.turns import scope_of
 from eventctx.verdict import Intercept
 
 MAX_CONFLICTS = 8
@@ -185,7 +184,7 @@ class Requests:
             floor_sent=tokens > wanted.limit,
         )
         drafts = () if decided is None else decided.drafts
-        draft = self._live.draft(event, scope_of(self._live.stream))
+        draft = self._live.draft(event, self._live.scope)
         position = version + 1 + len(drafts)
         folded = request_view.evolve(after, place(draft, self._live.stream, position, -1, b""))
         records = await self._live.append_exactly(
@@ -193,7 +192,7 @@ class Requests:
         )
         if records is None:
             return None
-        self._emitter.remember(scope_of(self._live.stream), records[-1].position)
+        self._emitter.remember(self._live.scope, records[-1].position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
         return Prepared(after, records[-2].position if applied else None)

@@ -65,6 +65,7 @@ ROOMS: list[tuple[set[str], ...]] = [
     ({"engine"},),
     ({"opening"},),
     ({"importers"}, {"orchestrators"}, {"adapters"}),
+    ({"testing"},),
     ({"cli", "demo"}, {"web"}),
 ]
 
@@ -86,6 +87,10 @@ HOMES = {
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*", "eventctx.demo.*"},
     "platformdirs": {"eventctx.cli.*"},
+    "amplifier_core": {"eventctx.adapters.amplifier*", "eventctx.orchestrators.amplifier*"},
+    "anthropic": {"eventctx.orchestrators.anthropic*"},
+    "openai": {"eventctx.orchestrators.openai*"},
+    "pytest": {"eventctx.testing.*"},
     "msgspec": {"*"},
 }
 

@@ -1,0 +1,232 @@
+"""What orchestrators, providers and tools are to each other.
+
+An orchestrator runs turns: it adds the prompt to a context, asks a provider, runs the tools that
+the model calls, and says each step to hooks. Contexts and tools may be of any library that has
+these methods. A provider is one of ``eventctx.orchestrators.providers``, an Amplifier provider
+module, or a class of yours with the methods of ``Provider``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import msgspec
+
+Finish = Literal["answered", "iteration_limit", "denied", "stopped"]
+"""How a turn ended: with an answer, at the limit, by a hook's denial, or on the host's request."""
+
+
+class Ids(msgspec.Struct, frozen=True):
+    """Where in a session a call is made; ids as in the log (DESIGN's five, and the trace's)."""
+
+    session_id: str
+    turn_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    iteration: int | None = None
+    trace_id: str | None = None
+
+    def as_fields(self) -> dict[str, str | int | None]:
+        """The five that every event has, for a payload."""
+        return {
+            "session_id": self.session_id,
+            "turn_id": self.turn_id,
+            "span_id": self.span_id,
+            "parent_span_id": self.parent_span_id,
+            "iteration": self.iteration,
+        }
+
+    def traceparent(self) -> str | None:
+        """The W3C header that makes a server's spans children of this one; None without a span."""
+        if self.trace_id is None or self.span_id is None:
+            return None
+        return f"00-{self.trace_id}-{self.span_id}-01"
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """A tool as a model is told of it; ``parameters`` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class ToolRequest(msgspec.Struct, frozen=True):
+    """A call that a model asks for. ``error`` says why its arguments cannot be used."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    error: str | None = None
+
+
+class ToolOutcome(msgspec.Struct, frozen=True):
+    """What a call came to: ``content`` is the text that the model is told."""
+
+    call: ToolRequest
+    content: str
+    is_error: bool = False
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one call as in ``usage:reported``: ``prompt`` is all of it, caches included."""
+
+    prompt: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a provider is asked: the prepared messages, and the tools that the model may call."""
+
+    messages: Sequence[dict[str, Any]]
+    ids: Ids
+    tools: tuple[ToolDefinition, ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A model's answer. ``message`` goes into the context as it is, and back to the provider.
+
+    So it is in the provider's own dialect, with thinking blocks and their signatures untouched.
+    ``text`` is what a person is shown of it.
+    """
+
+    message: dict[str, Any]
+    text: str = ""
+    calls: tuple[ToolRequest, ...] = ()
+    finish_reason: str | None = None
+    response_id: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A piece of an answer as it comes. ``block`` counts the answer's blocks from 0."""
+
+    kind: Literal["text", "thinking"]
+    text: str
+    block: int = 0
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """A model behind an API.
+
+    ``complete`` and ``stream`` raise ``ProviderFailed`` for what the API or the network does
+    wrong, and never retry by themselves: each attempt is a call of its own in the log.
+    ``get_info()``, if there is one, says ``context_window`` and ``max_output_tokens`` for the
+    budget (see ``eventctx.budget``).
+    """
+
+    @property
+    def name(self) -> str:
+        """The provider's name, such as ``anthropic``."""
+        ...
+
+    @property
+    def model(self) -> str | None:
+        """The model that will be asked; None where the provider decides."""
+        ...
+
+    async def complete(self, request: Request) -> Answer:
+        """The whole answer. Raises ProviderFailed."""
+        ...
+
+    def definitions(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+        """The tools in the form in which they are sent, so that they can be counted."""
+        ...
+
+    def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
+        """A call's outcome as a message of the provider's dialect."""
+        ...
+
+
+@runtime_checkable
+class StreamingProvider(Provider, Protocol):
+    """A provider that can answer in pieces."""
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk | Answer]:
+        """Chunks as they come, and last the whole answer. Raises ProviderFailed."""
+        ...
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A tool: an Amplifier tool module as it is, or a function made one by ``tool``.
+
+    ``input_schema`` (a property) may say the JSON schema of its input.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name by which the model calls it."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does, for the model."""
+        ...
+
+    async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002 - the specification's name
+        """Run it; the result may be any value, or an Amplifier ``ToolResult``."""
+        ...
+
+
+class ContextManager(Protocol):
+    """The five methods of the context contract."""
+
+    async def add_message(self, message: dict[str, Any]) -> Any:
+        """Add a message."""
+        ...
+
+    async def get_messages_for_request(
+        self, token_budget: int | None = None, provider: Any | None = None
+    ) -> list[dict[str, Any]]:
+        """The messages to send now."""
+        ...
+
+    async def get_messages(self) -> list[dict[str, Any]]:
+        """The whole transcript."""
+        ...
+
+    async def set_messages(self, messages: list[dict[str, Any]]) -> None:
+        """Replace the transcript."""
+        ...
+
+    async def clear(self) -> None:
+        """Empty it."""
+        ...
+
+
+class Response(msgspec.Struct, frozen=True):
+    """What a turn came to. ``str(response)`` is its text.
+
+    ``iterations`` counts provider/tool cycles, ``usage`` adds up what the provider reported.
+    """
+
+    text: str
+    turn_id: str
+    finish: Finish = "answered"
+    iterations: int = 1
+    usage: Usage = Usage()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class OrchestratorModule(Protocol):
+    """Runs turns (orchestrator specification, "Orchestrator Protocol")."""
+
+    async def execute(
+        self,
+        prompt: str,
+        context: ContextManager,
+        providers: Mapping[str, Any],
+        tools: Mapping[str, Any] | None = None,
+        hooks: Any = None,
+    ) -> Response:
+        """Run a turn to its end. Raises ProviderFailed and what the context raises."""
+        ...

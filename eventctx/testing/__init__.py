@@ -1,0 +1,1 @@
+"""What tests of policies, stores, orchestrators and context modules need."""

@@ -7,6 +7,7 @@ the older guide's ``get_token_count`` and ``compact``.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -23,7 +24,7 @@ from eventctx.compaction import body_of
 from eventctx.deciding import Why, fit_for_log
 from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.emitting import SessionEmitter
-from eventctx.errors import InvalidSetting
+from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.events import Event
 from eventctx.exporting import write_transcript
 from eventctx.facts import decode_facts
@@ -39,8 +40,9 @@ from eventctx.record import Body, Draft, Record, place
 from eventctx.requesting import Requests, Wanted
 from eventctx.restoring import whole_rounds
 from eventctx.result import CompactionResult
+from eventctx.returned import reconcile
 from eventctx.settings import Settings
-from eventctx.store import Receipt
+from eventctx.store import Address, Receipt
 from eventctx.turns import Scope, Turn, check_turn_id
 from eventctx.verdict import Intercept
 
@@ -109,7 +111,9 @@ class Context:
         when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
         """
-        limit = await budgets.resolve(token_budget, provider, self.settings.max_tokens)
+        limit = await budgets.resolve(
+            token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
+        )
         reserve, digest = self.settings.reserve_tokens, None
         if tools:
             encoded = encode_message({"tools": list(tools)})
@@ -140,25 +144,62 @@ class Context:
         appended = None
         while appended is None:
             view, version = await self._live.settled()
-            state = await self._lines(version)
-            stored = await self._live.store.bodies(
-                self.session_id, [line.address for line in state.lines]
-            )
-            encoded = [body.data or b"" for body in made]
-            matched = match_in_order([body.data for body in stored], encoded)
-            following = state.next_number
-            numbers: list[int] = []
-            for place_ in matched:
-                numbers.append(following if place_ is None else state.lines[place_].number)
-                following += place_ is None
-            fresh = [body for body, place_ in zip(made, matched, strict=True) if place_ is None]
-            event = events.MessagesSet(order=runs_of_numbers(numbers))
-            unbound = self._unbound(view, event, fresh)
-            # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
-            newest = state.next_number - 1
-            known = tuple([(a, min(b, newest)) for a, b in unbound if a <= newest])
-            event = msgspec.structs.replace(event, unbound=known)
-            appended = await self._live.append_exactly(version, self._draft(event, fresh))
+            state, stored = await self._stored(version)
+            matched = match_in_order(stored, [body.data or b"" for body in made])
+            draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
+            appended = await self._live.append_exactly(version, draft)
+
+    async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
+        """Take the transcript that a host kept of this session, as far as it says anything new.
+
+        What lacks only system or developer messages, or keys that storage drops, is recorded as
+        ``context:set_ignored`` and changes nothing. Anything else takes effect as ``set_messages``
+        does, but what was merely left out stays (``eventctx.returned``). Returns whether anything
+        changed. Raises as ``set_messages``.
+        """
+        made = [self._body(message) for message in messages]
+        while True:
+            view, version = await self._live.settled()
+            state, stored = await self._stored(version)
+            known = decode_bodies([data or b"null" for data in stored])
+            found = reconcile(known, list(messages))
+            if found.rows is None:
+                event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)
+                draft = self._draft(event)
+            else:
+                new = [None if given is None else made[given] for _, given in found.rows]
+                places = [place_ for place_, _ in found.rows]
+                draft = self._set_to(view, state, list(zip(new, places, strict=True)))
+            if await self._live.append_exactly(version, draft) is not None:
+                return found.rows is not None
+
+    def _set_to(
+        self,
+        view: ViewState,
+        state: transcript.TranscriptState,
+        rows: Sequence[tuple[Body | None, int | None]],
+    ) -> Draft:
+        """A set to ``rows``: the place of a stored message, else the body of a new one."""
+        following = state.next_number
+        numbers: list[int] = []
+        for _, place_ in rows:
+            numbers.append(following if place_ is None else state.lines[place_].number)
+            following += place_ is None
+        fresh = [body for body, place_ in rows if place_ is None and body is not None]
+        event = events.MessagesSet(order=runs_of_numbers(numbers))
+        unbound = self._unbound(view, event, fresh)
+        # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
+        newest = state.next_number - 1
+        known = tuple([(a, min(b, newest)) for a, b in unbound if a <= newest])
+        return self._draft(msgspec.structs.replace(event, unbound=known), fresh)
+
+    async def _stored(self, version: int) -> tuple[transcript.TranscriptState, list[bytes | None]]:
+        """The transcript's lines at ``version``, and their stored bytes, None for erased ones."""
+        state = await self._lines(version)
+        bodies = await self._live.store.bodies(
+            self.session_id, [line.address for line in state.lines]
+        )
+        return state, [body.data for body in bodies]
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.
@@ -170,6 +211,32 @@ class Context:
             view, version = await self._live.settled()
             draft = self._draft(events.Cleared(messages=view.messages))
             appended = await self._live.append_exactly(version, draft)
+
+    async def set_system_prompt(self, text: str | None) -> bool:
+        """Put ``text`` before every view from here on; None: nothing. Says whether it changed.
+
+        For hosts that make their system prompt anew for every request: it is no message of the
+        transcript, and is recorded when it differs from the one before. Raises InvalidMessage.
+        """
+        body = None if text is None else self._body({"role": "system", "content": text})
+        while True:
+            view, version = await self._live.settled()
+            if await self._prompt_of(view) == (None if body is None else body.data):
+                return False
+            bodies = () if body is None else (body,)
+            event = events.SystemPromptSet()
+            event = msgspec.structs.replace(event, unbound=self._unbound(view, event, bodies))
+            # What another process wrote meanwhile is no reason to fail: look again.
+            with contextlib.suppress(WrongExpectedVersion):
+                if await self._live.append_exactly(version, self._draft(event, bodies)) is not None:
+                    return True
+
+    async def _prompt_of(self, view: ViewState) -> bytes | None:
+        for one in view.layout.insertions:
+            if one.kind == "system_prompt":
+                place_ = Address(one.position, one.index)
+                return (await self._live.texts([place_]))[place_]
+        return None
 
     # -- the older guide's, and pins -------------------------------------------------------------
 

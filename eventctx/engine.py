@@ -362,7 +362,7 @@ class Engine:
         context = self._contexts.get(session)
         if context is not None and policy is None and not settings:
             made, chosen = context.settings, context.policy
-        limit = made.max_tokens if "max_tokens" in by_own_name(settings) else None
+        limit = made.limit if "max_tokens" in by_own_name(settings) else None
         asked = Asked("manual", "caller", reason, keep)
         rim = (self._clock, self._random)
         return await dry_run(self.store, session, chosen, made, *rim, asked=asked, limit=limit)

@@ -54,6 +54,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "asking",
             "requesting",
             "restoring",
+            "returned",
             "exporting",
             "result",
             "recalling",

@@ -28,6 +28,7 @@ from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.events import Event
 from eventctx.exporting import write_transcript
 from eventctx.facts import decode_facts
+from eventctx.following import Following
 from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
 from eventctx.policies.named import policy_named
@@ -48,6 +49,9 @@ from eventctx.verdict import Intercept
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
+
+MAX_ADDITIONS = 256
+"""Texts that a host added to requests and that are known again when it adds them again."""
 
 
 class Context:
@@ -77,6 +81,7 @@ class Context:
         self._transcript: transcript.TranscriptState | None = None
         self._recaller = recaller
         self._observe = observe
+        self._sent: dict[bytes | None, tuple[int, int]] = {}
 
     @property
     def session_id(self) -> str:
@@ -365,17 +370,50 @@ class Context:
         chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
         return Turn(self._emitter, chosen, agent)
 
+    async def record_sent(
+        self,
+        prepared: int,
+        messages: int,
+        additions: Sequence[tuple[int, dict[str, Any]]],
+        missing: int = 0,
+    ) -> None:
+        """Record how what a host sent differs from the request prepared at a position.
+
+        ``additions`` are messages that it added, each behind so many of the prepared ones. One
+        that was recorded before is referred to, not stored again. Raises InvalidMessage.
+        """
+        made = [(behind, self._body(message)) for behind, message in additions]
+        fresh = {body.data: body for _, body in made if body.data not in self._sent}
+        index = {data: place_ for place_, data in enumerate(fresh)}
+        told = [
+            events.Addition(behind, index[body.data])
+            if body.data in index
+            else events.Addition(behind, self._sent[body.data][1], self._sent[body.data][0])
+            for behind, body in made
+        ]
+        event = events.RequestSent(
+            prepared=prepared, messages=messages, additions=tuple(told), missing=missing
+        )
+        draft = self._draft(event, tuple(fresh.values()))
+        record = (await self._live.append(draft))[-1]
+        if len(self._sent) + len(index) > MAX_ADDITIONS:
+            self._sent.clear()
+        self._sent.update({data: (record.position, place_) for data, place_ in index.items()})
+
     async def emit(self, event: Event) -> None:
         """Append an activity event of the catalogue in its place, without waiting for the disk."""
         await self._emitter.emit(event, self._live.scope)
 
-    def hold(self, scope: Scope | None) -> None:
-        """Say where the session is, for tasks that are in none of its blocks; None: nowhere.
+    def following(self) -> Following:
+        """Follow a host that tells of its turns, instead of entering blocks.
 
-        For a host whose listeners run in tasks of their own, so that what they set in a context
-        variable would be seen by nobody.
+        What happens outside of blocks then belongs to the turn that the host is in.
         """
-        self._live.held = scope
+
+        def hold(scope: Scope | None) -> None:
+            self._live.held = scope
+
+        return Following(self._emitter, hold)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that ends it.

@@ -127,6 +127,7 @@ async def written(path: Path, seed: int = 0) -> tuple[str, list[Any]]:
                     await ctx.get_messages_for_request()
                     async with iteration.provider_call("m") as call:
                         await call.usage(100, 5)
+    async with eventctx.open(path) as engine:
         records = [record async for record in engine.records("s", bodies=True)]
         return str((await engine.verify("s")).receipt), records
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         WrongExpectedVersion,
     )
     from eventctx.opening import open_engine as open  # noqa: A004
+    from eventctx.projections.visibility import for_audience
     from eventctx.reading import Message, RequestView
     from eventctx.recalling import Recalled, RecallTool
     from eventctx.record import Record
@@ -115,6 +116,7 @@ _HOMES = {
     "Verdict": "verdict",
     "Verification": "verify",
     "WrongExpectedVersion": "errors",
+    "for_audience": "projections.visibility",
 }
 
 __all__ = [
@@ -171,6 +173,7 @@ __all__ = [
     "Verification",
     "WrongExpectedVersion",
     "__version__",
+    "for_audience",
     "open",
 ]
 

@@ -7,7 +7,6 @@ exactly one ``context:post_compact`` whatever happens.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -83,7 +82,7 @@ class Compaction:
         self._why = why
         self._asking = asking
         self._dry_run = dry_run
-        self._started = time.perf_counter_ns()
+        self._started = live.stopwatch()
         self._scope = self._new_span()
         self._began: events.PreCompact | None = None
         self._verdict: Verdict | None = None
@@ -348,7 +347,7 @@ class Compaction:
             target=budget.target,
             plan=None if made is None else made.plan,
             fallback=self._fallback,
-            duration=time.perf_counter_ns() - self._started,
+            duration=self._live.stopwatch() - self._started,
             error=self._error,
             requested_by=why.requested_by,
             reserve=scale.reserve,

@@ -60,7 +60,8 @@ class Engine:
     catch up with a session that is opened again, and emit what they hold back when the engine
     closes (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler
     that may change what is about to happen; without a handler it is a decorator, as ``on`` is.
-    ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones.
+    ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones
+    (``eventctx.testing``). Durations are the process's own, unless the clock has a ``stopwatch``.
     """
 
     def __init__(

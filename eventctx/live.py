@@ -14,7 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -109,6 +109,7 @@ class LiveSession:
         self.tokenizer = tokenizer
         self._listener = listener
         self._clock = clock
+        self.stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
         self._lock = threading.RLock()
         self._in_flight: deque[Ticket] = deque()
         self._unsent: list[Unsent] = []

@@ -2,7 +2,7 @@
 
 A stream's records have positions from 0 without gaps. An append is all or nothing. A stream may
 be a fork: positions up to the fork point are read from its parent, by reference. Every store
-passes the one contract suite in ``tests/stores/``.
+passes the one contract suite, ``eventctx.testing.StoreContract``.
 
 What is promised, and by whom:
 

@@ -12,6 +12,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from eventctx.testing.requests import calls_of as calls_of
+from eventctx.testing.requests import is_system as is_system
+from eventctx.testing.requests import refusal as refusal
+from eventctx.testing.requests import results_of as results_of
+
 Message = dict[str, Any]
 DIALECTS = ("anthropic", "openai", "amplifier", "responses")
 
@@ -84,68 +89,6 @@ def hook_row(text: str) -> Message:
         "content": f"<system-reminder>{text}</system-reminder>",
         "metadata": {"source": "hook", "ephemeral": False},
     }
-
-
-# -- reading rows back, without the code under test ----------------------------------------------
-
-
-def calls_of(message: Message) -> list[str]:
-    found: dict[str, None] = {}
-    content = message.get("content")
-    for block in content if isinstance(content, list) else ():
-        if block.get("type") in ("tool_use", "tool_call"):
-            found[block["id"]] = None
-    for call in message.get("tool_calls") or ():
-        found[call["id"]] = None
-    if message.get("type") in ("function_call", "custom_tool_call"):
-        found[message["call_id"]] = None
-    return list(found)
-
-
-def results_of(message: Message) -> list[str]:
-    if message.get("role") in ("tool", "function"):
-        return message.get("tool_call_ids") or [message["tool_call_id"]]
-    if message.get("type") in ("function_call_output", "custom_tool_call_output"):
-        return [message["call_id"]]
-    content = message.get("content")
-    return [
-        block["tool_use_id"]
-        for block in (content if isinstance(content, list) else ())
-        if block.get("type") == "tool_result"
-    ]
-
-
-def is_system(message: Message) -> bool:
-    return message.get("role") in ("system", "developer")
-
-
-def is_answer(message: Message) -> bool:
-    kind = str(message.get("type"))
-    return message.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
-
-
-def refusal(messages: list[Message]) -> str | None:
-    """Why a provider would refuse this request; None if it would not."""
-    pending: set[str] = set()
-    answering = False
-    conversation = [message for message in messages if not is_system(message)]
-    if conversation and (conversation[0].get("role") != "user" or results_of(conversation[0])):
-        return f"the conversation begins with {conversation[0]}"
-    for place, message in enumerate(messages):
-        answers = results_of(message)
-        if answers:
-            for one in answers:
-                if one not in pending:
-                    return f"row {place}: result {one!r} answers no call directly before it"
-                pending.discard(one)
-            answering = True
-            continue
-        same_answer = is_answer(message) and message.get("type") is not None and not answering
-        if pending and not same_answer:
-            return f"row {place}: calls {pending} are not answered before {message}"
-        pending.update(calls_of(message))
-        answering = False
-    return f"calls {pending} are never answered" if pending else None
 
 
 # -- stories -------------------------------------------------------------------------------------

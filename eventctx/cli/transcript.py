@@ -21,6 +21,7 @@ from eventctx.explaining.proof import Proof, proof_of
 from eventctx.explaining.spots import Spot
 from eventctx.projections.layout import Entry
 from eventctx.projections.lost import LeftOut
+from eventctx.projections.visibility import AUDIENCES, Audience, for_audience
 from eventctx.reading import Message, RequestView
 from eventctx.refs import InsertionRef, MessageRef
 
@@ -33,22 +34,35 @@ _full = click.option(
 @click.argument("session")
 @click.option("--at", type=int, metavar="POSITION", help="As it was after this position.")
 @click.option("--turn", type=int, metavar="N", help="As it was at the end of turn N.")
+@click.option(
+    "--audience",
+    type=click.Choice(AUDIENCES),
+    default="internal",
+    help="Only what developers, or users, are to see. Default: internal, which is everything.",
+)
 @_full
 @opening.reading
 def transcript_command(
     session: str,
     at: int | None,
     turn: int | None,
+    audience: Audience,
     full: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
     """Show the whole transcript of SESSION, now or at an earlier point; never compacted."""
-    run(_transcript(session, at, turn, full, store, as_json))
+    run(_transcript(session, at, turn, audience, full, store, as_json))
 
 
 async def _transcript(
-    session: str, at: int | None, turn: int | None, full: bool, store: str | None, as_json: bool
+    session: str,
+    at: int | None,
+    turn: int | None,
+    audience: Audience,
+    full: bool,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
@@ -56,7 +70,7 @@ async def _transcript(
             raise InvalidSetting(
                 f"session {info.stream!r} has positions 0 to {info.head}, found --at {at}"
             )
-        messages = await engine.transcript(info.stream, at=at, turn=turn)
+        messages = _shown_to(audience, await engine.transcript(info.stream, at=at, turn=turn))
     if as_json:
         put_document(
             [
@@ -68,12 +82,27 @@ async def _transcript(
     screen = Screen()
     for one in messages:
         _show_message(screen, one, full)
-    if not messages:
+    if not messages and audience != "internal":
+        screen.line(f"Nothing in the transcript is for the audience {audience!r}.")
+    elif not messages:
         screen.line("The transcript is empty.")
     elif screen.live:
         when = f" after position {at}" if at is not None else ""
         when = f" at the end of turn {turn}" if turn is not None else when
         screen.line((f"{plural(len(messages), 'message')}{when}.", "dim"))
+
+
+def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
+    """The messages as an audience sees them; to a user an erased one is as if never said."""
+    if audience == "internal":
+        return messages
+    shown = []
+    for one in messages:
+        if one.message is None:
+            shown += [one] if audience == "developer" else []
+            continue
+        shown += [one._replace(message=left) for left in for_audience([one.message], audience)]
+    return shown
 
 
 def _show_message(screen: Screen, one: Message, full: bool) -> None:

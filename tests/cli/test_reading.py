@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import eventctx
 from eventctx.losses import Loss
 from eventctx.stores.sqlite_losses import SqliteLosses
 
@@ -227,3 +229,29 @@ def test_counts_that_cannot_be_read_do_not_keep_stats_from_telling_the_rest(run,
     done = run("stats", "--json", "--store", store)
     assert (done.code, done.document["losses"], done.document["sessions"]) == (0, None, 1)
     assert "s.db-losses" in done.err
+
+
+def test_a_transcript_for_users_has_no_calls_results_or_thinking(run, store) -> None:
+    everything = run("transcript", "work", "--json", "--store", store).document
+    done = run("transcript", "work", "--audience", "user", "--json", "--store", store)
+    shown = done.document
+    assert done.code == 0
+    assert 0 < len(shown) < len(everything)
+    assert not {"tool_use", "tool_result", "thinking"} & set(
+        re.findall(r'"type": "(\w+)"', done.out)
+    )
+    assert {one["number"] for one in shown} < {one["number"] for one in everything}
+    text = run("transcript", "work", "--audience", "user", "--store", store).out
+    assert "Task 0: look around." in text
+    assert "Be brief." not in text
+
+
+def test_a_transcript_with_nothing_for_an_audience_says_so(run, tmp_path) -> None:
+    async def only_rules() -> None:
+        async with eventctx.open(tmp_path / "rules.db") as engine:
+            ctx = await engine.session("rules")
+            await ctx.add_message({"role": "system", "content": "Be brief."})
+
+    asyncio.run(only_rules())
+    done = run("transcript", "rules", "--audience", "user", "--store", tmp_path / "rules.db")
+    assert (done.code, done.out) == (0, "Nothing in the transcript is for the audience 'user'.\n")

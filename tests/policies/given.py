@@ -10,29 +10,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
-from eventctx.messages import read_facts
 from eventctx.plan import REASONS
 from eventctx.policies import rules
 from eventctx.policies.bench import kept_whole
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import (
-    Answer,
-    AskMemory,
-    AskSummary,
     Budget,
-    Memory,
     Policy,
     PolicyState,
     Proposal,
-    Scores,
-    Summary,
     Visible,
 )
 from eventctx.policies.trigger import make_budget
-from eventctx.projections.layout import build
-from eventctx.refs import MessageRef
 from eventctx.stores.memory import MemoryStore
-from eventctx.tokens import BY_KIND
+from eventctx.testing.policies import Answers, decide, view_of
 from tests.transcripts import Story, is_system, refusal
 
 Row = dict[str, Any]
@@ -67,11 +58,7 @@ def tells(call_id: str, size: int = 5) -> Row:
 
 def view(*rows: Row, pins: tuple[int, ...] = ()) -> Visible:
     """What a policy sees of these messages, counted as the engine counts them."""
-    refs = []
-    for number, row in enumerate(rows):
-        facts = read_facts(row)
-        refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
-    return Visible(refs, (), frozenset(pins), build(refs).tokens)
+    return view_of(rows, pins)
 
 
 def staying(proposal: Proposal) -> list[int]:
@@ -82,25 +69,14 @@ def staying(proposal: Proposal) -> list[int]:
     )
 
 
+ANSWERS = Answers("all went well", 0.5, ("the port is 8080", "deploys go to Kubernetes"))
+
+
 def decided(
     policy: Policy, visible: Visible, budget: Budget = ROOMY, state: PolicyState = DUE
 ) -> Proposal:
     """The policy's proposal, its questions answered the same way every time."""
-    answers: dict[str, Answer] = {}
-    for _ in range(8):
-        given = PolicyState(state.trigger, state.compactions, state.hint, answers)
-        found = policy.propose(visible, budget, given)
-        if isinstance(found, Proposal):
-            assert found == policy.propose(visible, budget, given)
-            return found
-        assert found.key not in answers
-        if isinstance(found, AskMemory):
-            answers[found.key] = Memory(("the port is 8080", "deploys go to Kubernetes"))
-        elif isinstance(found, AskSummary):
-            answers[found.key] = Summary("all went well")
-        else:
-            answers[found.key] = Scores(dict.fromkeys(found.numbers, 0.5))
-    raise AssertionError("it asks again and again")
+    return decide(policy, visible, budget, state, ANSWERS)
 
 
 def keeps_the_rules(

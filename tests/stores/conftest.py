@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import os
 import subprocess
 import sys
@@ -13,48 +11,13 @@ from typing import Any
 
 import pytest
 
-from eventctx.record import GENESIS, Draft, Record, body_digest, chain_digest, make_body
+from eventctx.record import Draft, Record
 from eventctx.store import EventStore
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
+from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 
-_counter = itertools.count(1)
 PROGRAMS = Path(__file__).parent / "programs"
-
-
-def make_draft(*texts: str | bytes, seed: str | None = None, **fields: Any) -> Draft:
-    """A draft with one body per text; the same ``seed`` gives the same event id."""
-    number = next(_counter)
-    event_id = hashlib.md5((seed or f"draft {number}").encode(), usedforsecurity=False).digest()
-    bodies = tuple(
-        make_body(text.encode() if isinstance(text, str) else text, b"facts", os.urandom)
-        for text in texts
-    )
-    defaults: dict[str, Any] = {
-        "id": event_id,
-        "type": "context:message_added",
-        "version": 1,
-        "time": 1_700_000_000_000_000_000 + number,
-        "payload": b'{"event":"context:message_added"}',
-        "bodies": bodies,
-    }
-    return Draft(**{**defaults, **fields})
-
-
-def check_chain(records: Iterable[Record]) -> None:
-    """Assert that positions have no gaps from 0 and every digest follows from the one before."""
-    digest = GENESIS
-    for position, record in enumerate(records):
-        assert record.position == position
-        assert chain_digest(digest, position, record) == record.digest
-        for body in record.bodies:
-            if body.data is not None and body.salt is not None:
-                assert body_digest(body.salt, body.data) == body.digest
-        digest = record.digest
-
-
-async def gather(records: AsyncIterator[Record]) -> list[Record]:
-    return [record async for record in records]
 
 
 def run_program(name: str, *args: object, **options: Any) -> subprocess.Popen[str]:

@@ -1,0 +1,109 @@
+"""How an answer, a result and a tool are written in each dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from eventctx.orchestrators.protocol import ToolDefinition, ToolOutcome
+from eventctx.testing.script import Reply, requests_of
+
+Dialect = Literal["anthropic", "chat", "amplifier"]
+
+
+def answer_message(reply: Reply, dialect: Dialect) -> dict[str, Any]:
+    """A model's answer as a message for the context."""
+    if dialect == "anthropic":
+        return {"role": "assistant", "content": [*_thought(reply), *_said(reply), *_used(reply)]}
+    if dialect == "amplifier":
+        return _amplifier(reply)
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    if reply.thinking is not None:
+        message["reasoning_content"] = reply.thinking
+    if reply.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": _function(call.name, call.arguments)}
+            for call in requests_of(reply)
+        ]
+    return message
+
+
+def finish_reason(reply: Reply, dialect: Dialect) -> str:
+    """Why the model stopped, in the dialect's words, unless the script says it."""
+    if reply.finish_reason is not None:
+        return reply.finish_reason
+    if dialect == "chat":
+        return "tool_calls" if reply.calls else "stop"
+    return "tool_use" if reply.calls else "end_turn"
+
+
+def result_message(outcome: ToolOutcome, dialect: Dialect) -> dict[str, Any]:
+    """What a call came to, as a message for the context."""
+    call = outcome.call
+    if dialect == "anthropic":
+        block: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": call.id,
+            "content": outcome.content,
+        }
+        if outcome.is_error:
+            block["is_error"] = True
+        return {"role": "user", "content": [block]}
+    message = {"role": "tool", "tool_call_id": call.id, "content": outcome.content}
+    return {**message, "name": call.name} if dialect == "amplifier" else message
+
+
+def definition(tool: ToolDefinition, dialect: Dialect) -> dict[str, Any]:
+    """A tool as it is sent."""
+    described = {"name": tool.name, "description": tool.description}
+    parameters = dict(tool.parameters)
+    if dialect == "anthropic":
+        return {**described, "input_schema": parameters}
+    if dialect == "chat":
+        return {"type": "function", "function": {**described, "parameters": parameters}}
+    return {**described, "parameters": parameters}
+
+
+def _thought(reply: Reply) -> list[dict[str, Any]]:
+    if reply.thinking is None:
+        return []
+    return [{"type": "thinking", "thinking": reply.thinking, "signature": reply.signature}]
+
+
+def _said(reply: Reply) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": reply.text}] if reply.text else []
+
+
+def _used(reply: Reply) -> list[dict[str, Any]]:
+    return [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+        for call in requests_of(reply)
+    ]
+
+
+def _function(name: str, arguments: dict[str, Any]) -> dict[str, str]:
+    return {"name": name, "arguments": msgspec.json.encode(arguments).decode()}
+
+
+def _amplifier(reply: Reply) -> dict[str, Any]:
+    """The row that Amplifier's loops store: its calls and its thinking stand in it twice."""
+    message: dict[str, Any] = {"role": "assistant", "content": amplifier_blocks(reply)}
+    calls: Sequence[Any] = requests_of(reply)
+    if calls:
+        message["tool_calls"] = [
+            {"id": call.id, "tool": call.name, "arguments": call.arguments} for call in calls
+        ]
+    for block in _thought(reply):
+        message["thinking_block"] = {**block, "visibility": None}
+    return message
+
+
+def amplifier_blocks(reply: Reply) -> list[dict[str, Any]]:
+    """The content blocks of an Amplifier ``ChatResponse``."""
+    called = [
+        {"type": "tool_call", "id": call.id, "name": call.name, "input": call.arguments}
+        for call in requests_of(reply)
+    ]
+    return [{**block, "visibility": None} for block in (*_thought(reply), *_said(reply), *called)]

@@ -1,0 +1,98 @@
+"""A script: what is answered to the first request, the second, and so on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.orchestrators.protocol import ToolRequest, Usage
+
+Call = ToolRequest | tuple[str, Mapping[str, Any]]
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A model's answer in a script, in no dialect.
+
+    ``calls`` are tools with their arguments, ``("read", {"path": "x"})``, which get the ids
+    ``call_1``, ``call_2`` … in the order of the session, or ``ToolRequest`` with ids of their own.
+    ``thinking`` goes with its ``signature``. ``finish_reason`` is the dialect's own unless given.
+    """
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    thinking: str | None = None
+    signature: str = "c2lnbmVk"
+    usage: Usage | None = None
+    finish_reason: str | None = None
+    response_id: str | None = None
+
+
+Step = str | Reply | BaseException | Callable[[Any], Any]
+"""An answer's text, an answer, an error to raise, or a function of the request that returns one."""
+
+_MOST: Final = 8
+
+
+class Script:
+    """Steps that are played one by one; ``remaining`` says how many are left."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if not isinstance(step, str | Reply | BaseException) and not callable(step):
+                raise InvalidSetting(
+                    "script: expected texts, Reply, errors or functions of the request, "
+                    f"found {step!r}"
+                )
+        self._steps = list(steps)
+        self._played = 0
+        self._calls = 0
+
+    @property
+    def remaining(self) -> int:
+        """Steps that were not played yet."""
+        return len(self._steps) - self._played
+
+    async def next(self, request: Any) -> Reply:
+        """The next answer. Raises the step's error, or AssertionError when the script is over."""
+        if not self.remaining:
+            raise AssertionError(
+                f"the script has {len(self._steps)} steps, and request {self._played + 1} came: "
+                "let the script go on, or find out why the orchestrator asked once more"
+            )
+        step: Any = self._steps[self._played]
+        self._played += 1
+        for _ in range(_MOST):
+            if isinstance(step, type) and issubclass(step, BaseException):
+                raise step()
+            if isinstance(step, BaseException):
+                raise step
+            if isinstance(step, str):
+                return Reply(step)
+            if isinstance(step, Reply):
+                return self._with_ids(step)
+            if not callable(step):
+                break
+            step = step(request)
+            if inspect.isawaitable(step):
+                step = await step
+        raise AssertionError(f"expected a text, a Reply or an error in a script, found {step!r}")
+
+    def _with_ids(self, reply: Reply) -> Reply:
+        calls = [self._named(call) for call in reply.calls]
+        return msgspec.structs.replace(reply, calls=tuple(calls))
+
+    def _named(self, call: Call) -> ToolRequest:
+        self._calls += 1
+        if isinstance(call, ToolRequest):
+            return call
+        name, arguments = call
+        return ToolRequest(f"call_{self._calls}", name, dict(arguments))
+
+
+def requests_of(reply: Reply) -> tuple[ToolRequest, ...]:
+    """The calls of a reply that ``Script.next`` returned."""
+    return tuple(call for call in reply.calls if isinstance(call, ToolRequest))

@@ -1,0 +1,40 @@
+"""The contract of ``EventStore`` as tests that a store inherits.
+
+Give a fixture ``store`` that is a new, empty store, and inherit:
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        async def store(self, tmp_path):
+            opened = await MyStore.open(tmp_path / "s.db")
+            yield opened
+            await opened.close()
+
+It needs pytest and pytest-asyncio. The tests say what is promised in ``eventctx/store.py``; the
+stores of eventctx pass the same ones.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+_PARTS = ("drafts", "appending", "reading", "forking", "keeping", "ordering", "following")
+# A failing assertion shows its values only in modules that pytest was told of before their import.
+pytest.register_assert_rewrite(*[f"{__name__}.{part}" for part in _PARTS])
+
+from eventctx.testing.store_contract.appending import AppendingContract  # noqa: E402
+from eventctx.testing.store_contract.following import FollowingContract  # noqa: E402
+from eventctx.testing.store_contract.forking import ForkingContract  # noqa: E402
+from eventctx.testing.store_contract.keeping import KeepingContract  # noqa: E402
+from eventctx.testing.store_contract.ordering import OrderingContract  # noqa: E402
+from eventctx.testing.store_contract.reading import ReadingContract  # noqa: E402
+
+
+class StoreContract(
+    AppendingContract,
+    ReadingContract,
+    ForkingContract,
+    KeepingContract,
+    OrderingContract,
+    FollowingContract,
+):
+    """Every promise of ``EventStore``; the subclass gives the fixture ``store``."""

@@ -1,0 +1,103 @@
+"""A tool that does what a script says: returns, raises, hangs, or returns very much."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from eventctx.testing.amplifier import core
+
+
+class Hang:
+    """A step of a tool that waits until the test releases it.
+
+    ``await hang.reached()`` returns when the tool is waiting, so no test needs to sleep;
+    ``release(value)`` lets it return the value, or raise it if it is an error. ``cancelled`` says
+    whether the wait was cancelled instead.
+    """
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._reached = asyncio.Event()
+        self._released = asyncio.Event()
+        self._value: Any = None
+
+    async def reached(self) -> None:
+        """Wait until the tool waits."""
+        await self._reached.wait()
+
+    def release(self, value: Any = "released") -> None:
+        """Let the tool go on."""
+        self._value = value
+        self._released.set()
+
+    async def wait(self) -> Any:
+        """Wait for ``release`` and return its value."""
+        self._reached.set()
+        try:
+            await self._released.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        return self._value
+
+
+def big(megabytes: float = 50) -> str:
+    """A text of so many million characters, in lines of 80: a giant result."""
+    size = int(megabytes * 1_000_000)
+    line = "0123456789" * 7 + "012345678\n"
+    return (line * (size // len(line) + 1))[:size]
+
+
+class ScriptedTool:
+    """A tool for our orchestrators, and for Amplifier's with ``amplifier=True``.
+
+    ``script`` is what its calls come to, one step each, and the last one for all that follow: a
+    value to return, an error to raise, a ``Hang``, or a function of the input, async or not.
+    ``inputs`` are copies of what it was called with. With ``amplifier`` it returns an
+    ``amplifier_core.ToolResult``, and an error becomes one that has failed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *script: Any,
+        description: str = "",
+        input_schema: Mapping[str, Any] | None = None,
+        amplifier: bool = False,
+    ) -> None:
+        self.name = name
+        self.description = description or f"Scripted: {name}"
+        self.input_schema = dict(input_schema or {"type": "object", "properties": {}})
+        self.inputs: list[dict[str, Any]] = []
+        self._script = script or ("done",)
+        self._amplifier = amplifier
+
+    async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002 - the specification's name
+        """What the call's step says."""
+        self.inputs.append(copy.deepcopy(input))
+        step = self._script[min(len(self.inputs), len(self._script)) - 1]
+        if not self._amplifier:
+            return await self._play(step, input)
+        try:
+            output = await self._play(step, input)
+        except Exception as error:
+            problem = {"type": type(error).__name__, "message": str(error)}
+            return core().ToolResult(success=False, error=problem)
+        return core().ToolResult(success=True, output=output)
+
+    async def _play(self, step: Any, given: dict[str, Any]) -> Any:
+        if isinstance(step, Hang):
+            step = await step.wait()
+        elif callable(step) and not isinstance(step, type):
+            step = step(given)
+            if inspect.isawaitable(step):
+                step = await step
+        if isinstance(step, BaseException):
+            raise step
+        if isinstance(step, type) and issubclass(step, BaseException):
+            raise step()
+        return step

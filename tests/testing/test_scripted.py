@@ -1,0 +1,308 @@
+"""Scripted providers and tools: what they answer, and what they refuse as a real API would."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventctx.errors import InvalidSetting, ProviderFailed
+from eventctx.messages import read_facts
+from eventctx.orchestrators.protocol import (
+    Answer,
+    Chunk,
+    Ids,
+    Provider,
+    Request,
+    StreamingProvider,
+    Tool,
+    ToolDefinition,
+    ToolOutcome,
+    ToolRequest,
+    Usage,
+)
+from eventctx.testing import (
+    Hang,
+    Reply,
+    ScriptedAmplifierProvider,
+    ScriptedProvider,
+    ScriptedTool,
+    big,
+    check_request,
+)
+from tests.transcripts import DIALECTS, answer, calls, human, result
+
+ASKED = {"role": "user", "content": "Read x."}
+DIALECTS_OF_PROVIDERS = ("anthropic", "chat", "amplifier")
+
+
+def request(*messages: dict[str, Any]) -> Request:
+    return Request(messages, Ids("s"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS_OF_PROVIDERS)
+async def test_a_round_in_any_dialect_is_one_that_the_engine_and_the_checks_understand(dialect):
+    provider = ScriptedProvider(
+        Reply("Look:", calls=[("read", {"path": "x"}), ("grep", {})], thinking="hm"),
+        "Done.",
+        dialect=dialect,
+    )
+    first = await provider.complete(request(ASKED))
+    facts = read_facts(first.message)
+    assert facts.calls == ("call_1", "call_2") == tuple(call.id for call in first.calls)
+    assert facts.thinking > 0
+    rows = [provider.result_message(ToolOutcome(call, "text")) for call in first.calls]
+    assert [read_facts(row).results for row in rows] == [("call_1",), ("call_2",)]
+    last = await provider.complete(request(ASKED, first.message, *rows))
+    assert (last.text, last.calls, provider.remaining) == ("Done.", (), 0)
+    assert first.finish_reason == ("tool_calls" if dialect == "chat" else "tool_use")
+
+
+async def test_thinking_keeps_the_signature_that_the_script_gives_it():
+    provider = ScriptedProvider(Reply("yes", thinking="hm", signature="s1g"))
+    found = await provider.complete(request(ASKED))
+    assert found.message["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "s1g"},
+        {"type": "text", "text": "yes"},
+    ]
+
+
+async def test_a_script_may_raise_report_usage_and_look_at_the_request():
+    def echo(asked: Request) -> Reply:
+        return Reply(str(len(asked.messages)), usage=Usage(10, 2))
+
+    async def later(asked: Request) -> str:
+        return "async"
+
+    failing = ProviderFailed("scripted", "overloaded", status=529, retryable=True)
+    provider = ScriptedProvider(failing, TimeoutError, echo, later)
+    with pytest.raises(ProviderFailed):
+        await provider.complete(request(ASKED))
+    with pytest.raises(TimeoutError):
+        await provider.complete(request(ASKED))
+    found = await provider.complete(request(ASKED, {"role": "assistant", "content": "?"}))
+    assert (found.text, found.usage) == ("2", Usage(10, 2))
+    assert (await provider.complete(request(ASKED))).text == "async"
+    assert len(provider.requests) == 4
+
+
+async def test_a_stream_adds_up_to_the_answer_that_comes_last():
+    provider = ScriptedProvider(Reply("one  two three", thinking="let me think"))
+    pieces = [piece async for piece in provider.stream(request(ASKED))]
+    chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
+    last = pieces[-1]
+    assert isinstance(last, Answer)
+    assert pieces[:-1] == chunks
+    assert len(chunks) > 3
+    for kind, block, text in (("thinking", 0, "let me think"), ("text", 1, "one  two three")):
+        said = [chunk.text for chunk in chunks if (chunk.kind, chunk.block) == (kind, block)]
+        assert "".join(said) == text
+    assert last.text == "one  two three"
+
+
+async def test_one_request_more_than_the_script_has_steps_fails_the_test():
+    provider = ScriptedProvider("only this")
+    await provider.complete(request(ASKED))
+    with pytest.raises(AssertionError, match="script has 1 steps, and request 2 came"):
+        await provider.complete(request(ASKED))
+
+
+async def test_what_is_done_with_a_request_afterwards_does_not_reach_the_record():
+    provider = ScriptedProvider("yes")
+    row = {"role": "user", "content": [{"type": "text", "text": "before"}]}
+    await provider.complete(request(row))
+    row["content"][0]["text"] = "after"  # type: ignore[index]
+    assert provider.requests[0].messages[0]["content"][0]["text"] == "before"
+
+
+def test_it_is_a_provider_and_says_its_models_limits():
+    provider = ScriptedProvider(context_window=8_000, max_output_tokens=1_000)
+    assert isinstance(provider, Provider)
+    assert isinstance(provider, StreamingProvider)
+    assert provider.get_info().defaults == {"context_window": 8_000, "max_output_tokens": 1_000}
+    assert ScriptedProvider().get_info().defaults == {}
+    tool = ToolDefinition("read", "Reads.", {"type": "object"})
+    names = [
+        str(ScriptedProvider(dialect=dialect).definitions([tool]))  # type: ignore[arg-type]
+        for dialect in DIALECTS_OF_PROVIDERS
+    ]
+    assert len(set(names)) == 3
+    assert all("'read'" in name and "'Reads.'" in name for name in names)
+
+
+def test_a_script_of_something_else_and_a_dialect_that_does_not_exist_are_refused():
+    with pytest.raises(InvalidSetting, match="found 7"):
+        ScriptedProvider(7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSetting, match="latin"):
+        ScriptedProvider(dialect="latin")  # type: ignore[arg-type]
+
+
+# -- what a provider refuses ---------------------------------------------------------------------
+
+
+def talk(dialect: str) -> list[dict[str, Any]]:
+    """A person, a round of two calls, an answer."""
+    return [
+        {"role": "system", "content": "Be brief."},
+        human(dialect, "go"),
+        *calls(dialect, ["a", "b"], "hm", 1),
+        result(dialect, "a", "1"),
+        result(dialect, "b", "2"),
+        *answer(dialect, "done"),
+    ]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_sound_conversation_is_accepted(dialect):
+    check_request(talk(dialect))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_orphan_result_a_missing_one_and_a_row_between_are_refused(dialect):
+    whole = talk(dialect)
+    first_result = len(whole) - 3
+    orphan = [row for row in whole if not (read_facts(row).calls)]
+    missing = whole[:first_result] + whole[first_result + 1 :]
+    between = [*whole[:first_result], human(dialect, "wait"), *whole[first_result:]]
+    late = [*whole[:first_result], whole[-1]]
+    for broken in (orphan, missing, between, late, whole[: first_result + 1]):
+        with pytest.raises(AssertionError, match="a provider refuses"):
+            check_request(broken)
+
+
+async def test_a_refused_request_names_the_message_and_lists_all():
+    provider = ScriptedProvider("never said")
+    rows = [ASKED, *calls("anthropic", ["a"], "hm", 1), {"role": "user", "content": "And?"}]
+    with pytest.raises(AssertionError) as caught:
+        await provider.complete(request(*rows))
+    assert str(caught.value).splitlines() == [
+        (
+            "a provider refuses request 1: message 2: calls 'a' of message 1 must be answered "
+            "before it, found user, 'And?'"
+        ),
+        "  0  user, 'Read x.'",
+        "  1  assistant, calls 'a'",
+        "  2  user, 'And?'",
+    ]
+    assert provider.remaining == 1
+    lenient = ScriptedProvider("said", strict=False)
+    assert (await lenient.complete(request(*rows))).text == "said"
+
+
+@pytest.mark.parametrize("first", [answer("anthropic", "hello")[0], result("anthropic", "a", "x")])
+def test_a_conversation_begins_with_a_user(first):
+    with pytest.raises(AssertionError, match="message 1: expected a user's message first"):
+        check_request([{"role": "system", "content": "Be brief."}, first])
+
+
+@given(st.sampled_from(DIALECTS), st.data())
+def test_whatever_row_of_a_round_is_left_out_the_request_is_refused(dialect, data):
+    whole = talk(dialect)
+    parts = [
+        place for place, row in enumerate(whole) if read_facts(row).calls or read_facts(row).results
+    ]
+    place = data.draw(st.sampled_from(parts))
+    with pytest.raises(AssertionError, match="a provider refuses"):
+        check_request(whole[:place] + whole[place + 1 :])
+
+
+# -- tools ---------------------------------------------------------------------------------------
+
+
+async def test_a_tool_returns_raises_and_computes_and_repeats_its_last_step():
+    tool = ScriptedTool("read", "one", OSError("no"), lambda given: given["path"])
+    assert isinstance(tool, Tool)
+    assert await tool.execute({}) == "one"
+    with pytest.raises(OSError, match="no"):
+        await tool.execute({})
+    assert await tool.execute({"path": "x"}) == "x"
+    assert await tool.execute({"path": "y"}) == "y"
+    assert tool.inputs == [{}, {}, {"path": "x"}, {"path": "y"}]
+
+
+async def test_a_hanging_tool_goes_on_when_it_is_released():
+    hang = Hang()
+    running = asyncio.create_task(ScriptedTool("slow", hang).execute({}))
+    await hang.reached()
+    assert not running.done()
+    hang.release("at last")
+    assert await running == "at last"
+
+
+async def test_a_hanging_tool_that_is_cancelled_says_so():
+    hang = Hang()
+    running = asyncio.create_task(ScriptedTool("slow", hang).execute({}))
+    await hang.reached()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert hang.cancelled
+
+
+def test_a_big_result_has_the_size_that_was_asked_for():
+    assert len(big(0.5)) == 500_000
+    assert len(big()) == 50_000_000
+    assert max(map(len, big(0.01).splitlines())) == 79
+
+
+# -- Amplifier -----------------------------------------------------------------------------------
+
+
+def chat_request(*rows: dict[str, Any]) -> Any:
+    models = pytest.importorskip("amplifier_core.message_models")
+    return models.ChatRequest(messages=[models.Message(**row) for row in rows])
+
+
+async def test_an_amplifier_provider_answers_with_amplifiers_own_models():
+    asked = chat_request(ASKED)
+    provider = ScriptedAmplifierProvider(
+        Reply("Look:", calls=[("read", {"path": "x"})], thinking="hm", usage=Usage(7, 3)), "Done."
+    )
+    found = await provider.complete(asked)
+    assert [block.type for block in found.content] == ["thinking", "text", "tool_call"]
+    (call,) = provider.parse_tool_calls(found)
+    assert (call.id, call.name, call.arguments) == ("call_1", "read", {"path": "x"})
+    assert (found.usage.input_tokens, found.usage.total_tokens) == (7, 10)
+    stored = {
+        "role": "assistant",
+        "content": [block.model_dump() for block in found.content],
+        "tool_calls": [{"id": call.id, "tool": call.name, "arguments": call.arguments}],
+    }
+    told = {"role": "tool", "tool_call_id": call.id, "content": "text"}
+    last = await provider.complete(chat_request(ASKED, stored, told))
+    assert (last.content[0].text, provider.parse_tool_calls(last)) == ("Done.", [])
+    assert [len(rows) for rows in provider.messages] == [1, 3]
+
+
+async def test_an_amplifier_provider_is_as_strict():
+    orphan = {"role": "tool", "tool_call_id": "call_9", "content": "text"}
+    provider = ScriptedAmplifierProvider("never said")
+    with pytest.raises(AssertionError, match="message 1: result 'call_9'"):
+        await provider.complete(chat_request(ASKED, orphan))
+
+
+def test_an_amplifier_provider_has_what_amplifiers_validator_looks_for():
+    validation = pytest.importorskip("amplifier_core.validation.provider")
+    provider = ScriptedAmplifierProvider("yes", context_window=9_000, max_output_tokens=100)
+    assert validation._implements_provider_interface(provider)
+    assert provider.get_info().defaults["context_window"] == 9_000
+
+
+async def test_a_tool_for_amplifier_returns_its_tool_results():
+    core = pytest.importorskip("amplifier_core")
+    tool = ScriptedTool("read", {"lines": 3}, OSError("no such file"), amplifier=True)
+    good, bad = await tool.execute({}), await tool.execute({})
+    assert isinstance(good, core.ToolResult)
+    assert (good.success, good.output) == (True, {"lines": 3})
+    assert (bad.success, bad.error) == (False, {"type": "OSError", "message": "no such file"})
+
+
+def test_a_call_with_an_id_of_its_own_keeps_it():
+    async def asked() -> Answer:
+        own = ToolRequest("mine", "read", {})
+        return await ScriptedProvider(Reply(calls=[own])).complete(request(ASKED))
+
+    assert asyncio.run(asked()).calls[0].id == "mine"

@@ -1,0 +1,189 @@
+"""The rest of ``eventctx.testing``: a mock context, a recorder, a fixed clock and ids."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+import eventctx.testing
+from eventctx.errors import InvalidMessage, InvalidSetting
+from eventctx.testing import EventRecorder, FixedClock, FixedRandom, MockContextManager
+
+ROOT = Path(__file__).resolve().parents[2]
+HELLO = {"role": "user", "content": "Hello"}
+
+
+# -- the mock context ----------------------------------------------------------------------------
+
+
+async def test_a_mock_context_does_what_the_contract_shows():
+    context = MockContextManager()
+    await context.add_message(HELLO)
+    await context.add_message({"role": "assistant", "content": "Hi there!"})
+    assert len(await context.get_messages_for_request(token_budget=1)) == 2
+    assert len(context.messages) == 2
+    await context.set_messages([HELLO])
+    assert await context.get_messages() == [HELLO]
+    await context.clear()
+    assert context.messages == await context.get_messages() == []
+    assert context.calls == {
+        "add_message": 2,
+        "get_messages_for_request": 1,
+        "set_messages": 1,
+        "get_messages": 2,
+        "clear": 1,
+    }
+    assert [len(one) for one in context.requests] == [2]
+    assert context.budgets == [1]
+
+
+async def test_a_mock_context_shares_nothing_with_its_callers():
+    row: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "before"}]}
+    context = MockContextManager([row])
+    await context.add_message(row)
+    (await context.get_messages())[0]["content"].clear()
+    (await context.get_messages_for_request())[1]["content"].clear()
+    row["content"][0]["text"] = "after"
+    assert [one["content"][0]["text"] for one in context.messages] == ["before", "before"]
+
+
+async def test_a_mock_context_refuses_a_message_without_a_role():
+    context = MockContextManager([HELLO])
+    with pytest.raises(InvalidMessage):
+        await context.add_message({"content": "Hello"})
+    with pytest.raises(ValueError, match="role"):
+        await context.set_messages([HELLO, {}])
+    assert context.messages == [HELLO]
+
+
+# -- the recorder --------------------------------------------------------------------------------
+
+
+async def test_a_recorder_takes_the_place_of_hooks():
+    recorder = EventRecorder()
+    data = {"list": [1]}
+    answer = await recorder.emit("tool:pre", data)
+    data["list"].append(2)
+    assert answer.action == "continue"
+    assert recorder.events == [("tool:pre", {"list": [1]})]
+    recorder("tool:post", {"x": 1})
+    assert recorder.names == ["tool:pre", "tool:post"]
+    assert recorder.of("tool:*") == [{"list": [1]}, {"x": 1}]
+    assert len(recorder) == 2
+    recorder.clear()
+    assert list(recorder) == []
+
+
+async def test_a_recorder_hears_an_engine():
+    recorder = EventRecorder()
+    async with eventctx.open() as engine:
+        engine.on("*", recorder)
+        ctx = await engine.session("s")
+        async with ctx.turn("turn-1"):
+            await ctx.add_message(HELLO)
+    recorder.check_order("session:start", "prompt:submit", "context:message_added")
+    added = recorder.only("context:message_added")
+    assert (added["session_id"], added["turn_id"]) == ("s", "turn-1")
+    assert [record.type for record in recorder.records] == recorder.names
+
+
+async def test_a_recorder_says_what_came_instead():
+    recorder = EventRecorder()
+    await recorder.emit("a:b")
+    await recorder.emit("c:d")
+    with pytest.raises(AssertionError, match=r"expected one c:e, found 0 in \['a:b', 'c:d'\]"):
+        recorder.only("c:e")
+    with pytest.raises(AssertionError, match="expected a:b in the order"):
+        recorder.check_order("c:d", "a:b")
+
+
+async def test_a_recorder_is_a_handler_of_amplifiers_hooks():
+    testing = pytest.importorskip("amplifier_core.testing")
+    recorder = EventRecorder()
+    hooks = testing.MockCoordinator().hooks
+    hooks.register("context:pre_compact", recorder, name="recorder")
+    result = await hooks.emit("context:pre_compact", {"message_count": 3})
+    assert recorder.only("context:pre_compact")["message_count"] == 3
+    assert result.action == "continue"
+
+
+# -- the same log twice --------------------------------------------------------------------------
+
+
+async def written(path: Path, seed: int = 0) -> tuple[str, list[Any]]:
+    """What a small session leaves: its receipt, and every record with all bytes of it."""
+    async with eventctx.open(path, clock=FixedClock(), random=FixedRandom(seed)) as engine:
+        ctx = await engine.session("s", max_tokens=300)
+        async with ctx.turn("t") as turn:
+            for number in range(6):
+                await ctx.add_message({"role": "user", "content": f"{number} " * 100})
+                async with turn.iteration() as iteration:
+                    await ctx.get_messages_for_request()
+                    async with iteration.provider_call("m") as call:
+                        await call.usage(100, 5)
+    async with eventctx.open(path) as engine:
+        records = [record async for record in engine.records("s", bodies=True)]
+        return str((await engine.verify("s")).receipt), records
+
+
+async def test_a_fixed_clock_and_ids_write_the_same_log_twice(tmp_path):
+    first, records = await written(tmp_path / "a.db")
+    second, again = await written(tmp_path / "b.db")
+    assert any(record.type == "context:post_compact" for record in records)
+    assert records == again
+    assert first == second
+    other, _ = await written(tmp_path / "c.db", seed=1)
+    assert other != first
+
+
+def test_a_fixed_clock_goes_on_by_its_step_and_when_it_is_told():
+    clock = FixedClock(start=100, step=10)
+    assert [clock(), clock()] == [100, 110]
+    clock.advance(1.5)
+    assert clock() == 1_500_000_120
+    with pytest.raises(InvalidSetting):
+        FixedClock(step=-1)
+
+
+def test_fixed_bytes_never_repeat_and_have_the_size_that_was_asked_for():
+    random = FixedRandom()
+    drawn = [random(size) for size in (16, 16, 8, 200, 16)]
+    assert [len(one) for one in drawn] == [16, 16, 8, 200, 16]
+    assert len(set(drawn)) == 5
+
+
+# -- the package ---------------------------------------------------------------------------------
+
+
+def test_the_package_needs_neither_pytest_nor_amplifier():
+    lazy = {"StoreContract"}
+    names = sorted(set(eventctx.testing.__all__) - lazy)
+    program = (
+        "import sys\n"
+        "for name in ('pytest', 'amplifier_core', 'unittest.mock'): sys.modules[name] = None\n"
+        "import eventctx.testing\n"
+        f"for name in {names}: getattr(eventctx.testing, name)\n"
+        "try: eventctx.testing.ScriptedAmplifierProvider().get_info()\n"
+        "except eventctx.InvalidSetting as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'eventctx[amplifier]'" in done.stdout
+
+
+def test_every_public_name_is_in_the_reference_and_has_a_docstring():
+    page = (ROOT / "docs" / "reference" / "testing.md").read_text()
+    for name in eventctx.testing.__all__:
+        assert (getattr(eventctx.testing, name).__doc__ or "").strip(), name
+        assert re.search(rf"^\| `{name}`", page, flags=re.MULTILINE), name
+    assert dir(eventctx.testing) == sorted(eventctx.testing.__all__)
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        eventctx.testing.no_such_thing  # noqa: B018

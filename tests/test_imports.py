@@ -67,7 +67,7 @@ ROOMS: list[tuple[set[str], ...]] = [
     ({"engine"},),
     ({"opening"},),
     ({"importers"}, {"orchestrators"}, {"adapters"}),
-    ({"testing"},),
+    ({"testing"}, {"amplifier_source"}),
     ({"cli", "demo"}, {"web"}),
 ]
 

@@ -57,20 +57,23 @@ def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, A
                 seen.add(known)
                 behind = max(behind, places[known] + 1)
                 continue
-            rest = _without(known, places, seen)
+            rest, held = _without(known, places)
+            seen.update(held)
+            behind = max([behind, *[places[one] + 1 for one in held]])
             if rest:
                 additions.append((behind, Text(text.role, rest)))
     absent = {place for text, place in places.items() if text and text not in seen}
     return Sent(len(sent), tuple(additions), len(absent))
 
 
-def _without(text: str, places: Iterable[str], seen: set[str]) -> str:
-    """What is left of a text that may hold prepared ones, joined or with something appended."""
-    for known in sorted(places, key=len, reverse=True):
-        if known and known in text:
-            seen.add(known)
-            text = text.replace(known, "", 1)
-    return text.strip()
+def _without(text: str, known: Iterable[str]) -> tuple[str, list[str]]:
+    """What is left of a text that may hold known ones, joined or with something appended."""
+    held = []
+    for one in sorted(known, key=len, reverse=True):
+        if one and one in text:
+            held.append(one)
+            text = text.replace(one, "", 1)
+    return text.strip(), held
 
 
 def texts_of(message: Mapping[str, Any]) -> Iterator[Text]:

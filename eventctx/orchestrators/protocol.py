@@ -91,7 +91,9 @@ class Answer(msgspec.Struct, frozen=True):
     """A model's answer. ``message`` goes into the context as it is, and back to the provider.
 
     So it is in the provider's own dialect, with thinking blocks and their signatures untouched.
-    ``text`` is what a person is shown of it.
+    An answer of several items (OpenAI's Responses API) has the first in ``message`` and the
+    others, in order, in ``more``: whoever adds the one adds them all. ``text`` is what a person
+    is shown of it.
     """
 
     message: dict[str, Any]
@@ -101,6 +103,7 @@ class Answer(msgspec.Struct, frozen=True):
     response_id: str | None = None
     model: str | None = None
     usage: Usage | None = None
+    more: tuple[dict[str, Any], ...] = ()
 
 
 class Chunk(msgspec.Struct, frozen=True):

@@ -1,0 +1,29 @@
+"""The ``openai`` SDK's client, for both of its APIs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventctx.errors import InvalidSetting
+from eventctx.orchestrators.calling import is_older, missing, without_retries
+
+LOWEST: Final = "1.66"
+"""The first release with the Responses API."""
+
+
+def usable(client: Any) -> Any:
+    """The client, or one from the environment, without its retries. Raises InvalidSetting."""
+    try:
+        import openai
+    except ImportError as error:
+        raise missing("openai", LOWEST) from error
+    if is_older(openai.__version__, LOWEST):
+        raise missing("openai", LOWEST, openai.__version__)
+    if client is None:
+        try:
+            client = openai.AsyncOpenAI()
+        except openai.OpenAIError as error:
+            raise InvalidSetting(
+                f"client: none can be made from the environment: {error}"
+            ) from error
+    return without_retries(client, "an AsyncOpenAI or None", openai.OpenAI)

@@ -32,10 +32,11 @@ class AnthropicProvider:
     ``client`` is an ``AsyncAnthropic`` of yours, or another asynchronous client of its SDK
     (Bedrock, Vertex, …); None makes one from the environment. ``max_tokens`` is the largest
     answer, thinking included. ``context_window``, in tokens, lets the context fit its requests to
-    the model. Everything in ``options`` goes into each request (``thinking``, ``temperature``,
-    ``timeout``, ``extra_headers``, …); ``system`` comes before the context's system messages,
-    ``tools`` (a server's own) behind those of a request. With ``propagate`` a request carries its
-    span as the W3C header ``traceparent``. Raises InvalidSetting.
+    the model. Everything in ``options`` goes into each request (``thinking``, ``timeout``,
+    ``extra_headers``, ``extra_body`` for what the SDK does not name, …); ``system`` comes before
+    the context's system messages, ``tools`` (a server's own) behind those of a request. With
+    ``propagate`` a request carries its span as the W3C header ``traceparent``. Raises
+    InvalidSetting.
     """
 
     def __init__(
@@ -197,7 +198,7 @@ def _answer(provider: str, body: dict[str, Any], problems: dict[str, str]) -> An
         finish_reason=body.get("stop_reason"),
         response_id=body.get("id"),
         model=body.get("model"),
-        usage=_usage(body.get("usage") or {}),
+        usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
     )
 
 

@@ -152,9 +152,9 @@ def _timestamp(value: str | None) -> float | None:
 
 
 def _detail(body: object) -> tuple[frozenset[str], str]:
-    """The types and codes of an error's body, and its message."""
+    """The types and codes of an error's body, and its message; all of a body that is a text."""
     if not isinstance(body, dict):
-        return frozenset(), ""
+        return frozenset(), body if isinstance(body, str) else ""
     inner = body.get("error")
     if isinstance(inner, str):
         return frozenset(), inner

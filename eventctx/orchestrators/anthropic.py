@@ -20,8 +20,8 @@ from eventctx.orchestrators.protocol import (
     Usage,
 )
 
-LOWEST: Final = "0.45"
-"""The oldest release that the tests pass with."""
+LOWEST: Final = "0.47"
+"""The oldest release that knows of thinking."""
 
 _SYSTEM: Final = ("system", "developer")
 

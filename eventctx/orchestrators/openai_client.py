@@ -7,8 +7,8 @@ from typing import Any, Final
 from eventctx.errors import InvalidSetting
 from eventctx.orchestrators.calling import is_older, missing, without_retries
 
-LOWEST: Final = "1.66"
-"""The first release with the Responses API."""
+LOWEST: Final = "1.98"
+"""The oldest release that hands on the errors inside a stream of the Responses API."""
 
 
 def usable(client: Any) -> Any:

@@ -65,4 +65,5 @@ def _responses(body: dict[str, Any]) -> str | None:
             return f"input[{place}]: null or unknown parameter in {sorted(item)}"
         if item.get("type") == "reasoning" and "encrypted_content" not in item:
             return f"Item with id {item['id']!r} not found. Items are not persisted"
-    return refusal(body["input"])
+    # The API has compacted what stood before such an item: a conversation may begin with one.
+    return refusal([item for item in body["input"] if item.get("type") != "compaction"])

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeGuard, overload
+from typing import Any, Final, overload
 
 from eventctx.errors import InvalidSetting
 from eventctx.orchestrators.protocol import Ids, Tool, ToolDefinition
@@ -147,14 +147,11 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], ids: Ids) -> Any:
 def _as_tool(key: str | None, one: Any) -> Tool:
     if isinstance(one, RecallTool):
         return _Recall(one)
-    if _is_tool(one):
+    if isinstance(one, Tool) and not isinstance(one, type):
         _check_name(one.name, one)
         return one
-    return tool(one, name=key)
-
-
-def _is_tool(one: Any) -> TypeGuard[Tool]:
-    return isinstance(one, Tool) and not isinstance(one, type)
+    made: FunctionTool = tool(one, name=key)
+    return made
 
 
 def _check_name(name: object, named: object) -> None:

@@ -9,7 +9,14 @@ from typing import Any, Final
 from eventctx.orchestrators import failing
 from eventctx.orchestrators.anthropic_stream import Assembly
 from eventctx.orchestrators.arguments import read_arguments
-from eventctx.orchestrators.calling import Connection, is_older, missing, window, without_retries
+from eventctx.orchestrators.calling import (
+    Client,
+    Connection,
+    is_older,
+    missing,
+    window,
+    without_retries,
+)
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
@@ -56,7 +63,12 @@ class AnthropicProvider:
         self._info = window(context_window, max_tokens)
         self._system = _system_blocks(options.pop("system", None))
         self._tools = list(options.pop("tools", None) or ())
-        self._connection = Connection(name, _client(client).messages, options, propagate)
+        self._client = _usable(client)
+        self._connection = Connection(name, self._client.sdk.messages, options, propagate)
+
+    async def aclose(self) -> None:
+        """Close the client that was made from the environment; yours stays open."""
+        await self._client.aclose()
 
     def get_info(self) -> dict[str, int]:
         """``context_window`` and ``max_output_tokens`` for the budget, where they are known."""
@@ -123,7 +135,7 @@ class AnthropicProvider:
         return arguments
 
 
-def _client(client: Any) -> Any:
+def _usable(client: Any) -> Client:
     try:
         import anthropic
     except ImportError as error:
@@ -131,7 +143,9 @@ def _client(client: Any) -> Any:
     if is_older(anthropic.__version__, LOWEST):
         raise missing("anthropic", LOWEST, anthropic.__version__)
     made = anthropic.AsyncAnthropic() if client is None else client
-    return without_retries(made, "an AsyncAnthropic or None", anthropic.Anthropic)
+    return without_retries(
+        made, "an AsyncAnthropic or None", anthropic.Anthropic, made=client is None
+    )
 
 
 def _system_blocks(content: Any) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ _OURS: Final = frozenset(("messages", "input", "model", "stream"))
 
 
 class Connection:
-    """Asks ``endpoint``, an SDK's resource with ``create``, without the SDK's own retries.
+    """Asks ``endpoint``, an SDK's resource with ``create``.
 
     ``options`` go into each request as they are; one that is None is left out. With ``propagate``
     a request carries its span as ``traceparent``.
@@ -107,11 +107,26 @@ class Connection:
             raise failed from error
 
 
-def without_retries(client: Any, kind: str, blocking: type) -> Any:
-    """The client as it is used here: each attempt is a call of its own in the log."""
+class Client(msgspec.Struct, frozen=True):
+    """An SDK's client without its own retries: each attempt is a call of its own in the log.
+
+    ``made`` says that it was made here, so that nobody else closes it.
+    """
+
+    sdk: Any
+    made: bool
+
+    async def aclose(self) -> None:
+        """Close a client that was made here; a host's own stays open."""
+        if self.made:
+            await self.sdk.close()
+
+
+def without_retries(client: Any, kind: str, blocking: type, made: bool) -> Client:
+    """The client as it is used here. Raises InvalidSetting for one that is not asynchronous."""
     if isinstance(client, blocking) or not hasattr(client, "with_options"):
         raise InvalidSetting(f"client: expected {kind}, found {type(client).__name__}")
-    return client.with_options(max_retries=0)
+    return Client(client.with_options(max_retries=0), made)
 
 
 def missing(extra: str, lowest: str, found: str | None = None) -> InvalidSetting:

@@ -51,7 +51,12 @@ class OpenAIChatProvider:
         self._info = window(context_window, max_output_tokens or largest)
         self._tools = list(options.pop("tools", None) or ())
         self._stream_options = options.pop("stream_options", {"include_usage": True})
-        self._connection = Connection(name, usable(client).chat.completions, options, propagate)
+        self._client = usable(client)
+        self._connection = Connection(name, self._client.sdk.chat.completions, options, propagate)
+
+    async def aclose(self) -> None:
+        """Close the client that was made from the environment; yours stays open."""
+        await self._client.aclose()
 
     def get_info(self) -> dict[str, int]:
         """``context_window`` and ``max_output_tokens`` for the budget, where they are known."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventctx.errors import InvalidSetting
-from eventctx.orchestrators.calling import is_older, missing, without_retries
+from eventctx.orchestrators.calling import Client, is_older, missing, without_retries
 
 LOWEST: Final = "1.98"
 """The oldest release that hands on the errors inside a stream of the Responses API."""
 
 
-def usable(client: Any) -> Any:
+def usable(client: Any) -> Client:
     """The client, or one from the environment, without its retries. Raises InvalidSetting."""
     try:
         import openai
@@ -19,11 +19,12 @@ def usable(client: Any) -> Any:
         raise missing("openai", LOWEST) from error
     if is_older(openai.__version__, LOWEST):
         raise missing("openai", LOWEST, openai.__version__)
+    made = client
     if client is None:
         try:
-            client = openai.AsyncOpenAI()
+            made = openai.AsyncOpenAI()
         except openai.OpenAIError as error:
             raise InvalidSetting(
                 f"client: none can be made from the environment: {error}"
             ) from error
-    return without_retries(client, "an AsyncOpenAI or None", openai.OpenAI)
+    return without_retries(made, "an AsyncOpenAI or None", openai.OpenAI, made=client is None)

@@ -64,7 +64,12 @@ class OpenAIResponsesProvider:
             include.append(_ENCRYPTED)
         options = {"store": False, **options, "max_output_tokens": max_output_tokens}
         options["include"] = include or None
-        self._connection = Connection(name, usable(client).responses, options, propagate)
+        self._client = usable(client)
+        self._connection = Connection(name, self._client.sdk.responses, options, propagate)
+
+    async def aclose(self) -> None:
+        """Close the client that was made from the environment; yours stays open."""
+        await self._client.aclose()
 
     def get_info(self) -> dict[str, int]:
         """``context_window`` and ``max_output_tokens`` for the budget, where they are known."""

@@ -2,8 +2,8 @@
 
 An orchestrator runs turns: it adds the prompt to a context, asks a provider, runs the tools that
 the model calls, and says each step to hooks. Contexts and tools may be of any library that has
-these methods. A provider is one of ``eventctx.orchestrators.providers``, an Amplifier provider
-module, or a class of yours with the methods of ``Provider``.
+these methods. A provider is one of ``anthropic``, ``openai_chat`` and ``openai_responses`` in this
+folder, an Amplifier provider module, or a class of yours with the methods of ``Provider``.
 """
 
 from __future__ import annotations
@@ -152,7 +152,10 @@ class StreamingProvider(Provider, Protocol):
     """A provider that can answer in pieces."""
 
     def stream(self, request: Request) -> AsyncIterator[Chunk | Answer]:
-        """Chunks as they come, and last the whole answer. Raises ProviderFailed."""
+        """Chunks as they come, and last the whole answer. Raises ProviderFailed.
+
+        Whoever stops before the end closes it (``contextlib.aclosing``), and with it the request.
+        """
         ...
 
 
@@ -160,7 +163,8 @@ class StreamingProvider(Provider, Protocol):
 class Tool(Protocol):
     """A tool: an Amplifier tool module as it is, or a function made one by ``tool``.
 
-    ``input_schema`` (a property) may say the JSON schema of its input.
+    ``input_schema`` (a property) may say the JSON schema of its input. A tool that wants the ids
+    of its call has ``async execute_with(input, ids)`` too (see ``tools.run_tool``).
     """
 
     @property

@@ -6,17 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-from eventctx.orchestrators import failing
+from eventctx.orchestrators import sdk_failing
 from eventctx.orchestrators.anthropic_stream import Assembly
 from eventctx.orchestrators.arguments import read_arguments
-from eventctx.orchestrators.calling import (
-    Client,
-    Connection,
-    is_older,
-    missing,
-    window,
-    without_retries,
-)
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
@@ -25,6 +17,14 @@ from eventctx.orchestrators.protocol import (
     ToolOutcome,
     ToolRequest,
     Usage,
+)
+from eventctx.orchestrators.sdk_calling import (
+    Client,
+    Connection,
+    is_older,
+    missing,
+    window,
+    without_retries,
 )
 
 LOWEST: Final = "0.47"
@@ -107,11 +107,11 @@ class AnthropicProvider:
                 try:
                     chunk = message.take(event)
                 except (KeyError, IndexError, TypeError, AttributeError) as error:
-                    raise failing.unusable(self.name, "an event of a message", event) from error
+                    raise sdk_failing.unusable(self.name, "an event of a message", event) from error
                 if chunk is not None:
                     yield chunk
         if not message.whole:
-            raise failing.cut(self.name)
+            raise sdk_failing.cut(self.name)
         yield _answer(self.name, message.body, message.problems)
 
     def _arguments(self, request: Request) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _is_results(message: dict[str, Any]) -> bool:
 def _answer(provider: str, body: dict[str, Any], problems: dict[str, str]) -> Answer:
     content = body.get("content")
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-        raise failing.unusable(provider, "a message with content blocks", body)
+        raise sdk_failing.unusable(provider, "a message with content blocks", body)
     # The SDK's nulls, such as "citations": null, are refused where a block is sent back.
     blocks = [{k: v for k, v in block.items() if v is not None} for block in content]
     return Answer(

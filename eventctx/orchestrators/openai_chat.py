@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from eventctx.orchestrators import failing
+from eventctx.orchestrators import sdk_failing
 from eventctx.orchestrators.arguments import read_arguments
-from eventctx.orchestrators.calling import Connection, window
 from eventctx.orchestrators.openai_chat_stream import Assembly
 from eventctx.orchestrators.openai_client import usable
 from eventctx.orchestrators.protocol import (
@@ -20,6 +19,7 @@ from eventctx.orchestrators.protocol import (
     ToolRequest,
     Usage,
 )
+from eventctx.orchestrators.sdk_calling import Connection, window
 
 
 class OpenAIChatProvider:
@@ -96,11 +96,13 @@ class OpenAIChatProvider:
                 try:
                     chunks = completion.take(event)
                 except (KeyError, IndexError, TypeError, AttributeError) as error:
-                    raise failing.unusable(self.name, "a part of a completion", event) from error
+                    raise sdk_failing.unusable(
+                        self.name, "a part of a completion", event
+                    ) from error
                 for chunk in chunks:
                     yield chunk
         if not completion.whole:
-            raise failing.cut(self.name)
+            raise sdk_failing.cut(self.name)
         yield _answer(self.name, completion.body)
 
     def _arguments(self, request: Request) -> dict[str, Any]:
@@ -127,7 +129,7 @@ def _answer(provider: str, body: dict[str, Any]) -> Answer:
     choice = choices[0] if isinstance(choices, list) and choices else None
     said = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(said, dict) or not _has_calls(said):
-        raise failing.unusable(provider, "a completion with a choice", body)
+        raise sdk_failing.unusable(provider, "a completion with a choice", body)
     message = _stored(said)
     return Answer(
         message=message,

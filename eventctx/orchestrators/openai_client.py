@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventctx.errors import InvalidSetting
-from eventctx.orchestrators.calling import Client, is_older, missing, without_retries
+from eventctx.orchestrators.sdk_calling import Client, is_older, missing, without_retries
 
 LOWEST: Final = "1.98"
 """The oldest release that hands on the errors inside a stream of the Responses API."""

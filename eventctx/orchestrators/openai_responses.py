@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal
 
-from eventctx.orchestrators import failing
+from eventctx.orchestrators import sdk_failing
 from eventctx.orchestrators.arguments import read_arguments
-from eventctx.orchestrators.calling import Connection, window
 from eventctx.orchestrators.openai_client import usable
 from eventctx.orchestrators.protocol import (
     Answer,
@@ -19,6 +18,7 @@ from eventctx.orchestrators.protocol import (
     ToolRequest,
     Usage,
 )
+from eventctx.orchestrators.sdk_calling import Connection, window
 
 _DELTAS: Final[dict[str, Literal["text", "thinking"]]] = {
     "response.output_text.delta": "text",
@@ -114,13 +114,13 @@ class OpenAIResponsesProvider:
             async for event in events:
                 kind = event.get("type")
                 if kind == "error":
-                    raise failing.told(self.name, event)
+                    raise sdk_failing.told(self.name, event)
                 if kind in _DELTAS and event.get("delta"):
                     yield Chunk(_DELTAS[kind], event["delta"], event.get("output_index", 0))
                 elif kind in _ENDS:
                     response = event.get("response") or {}
         if response is None:
-            raise failing.cut(self.name)
+            raise sdk_failing.cut(self.name)
         yield _answer(self.name, response)
 
     def _arguments(self, request: Request) -> dict[str, Any]:
@@ -143,12 +143,12 @@ def _says_nothing(item: dict[str, Any]) -> bool:
 
 def _answer(provider: str, body: dict[str, Any]) -> Answer:
     if isinstance(body.get("error"), dict):
-        raise failing.told(provider, body)
+        raise sdk_failing.told(provider, body)
     output, status = body.get("output"), body.get("status")
     if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
-        raise failing.unusable(provider, "a response with output items", body)
+        raise sdk_failing.unusable(provider, "a response with output items", body)
     if status not in ("completed", "incomplete"):
-        raise failing.unusable(provider, "a response that is completed", status)
+        raise sdk_failing.unusable(provider, "a response that is completed", status)
     # The nulls, such as "status": null of reasoning, are refused where an item is sent back.
     items = [{k: v for k, v in item.items() if v is not None} for item in output]
     if not items:

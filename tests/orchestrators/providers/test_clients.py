@@ -11,8 +11,8 @@ import pytest
 import eventctx
 from eventctx.orchestrators import anthropic as anthropic_module
 from eventctx.orchestrators import openai_client
-from eventctx.orchestrators.calling import is_older
 from eventctx.orchestrators.protocol import Ids, Request
+from eventctx.orchestrators.sdk_calling import is_older
 from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
 from tests.orchestrators.providers.server import Server, said
 

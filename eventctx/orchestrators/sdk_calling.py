@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.orchestrators import failing
+from eventctx.orchestrators import sdk_failing
 from eventctx.orchestrators.protocol import Ids
 
 _OURS: Final = frozenset(("messages", "input", "model", "stream"))
@@ -47,8 +47,8 @@ class Connection:
         try:
             body = msgspec.json.decode(content)
         except ValueError as error:
-            found = content[: failing.PROBLEM_CHARACTERS].decode(errors="replace")
-            raise failing.garbage(self._provider, found) from error
+            found = content[: sdk_failing.PROBLEM_CHARACTERS].decode(errors="replace")
+            raise sdk_failing.garbage(self._provider, found) from error
         return self._checked(body)
 
     async def listen(
@@ -77,9 +77,9 @@ class Connection:
 
     def _checked(self, body: Any) -> dict[str, Any]:
         if not isinstance(body, dict):
-            raise failing.unusable(self._provider, "an object", body)
+            raise sdk_failing.unusable(self._provider, "an object", body)
         if isinstance(body.get("error"), dict | str):
-            raise failing.told(self._provider, body)
+            raise sdk_failing.told(self._provider, body)
         return body
 
     @contextmanager
@@ -101,7 +101,7 @@ class Connection:
         except Exception as error:
             if opening and isinstance(error, TypeError | ValueError):
                 raise
-            failed = failing.failure(self._provider, error)
+            failed = sdk_failing.failure(self._provider, error)
             if failed is None:
                 raise
             raise failed from error

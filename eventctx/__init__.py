@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         StreamExists,
         StreamNotFound,
+        ToolFailed,
         TranscriptError,
         TurnError,
         UnknownEventName,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from eventctx.settings import Settings, UnknownSetting
     from eventctx.store import Receipt, StreamInfo
     from eventctx.summarizer import ModelAnswer, ScoreRequest, SummaryRequest
-    from eventctx.turns import Iteration, ProviderCall, ToolCall, Turn
+    from eventctx.turns import Iteration, PlanPhase, ProviderCall, ToolCall, Turn
     from eventctx.verdict import CompactionAsked, Verdict
     from eventctx.verify import Problem, Verification
 
@@ -84,6 +85,7 @@ _HOMES = {
     "Message": "reading",
     "ModelAnswer": "summarizer",
     "NotAStore": "errors",
+    "PlanPhase": "turns",
     "Problem": "verify",
     "ProviderCall": "turns",
     "ProviderFailed": "errors",
@@ -105,6 +107,7 @@ _HOMES = {
     "StreamNotFound": "errors",
     "SummaryRequest": "summarizer",
     "ToolCall": "turns",
+    "ToolFailed": "errors",
     "TranscriptError": "errors",
     "Turn": "turns",
     "TurnError": "errors",
@@ -139,6 +142,7 @@ __all__ = [
     "Message",
     "ModelAnswer",
     "NotAStore",
+    "PlanPhase",
     "Problem",
     "ProviderCall",
     "ProviderFailed",
@@ -160,6 +164,7 @@ __all__ = [
     "StreamNotFound",
     "SummaryRequest",
     "ToolCall",
+    "ToolFailed",
     "TranscriptError",
     "Turn",
     "TurnError",

@@ -9,17 +9,20 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
+async def undisturbed(work: Coroutine[Any, Any, T], grace: float | None = None) -> T:
     """Await ``work`` to its end. A cancellation in between is raised when it is done.
 
     So who is cancelled knows whether the work was done: it was, or it raised, which is then the
-    cancellation's ``__cause__``.
+    cancellation's ``__cause__``. With ``grace``, work that takes more seconds than that after a
+    cancellation is cancelled too.
     """
     task = asyncio.ensure_future(work)
     broken: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.wait({task})
+            await asyncio.wait({task}, timeout=None if broken is None else grace)
+            if broken is not None:
+                task.cancel()
         except asyncio.CancelledError as error:
             broken = error
     if broken is not None:

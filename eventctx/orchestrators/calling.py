@@ -112,7 +112,7 @@ class Asking:
                 answer = await self._checked(call, messages, ids)
         except BaseException as error:
             described = {"type": type(error).__name__, "msg": str(error)}
-            await run.host.tell("provider:error", ids, facts | {"error": described})
+            await run.host.tell_end("provider:error", ids, facts | {"error": described})
             raise
         await self._told(answer, ids, facts)
         return answer
@@ -178,7 +178,7 @@ class Asking:
             "tool_calls": bool(answer.calls),
         }
         host = self._run.host
-        await host.tell("provider:response", ids, facts | more)
+        await host.tell_end("provider:response", ids, facts | more)
         blocks = answer.message.get("content") if self._outlet is None else None
         if not isinstance(blocks, list):
             return

@@ -93,4 +93,4 @@ async def _plan(run: Run, cycle: Iteration) -> None:
             status = "ok"
         finally:
             more = {"name": "plan", "status": status, "plan": run.text if status == "ok" else None}
-            await run.host.tell("plan:end", ids, more)
+            await run.host.tell_end("plan:end", ids, more)

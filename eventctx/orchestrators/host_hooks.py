@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import EventctxError, InvalidSetting
+from eventctx.orchestrators.limits import GRACE
 from eventctx.orchestrators.protocol import Ids
+from eventctx.undisturbed import undisturbed
 
 _log = logging.getLogger("eventctx.orchestrators")
 
@@ -86,6 +88,14 @@ class Host:
                 break
             payload = {**payload, **(said.data or {})}
         return said
+
+    async def tell_end(
+        self, event: str, ids: Ids, fields: Mapping[str, Any], *, about: str = "orchestrator"
+    ) -> Said:
+        """Say how something ended; a cancellation is raised when it was said, or after GRACE."""
+        if not self._handlers:
+            return Said()
+        return await undisturbed(self.tell(event, ids, fields, about=about), GRACE)
 
     async def _asked(
         self, handler: Callable[[str, dict[str, Any]], Any], event: str, payload: dict[str, Any]

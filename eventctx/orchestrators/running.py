@@ -141,7 +141,7 @@ async def _told(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
         status, error = "error", f"{type(raised).__name__}: {raised}"
         raise
     finally:
-        await run.host.tell(
+        await run.host.tell_end(
             "prompt:complete",
             ids,
             {
@@ -152,13 +152,13 @@ async def _told(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
                 "finish": finish,
             },
         )
-        await run.host.tell("execution:end", ids, {"response": run.text, "status": _ended(status)})
+        await run.host.tell_end("execution:end", ids, {"response": run.text, "status": _ended(status)})
         complete = {
             "orchestrator": run.name,
             "turn_count": run.iterations,
             "status": _outcome(status, finish),
         }
-        await run.host.tell("orchestrator:complete", ids, complete)
+        await run.host.tell_end("orchestrator:complete", ids, complete)
 
 
 async def _begun(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:

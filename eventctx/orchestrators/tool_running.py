@@ -34,6 +34,7 @@ class Calls:
         self._group = uuid.uuid4().hex
         self._open = {call.id: call for call in answer.calls}
         self._known: dict[str, ToolOutcome] = {}
+        self._broken: asyncio.CancelledError | None = None
 
     async def carried_out(self) -> None:
         """Add the answer, run its calls, and add each result as soon as it is there."""
@@ -88,11 +89,14 @@ class Calls:
     async def _outcome(self, call: ToolRequest) -> ToolOutcome:
         try:
             async with self._cycle.tool_call(call.name, call.id) as block:
-                return await self._told(call, ids_of(block.scope))
+                outcome = await self._told(call, ids_of(block.scope))
         except Stopped:
             return ToolOutcome(call, CANCELLED, is_error=True)
         except Exception as error:
             return ToolOutcome(call, words_of(error), is_error=True)
+        if self._broken is not None:
+            raise self._broken
+        return outcome
 
     async def _told(self, call: ToolRequest, ids: Ids) -> ToolOutcome:
         """A call between what the host is told of its beginning and its end."""
@@ -115,12 +119,16 @@ class Calls:
             described = {"type": type(error).__name__, "msg": str(error)}
             cancelled = isinstance(error, asyncio.CancelledError)
             more = {"error": described, "status": "cancelled" if cancelled else "error"}
-            await host.tell("tool:error", ids, facts | more, about=call.name)
+            await host.tell_end("tool:error", ids, facts | more, about=call.name)
             raise
         text, failed = told(value)
         self._known[call.id] = ToolOutcome(call, text, is_error=failed)
         result = {"result": presented(value)} if host.listens else {}
-        said = await host.tell("tool:post", ids, facts | result, about=call.name)
+        try:
+            said = await host.tell_end("tool:post", ids, facts | result, about=call.name)
+        except asyncio.CancelledError as error:
+            self._broken = error  # the call itself had ended, and is recorded so
+            return self._known[call.id]
         if said.data is not None and "result" in said.data:
             text, failed = told(said.data["result"])
         return ToolOutcome(call, text, is_error=failed)

@@ -173,13 +173,14 @@ def activity(found: Sequence[Record]) -> list[str]:
 
 async def check_log(engine: Engine, session: str = "s") -> None:
     """The log verifies, every span that began ended once, and its view keeps calls and results."""
+    context = await engine.session(session)
+    await context.close()
     assert (await engine.verify(session)).problems == ()
     found = await records(engine, session)
     for begin, ends in ENDS.items():
         began = [one.span_id for one in found if one.type == begin]
         ended = [one.span_id for one in found if one.type in ends]
         assert sorted(map(str, began)) == sorted(map(str, ended)), begin
-    context = await engine.session(session)
     paired(await context.get_messages_for_request())
 
 

@@ -13,7 +13,10 @@ MAX_ERROR_CHARACTERS: Final = 2_000
 
 def words_of(error: BaseException | None) -> str:
     """What an error says, short enough and fit for UTF-8 (file names may hold surrogates)."""
-    text = str(error)[:MAX_ERROR_CHARACTERS]
+    try:
+        text = str(error)[:MAX_ERROR_CHARACTERS]
+    except Exception:
+        text = "(it cannot be shown)"
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -7,8 +7,10 @@ import inspect
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Protocol
 
+from eventctx.ends import failure_of
 from eventctx.errors import EventctxError, ProviderFailed
 from eventctx.orchestrators.failures import as_failure, problem_with
+from eventctx.orchestrators.host_hooks import error_payload
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
 from eventctx.orchestrators.recording import ids_of, prepared
@@ -111,8 +113,8 @@ class Asking:
             async with call:
                 answer = await self._checked(call, messages, ids)
         except BaseException as error:
-            described = {"type": type(error).__name__, "msg": str(error)}
-            await run.host.tell_end("provider:error", ids, facts | {"error": described})
+            more = {"error": error_payload(error), "status": failure_of(type(error))}
+            await run.host.tell_end("provider:error", ids, facts | more)
             raise
         await self._told(answer, ids, facts)
         return answer

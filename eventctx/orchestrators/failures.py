@@ -7,12 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.codec import encode_message
+from eventctx.ends import described
 from eventctx.errors import InvalidMessage, ProviderFailed
 from eventctx.messages import read_facts
 from eventctx.orchestrators.protocol import Answer, ToolRequest, Usage
-
-MAX_WORDS: Final = 2_000
-"""Characters of a foreign error's words that are kept."""
 
 RETRYABLE: Final = frozenset((408, 409, 425, 429))
 """HTTP statuses that may pass, besides those from 500 (RFC 9110; Anthropic's and OpenAI's SDKs)."""
@@ -36,10 +34,9 @@ def as_failure(provider: str, error: BaseException) -> ProviderFailed:
         passing = status is not None and (status in RETRYABLE or status >= 500)
         network = isinstance(error, ConnectionError | TimeoutError)
         retryable = not too_long and (passing or network)
-    words = f"{type(error).__name__}: {error}"[:MAX_WORDS]
     return ProviderFailed(
         provider,
-        words.encode("utf-8", "backslashreplace").decode(),
+        str(described(error)),
         status=status,
         retryable=retryable,
         retry_after=_seconds(getattr(error, "retry_after", None)),

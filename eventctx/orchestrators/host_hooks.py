@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from eventctx.ends import words_of
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.orchestrators.limits import GRACE
 from eventctx.orchestrators.protocol import Ids
@@ -23,12 +24,17 @@ from eventctx.undisturbed import undisturbed
 _log = logging.getLogger("eventctx.orchestrators")
 
 
+def error_payload(error: BaseException) -> dict[str, str]:
+    """An error as Amplifier's loops put it into a payload."""
+    return {"type": type(error).__name__, "msg": words_of(error)}
+
+
 class Said(msgspec.Struct, frozen=True):
     """What the hooks of one event answered.
 
-    ``denied`` is the reason of a denial. ``data`` is the payload as they changed it, None if they
-    did not. ``injected`` are messages for this request alone, to be sent behind the others;
-    ``appended`` are texts for the end of the last tool result.
+    ``denied`` is the reason of a denial. ``data`` is the payload as they left it, None where they
+    say nothing of it. ``injected`` are messages for this request alone, to be sent behind the
+    others; ``appended`` are texts for the end of the last tool result.
     """
 
     denied: str | None = None
@@ -148,7 +154,8 @@ def _joined(said: Said, result: Any) -> Said:
     if action == "deny":
         reason = getattr(result, "reason", None)
         return msgspec.structs.replace(said, denied=str(reason or "no reason was given"))
-    if action == "modify" and isinstance(getattr(result, "data", None), Mapping):
+    # Amplifier's registry answers a chain that modified something with "continue" and its data.
+    if action in ("modify", "continue") and isinstance(getattr(result, "data", None), Mapping):
         return msgspec.structs.replace(said, data=result.data)
     text = getattr(result, "context_injection", None)
     if action != "inject_context" or not getattr(result, "ephemeral", False) or not text:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from eventctx.ends import described, status_of
 from eventctx.errors import InvalidSetting, TurnError
 from eventctx.orchestrators.forwarding import Forwarding
 from eventctx.orchestrators.host_hooks import Host
@@ -13,6 +14,7 @@ from eventctx.orchestrators.limits import Stop, Stopped
 from eventctx.orchestrators.protocol import (
     Answer,
     Finish,
+    Ids,
     Provider,
     Response,
     ToolDefinition,
@@ -129,36 +131,34 @@ async def run_turn(run: Run, prompt: str, turn_id: str | None, body: Body) -> Re
 async def _told(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
     """A turn's inside, between what the host is told of its beginning and its end."""
     ids = ids_of(turn.scope)
-    status, error, finish = "ok", None, None
+    raised: BaseException | None = None
+    finish: Finish | None = None
     try:
         with run.forwarding.listening():
             finish = await _begun(run, turn, prompt, body)
         return finish
-    except asyncio.CancelledError:
-        status = "cancelled"
-        raise
-    except BaseException as raised:
-        status, error = "error", f"{type(raised).__name__}: {raised}"
+    except BaseException as error:
+        raised = error
         raise
     finally:
-        await run.host.tell_end(
-            "prompt:complete",
-            ids,
-            {
-                "response_preview": run.text[:PREVIEW],
-                "length": len(run.text),
-                "status": status,
-                "error": error,
-                "finish": finish,
-            },
-        )
-        await run.host.tell_end("execution:end", ids, {"response": run.text, "status": _ended(status)})
-        complete = {
-            "orchestrator": run.name,
-            "turn_count": run.iterations,
-            "status": _outcome(status, finish),
-        }
-        await run.host.tell_end("orchestrator:complete", ids, complete)
+        await _ended(run, ids, finish, raised)
+
+
+async def _ended(run: Run, ids: Ids, finish: Finish | None, raised: BaseException | None) -> None:
+    status = status_of(None if raised is None else type(raised))
+    complete = {
+        "response_preview": run.text[:PREVIEW],
+        "length": len(run.text),
+        "status": status,
+        "error": described(raised),
+        "finish": finish,
+    }
+    await run.host.tell_end("prompt:complete", ids, complete)
+    execution = {"response": run.text, "status": "completed" if status == "ok" else status}
+    await run.host.tell_end("execution:end", ids, execution)
+    whole = {"orchestrator": run.name, "turn_count": run.iterations}
+    outcome = {"status": _outcome(status, finish)}
+    await run.host.tell_end("orchestrator:complete", ids, whole | outcome)
 
 
 async def _begun(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
@@ -183,10 +183,6 @@ async def _begun(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
             f"the turn took longer than {seconds:g} s and was ended: raise turn_timeout, or set "
             "tool_timeout so that one tool cannot take it all"
         ) from error
-
-
-def _ended(status: str) -> str:
-    return "completed" if status == "ok" else status
 
 
 def _outcome(status: str, finish: Finish | None) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 MAX_REPR: Final = 20_000
-"""Characters of a value that JSON cannot hold, and of an exception's words."""
+"""Characters of a value that JSON cannot hold."""
 
 NOTHING: Final = "(no output)"
 """What a model is told of None and of an empty text, which some APIs refuse."""
+
+_FIELDS: Final = frozenset(("success", "output", "error", "content"))
+"""Those of Amplifier's ``ToolResult``."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -37,47 +41,62 @@ def told(value: Any) -> Told:
             return Told(_sound(str(serialized())), failed)
         except Exception:
             return Told(_shown(getattr(value, "output", value)), failed)
-    if isinstance(value, dict) and {"success", "output"} <= value.keys():
-        failed = value["success"] is False
-        output = value["output"]
-        if output is None and failed:
-            output = value.get("error")
-        return Told(_text(output), failed)
     return Told(_text(value))
 
 
-def words_of(error: BaseException) -> str:
-    """What the model is told of an exception."""
-    try:
-        words = str(error)
-    except Exception:
-        words = "(it cannot be shown)"
-    return _sound(f"{type(error).__name__}: {words}"[:MAX_REPR])
+def told_by_hook(value: Any) -> Told:
+    """The text of a result that a hook put in place of another's, as ``presented`` shows them."""
+    if not isinstance(value, dict) or not value.keys() <= _FIELDS or "output" not in value:
+        return told(value)
+    failed = value.get("success") is False
+    output = value["output"]
+    return Told(_text(value.get("error") if output is None and failed else output), failed)
 
 
 def presented(value: Any) -> Any:
-    """A tool's result in a hook's payload: a ``ToolResult`` as a dict, else what JSON can hold."""
+    """A tool's result in a hook's payload: JSON values, of a ``ToolResult`` its fields.
+
+    Nothing but these, so that a payload that comes back from a host can be compared with it.
+    """
     for method in ("to_dict", "model_dump"):
         dump = getattr(value, method, None)
         if callable(dump):
             try:
-                return dump()
+                return _plain(dump())
             except Exception:
                 return _shown(value)
-    return value if value is None or isinstance(value, str | int | float | bool) else _text(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text(value)
+    try:
+        return _plain(value)
+    except Exception:
+        return _shown(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return _sound(value)
+    return json.loads(_sound(_json(value)))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_builtin)
+
+
+def _builtin(value: Any) -> Any:
+    """What JSON has no word for: structs and dates as msgspec writes them, decimals as text."""
+    return str(value) if isinstance(value, Decimal) else msgspec.to_builtins(value)
 
 
 def _text(value: Any) -> str:
     if value is None:
         return NOTHING
     if isinstance(value, str):
-        return _sound(value) or NOTHING
+        return _sound(str.__str__(value)) or NOTHING
     if isinstance(value, bytes | bytearray | memoryview):
         return f"({len(value):,} bytes that are no text)"
     try:
-        return _sound(
-            json.dumps(value, ensure_ascii=False, allow_nan=False, default=msgspec.to_builtins)
-        )
+        return _sound(_json(value))
     except Exception:
         return _shown(value)
 

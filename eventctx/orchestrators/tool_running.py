@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from eventctx.ends import described, failure_of
 from eventctx.errors import ToolFailed
 from eventctx.orchestrators.failures import as_failure
+from eventctx.orchestrators.host_hooks import error_payload
 from eventctx.orchestrators.limits import Stopped, within
 from eventctx.orchestrators.protocol import Answer, Ids, ToolOutcome, ToolRequest
 from eventctx.orchestrators.recording import ids_of
 from eventctx.orchestrators.running import Run
-from eventctx.orchestrators.tool_results import presented, told, words_of
+from eventctx.orchestrators.tool_results import presented, told, told_by_hook
 from eventctx.turns import Iteration
 
 CANCELLED: Final = "The call was cancelled before it ended."
@@ -93,7 +95,7 @@ class Calls:
         except Stopped:
             return ToolOutcome(call, CANCELLED, is_error=True)
         except Exception as error:
-            return ToolOutcome(call, words_of(error), is_error=True)
+            return ToolOutcome(call, str(described(error)), is_error=True)
         if self._broken is not None:
             raise self._broken
         return outcome
@@ -116,21 +118,20 @@ class Calls:
             facts["tool_input"] = arguments
             value = await self._executed(call, arguments)
         except BaseException as error:
-            described = {"type": type(error).__name__, "msg": str(error)}
-            cancelled = isinstance(error, asyncio.CancelledError)
-            more = {"error": described, "status": "cancelled" if cancelled else "error"}
+            more = {"error": error_payload(error), "status": failure_of(type(error))}
             await host.tell_end("tool:error", ids, facts | more, about=call.name)
             raise
         text, failed = told(value)
         self._known[call.id] = ToolOutcome(call, text, is_error=failed)
-        result = {"result": presented(value)} if host.listens else {}
+        shown = presented(value) if host.listens else None
         try:
-            said = await host.tell_end("tool:post", ids, facts | result, about=call.name)
+            said = await host.tell_end("tool:post", ids, facts | {"result": shown}, about=call.name)
         except asyncio.CancelledError as error:
             self._broken = error  # the call itself had ended, and is recorded so
             return self._known[call.id]
-        if said.data is not None and "result" in said.data:
-            text, failed = told(said.data["result"])
+        changed = shown if said.data is None else said.data.get("result", shown)
+        if changed != shown:
+            text, failed = told_by_hook(changed)
         return ToolOutcome(call, text, is_error=failed)
 
     async def _executed(self, call: ToolRequest, arguments: dict[str, Any]) -> Any:

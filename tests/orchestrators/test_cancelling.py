@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +61,21 @@ def long_turn() -> tuple[Scripted, dict[str, Doing], Heard]:
     return provider, tools(tool("look"), tool("fail", ValueError("no"))), Heard()
 
 
-def open_at(store: str, folder: Path, name: str) -> Any:
-    return eventctx.open("memory://" if store == "memory" else folder / f"{name}.db")
+def whole(heard: Heard) -> None:
+    """What a host was told began, it was told the end of."""
+    for begin, ends in {
+        "tool:pre": ("tool:post", "tool:error"),
+        "prompt:submit": ("prompt:complete",),
+    }.items():
+        told = {data["span_id"] for data in heard.of(begin)}
+        assert told <= {data["span_id"] for end in ends for data in heard.of(end)}, begin
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log(
-    store: str, tmp_path: Path
-) -> None:
-    count, runs, stride = 0, True, 1 if store == "memory" else 5
+async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
+    count, runs = 0, True
     while runs:
         provider, given, heard = long_turn()
-        async with open_at(store, tmp_path, str(count)) as engine:
+        async with eventctx.open() as engine:
             ctx = await engine.session("s")
             agent = EventsOrchestrator(planning=True, sleep=Waits())
             task = asyncio.create_task(agent.execute("go", ctx, {"p": provider}, given, heard))
@@ -80,28 +85,17 @@ async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log(
                 await task
             assert task.cancelled() == runs
             await check_log(engine)
-            begun = [one for one in await records(engine) if one.type == "prompt:submit"]
-            assert not runs or not begun or activity(await records(engine))[-1] == "prompt:complete"
-            for begin, ends in {
-                "tool:pre": ("tool:post", "tool:error"),
-                "prompt:submit": ("prompt:complete",),
-            }.items():
-                told = [data["span_id"] for data in heard.of(begin)]
-                ended = [data["span_id"] for end in ends for data in heard.of(end)]
-                assert set(told) <= set(ended), begin
+            whole(heard)
             await next_turn_works(engine)
-        count += stride
+        count += 1
     assert count > 40
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_a_turn_that_is_cancelled_twice_in_a_row_leaves_a_whole_log(
-    store: str, tmp_path: Path
-) -> None:
-    count, runs, stride = 0, True, 3 if store == "memory" else 11
+async def test_a_turn_that_is_cancelled_twice_in_a_row_leaves_a_whole_log() -> None:
+    count, runs = 0, True
     while runs:
         provider, given, _ = long_turn()
-        async with open_at(store, tmp_path, str(count)) as engine:
+        async with eventctx.open() as engine:
             ctx = await engine.session("s")
             agent = EventsOrchestrator(planning=True, sleep=Waits())
             task = asyncio.create_task(agent.execute("go", ctx, {"p": provider}, given))
@@ -113,7 +107,56 @@ async def test_a_turn_that_is_cancelled_twice_in_a_row_leaves_a_whole_log(
                 await task
             await check_log(engine)
             await next_turn_works(engine)
-        count += stride
+        count += 3
+
+
+class CancelledAt:
+    """A coroutine whose task is cancelled when it waits for the nth time."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], number: int) -> None:
+        self._work = work
+        self._left = number
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        waits = self._work.__await__()
+        send: Callable[[], Any] = partial(waits.send, None)
+        while True:
+            try:
+                waited = send()
+            except StopIteration as done:
+                return done.value
+            self._left -= 1
+            if self._left == 0:
+                asyncio.get_running_loop().call_soon(task.cancel)
+            try:
+                yield waited
+                send = partial(waits.send, None)
+            except BaseException as error:
+                send = partial(waits.throw, error)
+
+
+async def test_on_disk_too_a_turn_can_be_cancelled_wherever_it_waits(tmp_path: Path) -> None:
+    number, runs = 1, True
+    while runs:
+        provider, given, heard = long_turn()
+        async with eventctx.open(tmp_path / f"{number}.db") as engine:
+            ctx = await engine.session("s")
+            agent = EventsOrchestrator(planning=True, sleep=Waits())
+
+            async def turn(work: Coroutine[Any, Any, Any], number: int) -> Any:
+                return await CancelledAt(work, number)
+
+            work = agent.execute("go", ctx, {"p": provider}, given, heard)
+            task = asyncio.create_task(turn(work, number))
+            await asyncio.wait({task})
+            runs = task.cancelled()
+            await check_log(engine)
+            whole(heard)
+            await next_turn_works(engine)
+        number += 1
+    assert number > 30
 
 
 async def test_calls_that_were_cancelled_have_a_result_that_says_so() -> None:
@@ -126,14 +169,15 @@ async def test_calls_that_were_cancelled_have_a_result_that_says_so() -> None:
     provider = Scripted(calls(("1", "look"), ("2", "hang")))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
+        added = asyncio.Event()
+        ctx.on("tool:post", lambda _: added.set())
         task = asyncio.create_task(
             EventsOrchestrator().execute(
                 "go", ctx, {"p": provider}, tools(tool("look", "seen"), Doing("hang", hang))
             )
         )
         await hangs.wait()
-        while len(await ctx.get_messages()) < 3:
-            await asyncio.sleep(0)
+        await added.wait()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -246,5 +290,3 @@ async def test_a_slow_reader_makes_the_provider_wait() -> None:
             texts = [piece.text async for piece in stream]
         assert len(texts) == 101
         await check_log(engine)
-
-

@@ -33,10 +33,17 @@ def as_messages(rows: Sequence[dict[str, Any]]) -> list[Any]:
     made: list[Any] = []
     for row in rows:
         try:
-            made.append(Message(**row))
+            message = None if _calls_functions(row) else Message(**row)
         except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
-            made.extend([Message(**one) for one in converted(row)])
+            message = None
+        made += [Message(**one) for one in converted(row)] if message is None else [message]
     return made
+
+
+def _calls_functions(row: dict[str, Any]) -> bool:
+    """Whether calls are in OpenAI's form: ``Message`` takes them, and no provider reads them."""
+    calls = row.get("tool_calls")
+    return isinstance(calls, list) and any("function" in one for one in calls)
 
 
 def converted(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -48,10 +55,9 @@ def converted(row: dict[str, Any]) -> list[dict[str, Any]]:
     if role in ("tool", "function"):
         kept = {name: row[name] for name in ("tool_call_id", "name") if row.get(name) is not None}
         return [{"role": "tool", "content": _as_text(content), **kept}]
-    if not isinstance(content, list):
-        parts: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else []
-    else:
-        parts = content
+    if isinstance(content, str) and not row.get("tool_calls"):
+        return [{"role": role, "content": content}]
+    parts = content if isinstance(content, list) else [content] if content else []
     results = [_result(one) for one in parts if _is_result(one)]
     blocks = [_block(one) for one in parts if not _is_result(one)]
     calls = [_call(one) for one in row.get("tool_calls") or () if isinstance(one, dict)]

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import eventctx
-from eventctx.orchestrators import EventsOrchestrator, Ids, Response, Usage, current_ids
+from eventctx.orchestrators import (
+    EventsOrchestrator,
+    Ids,
+    OrchestratorSettings,
+    Response,
+    Usage,
+    current_ids,
+)
 from eventctx.projections import trace
 from eventctx.record import Record
 from tests.orchestrators.agents import (
@@ -24,6 +34,8 @@ from tests.orchestrators.agents import (
     tool,
     tools,
 )
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "orchestrators.md"
 
 
 async def test_a_turn_runs_tools_until_the_model_answers() -> None:
@@ -321,3 +333,29 @@ def test_settings_of_the_wrong_kind_are_refused(settings: dict[str, Any]) -> Non
 def test_an_unknown_setting_is_warned_of_with_the_nearest_name() -> None:
     with pytest.warns(eventctx.UnknownSetting, match="did you mean 'max_iterations'"):
         EventsOrchestrator(max_iteration=3)
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", PAGE.read_text(), flags=re.MULTILINE))
+    for field in msgspec.structs.fields(OrchestratorSettings):
+        shown = field.default if not callable(field.default) else field.name
+        expected = {"sleep": "asyncio.sleep", "jitter": "random.random"}.get(
+            field.name, repr(shown)
+        )
+        assert rows[field.name] == expected, field.name
+
+
+async def test_every_field_of_a_payload_is_in_the_reference() -> None:
+    table = PAGE.read_text().partition("## Payloads for hooks")[2].partition("## When")[0]
+    rows = dict(re.findall(r"^\| `([\w:]+)` \| (.+) \|$", table, flags=re.MULTILINE))
+    ids = {"session_id", "turn_id", "span_id", "parent_span_id", "iteration"}
+    heard = Heard()
+    async with eventctx.open() as engine:
+        await planned(engine, heard)
+    assert {name for name, _ in heard.events} <= rows.keys()
+    for name, data in heard.events:
+        assert ids <= data.keys(), name
+        for field in data.keys() - ids:
+            known = rows[name] + rows[name.replace("post", "pre").replace("error", "pre")]
+            known += rows.get(name.partition(":")[0] + ":request", "")
+            assert f"`{field}`" in known, f"{name}: {field}"

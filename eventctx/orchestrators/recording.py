@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventctx.errors import TurnError
@@ -84,7 +84,11 @@ async def prepared(
     that returns no messages, and what the context raises.
     """
     ask = context.get_messages_for_request
-    known = inspect.signature(ask).parameters
+    known: Mapping[str, Any]
+    try:
+        known = inspect.signature(ask).parameters
+    except (TypeError, ValueError):  # not written in Python
+        known = {}
     more: dict[str, Any] = {}
     if "tools" in known:
         more["tools"] = list(definitions) or None

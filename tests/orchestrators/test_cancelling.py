@@ -61,6 +61,12 @@ def long_turn() -> tuple[Scripted, dict[str, Doing], Heard]:
     return provider, tools(tool("look"), tool("fail", ValueError("no"))), Heard()
 
 
+def paired_in_any_order(transcript: list[dict[str, Any]]) -> None:
+    """What is stored has a result for each call, so that any context manager can send it."""
+    made = [call["id"] for one in transcript for call in one.get("tool_calls", ())]
+    assert sorted(made) == sorted(o["tool_call_id"] for o in transcript if o["role"] == "tool")
+
+
 def whole(heard: Heard) -> None:
     """What a host was told began, it was told the end of."""
     for begin, ends in {
@@ -85,6 +91,7 @@ async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None
                 await task
             assert task.cancelled() == runs
             await check_log(engine)
+            paired_in_any_order(await ctx.get_messages())
             whole(heard)
             await next_turn_works(engine)
         count += 1
@@ -153,6 +160,7 @@ async def test_on_disk_too_a_turn_can_be_cancelled_wherever_it_waits(tmp_path: P
             await asyncio.wait({task})
             runs = task.cancelled()
             await check_log(engine)
+            paired_in_any_order(await ctx.get_messages())
             whole(heard)
             await next_turn_works(engine)
         number += 1
@@ -275,6 +283,18 @@ async def test_a_reader_that_is_cancelled_at_any_step_leaves_a_whole_log() -> No
             await next_turn_works(engine)
         count += 1
     assert count > 10
+
+
+async def test_a_slow_reader_is_not_the_providers_fault() -> None:
+    provider = Streaming(pieces(*"abcdefghijklmnopqrstuvwxyz"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = StreamingOrchestrator(provider_timeout=0.02, max_retries=0)
+        async with aclosing(agent.stream("go", ctx, {"p": provider})) as stream:
+            await anext(stream)
+            await asyncio.sleep(0.06)
+            assert len([piece async for piece in stream]) == 27
+        await check_log(engine)
 
 
 async def test_a_slow_reader_makes_the_provider_wait() -> None:

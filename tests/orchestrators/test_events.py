@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -258,6 +260,19 @@ async def test_the_tools_that_are_offered_count_against_the_budget() -> None:
     assert request is not None
 
 
+async def test_importing_the_orchestrators_loads_no_sdk() -> None:
+    program = (
+        "import sys; from eventctx.orchestrators import *; "
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    run = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(run.stdout.split())
+    assert "eventctx" in loaded
+    assert loaded.isdisjoint({"amplifier_core", "pydantic", "anthropic", "openai"})
+
+
 async def test_an_engines_own_hooks_are_told_nothing_twice() -> None:
     names: list[str] = []
     async with eventctx.open() as engine:
@@ -286,6 +301,36 @@ async def test_hooks_may_be_a_list_of_callables() -> None:
         ctx = await engine.session("s")
         await EventsOrchestrator().execute("go", ctx, {"p": Scripted(says("ok"))}, None, hooks)
     assert heard[:2] == ["prompt:submit"] * 2
+
+
+class Said(msgspec.Struct):
+    action: str
+    data: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None:
+    seen: list[Any] = []
+    heard: list[str] = []
+
+    async def first(event: str, data: dict[str, Any]) -> Said | None:
+        return Said("modify", {"tool_input": {"by": "first"}}) if event == "tool:pre" else None
+
+    async def second(event: str, data: dict[str, Any]) -> Said | None:
+        seen.append(data.get("tool_input"))
+        return Said("deny", reason="enough") if event == "tool:pre" else None
+
+    async def third(event: str, data: dict[str, Any]) -> None:
+        heard.append(event)
+
+    provider = Scripted(calls(("1", "look")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        hooks = [first, second, third]
+        await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")), hooks)
+        assert {"by": "first"} in seen
+        assert "tool:pre" not in heard
+        assert "enough" in (await ctx.get_messages())[2]["content"]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from eventctx.orchestrators import (
 from eventctx.orchestrators.tool_results import told
 from tests.orchestrators.agents import (
     Doing,
+    Heard,
     Scripted,
     Streaming,
     Waits,
@@ -261,18 +262,19 @@ async def test_an_unknown_tool_and_unusable_arguments_are_told_to_the_model() ->
         await check_log(engine)
 
 
-async def test_a_tool_cannot_change_what_is_sent_again() -> None:
+async def test_a_tool_that_changes_its_input_changes_nobody_elses() -> None:
     async def change(given: dict[str, Any]) -> str:
         given["path"].append("changed")
         return "ok"
 
+    heard = Heard()
     provider = Scripted(calls(("1", "change"), arguments={"path": ["a"]}), says("ok"))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         await EventsOrchestrator().execute(
-            "go", ctx, {"p": provider}, tools(Doing("change", change))
+            "go", ctx, {"p": provider}, tools(Doing("change", change)), heard
         )
-    assert "changed" not in str(provider.requests[1].messages)
+    assert heard.of("tool:post")[0]["tool_input"] == {"path": ["a"]}
 
 
 async def hang(_: Any) -> None:

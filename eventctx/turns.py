@@ -137,13 +137,11 @@ def _leave(token: Token[Scope | None] | None, before: Scope | None) -> None:
 
 def check_turn_id(turn_id: object) -> str:
     """Return a turn id that can be used. Raises InvalidSetting."""
-    if not isinstance(turn_id, str) or not 0 < len(turn_id) <= MAX_TURN_ID:
-        raise InvalidSetting(
-            f"turn_id: expected a text of 1 to {MAX_TURN_ID} characters, found {turn_id!r}"
-        )
-    if not turn_id.isprintable():
-        raise InvalidSetting(f"turn_id: expected no control characters, found {turn_id!r}")
-    return turn_id
+    if isinstance(turn_id, str) and 0 < len(turn_id) <= MAX_TURN_ID and turn_id.isprintable():
+        return turn_id
+    raise InvalidSetting(
+        f"turn_id: expected a text of 1 to {MAX_TURN_ID} printable characters, found {turn_id!r}"
+    )
 
 
 MAX_TURN_ID = 256

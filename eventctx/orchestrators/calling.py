@@ -26,6 +26,9 @@ LONGEST_WAIT: Final = 30.0
 LONGEST_ASKED: Final = 120.0
 """Seconds that a provider's ``retry_after`` is honoured for at most."""
 
+MAX_PROBLEM: Final = 1_000
+"""Characters of what is said about an answer that cannot be used; it may quote all of it."""
+
 SHORTER: Final = 0.75
 """Budget, of the size of a request that was too long, for which it is compacted.
 
@@ -141,7 +144,7 @@ class Asking:
         problem = problem_with(received, calls_allowed=bool(self._tools))
         if problem is not None:
             self._unusable += 1
-            raise ProviderFailed(name, problem, retryable=self._unusable == 1)
+            raise ProviderFailed(name, problem[:MAX_PROBLEM], retryable=self._unusable == 1)
         answer: Answer = received
         call.model = answer.model or call.model
         call.finished(answer.finish_reason, answer.response_id)

@@ -12,6 +12,9 @@ from eventctx.errors import InvalidMessage, ProviderFailed
 from eventctx.messages import read_facts
 from eventctx.orchestrators.protocol import Answer, ToolRequest, Usage
 
+MAX_NAME: Final = 1_000
+"""Characters of a name that a provider may give its model or an answer."""
+
 RETRYABLE: Final = frozenset((408, 409, 425, 429))
 """HTTP statuses that may pass, besides those from 500 (RFC 9110; Anthropic's and OpenAI's SDKs)."""
 
@@ -57,6 +60,9 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
         return f"expected a message of the assistant, found role {facts.role!r}"
     if not isinstance(answer.text, str):
         return f"expected a text, found {answer.text!r}"
+    for name in ("finish_reason", "response_id", "model"):
+        if not _short_text(getattr(answer, name)):
+            return f"expected {name} to be a short text or None, found {getattr(answer, name)!r}"
     if answer.usage is not None and not _counts(answer.usage):
         return f"expected counts of tokens from 0, found {answer.usage!r}"
     if not isinstance(answer.calls, tuple):
@@ -74,10 +80,10 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
 def _problem_with_call(call: Any, seen: set[str], known: tuple[str, ...]) -> str | None:
     if not isinstance(call, ToolRequest):
         return f"expected a ToolRequest, found {call!r}"
-    if not isinstance(call.id, str) or not call.id or call.id in seen:
+    if not call.id or not _short_text(call.id) or call.id in seen:
         return f"expected a tool call with an id of its own, found {call.id!r}"
     seen.add(call.id)
-    if not isinstance(call.name, str) or not call.name:
+    if not call.name or not _short_text(call.name):
         return f"expected a tool call with a name, found {call.name!r}"
     if call.error is None and type(call.arguments) is not dict:
         return f"expected a tool call's arguments in a dict, found {call.arguments!r}"
@@ -89,7 +95,14 @@ def _problem_with_call(call: Any, seen: set[str], known: tuple[str, ...]) -> str
 def _counts(usage: Any) -> bool:
     if not isinstance(usage, Usage):
         return False
-    return all(type(one) is int and one >= 0 for one in msgspec.structs.astuple(usage))
+    return all(type(one) is int and 0 <= one < 2**53 for one in msgspec.structs.astuple(usage))
+
+
+def _short_text(value: object) -> bool:
+    """Whether a record can hold it as a name."""
+    if value is None:
+        return True
+    return isinstance(value, str) and len(value) < MAX_NAME and value.isprintable()
 
 
 def _status(error: BaseException) -> int | None:

@@ -39,7 +39,10 @@ def choose(providers: Any, wanted: str | None) -> Chosen:
         raise InvalidSetting(
             f"provider {names[0]!r}: expected a complete() method, found {given!r}"
         )
+    model = getattr(given, "model", None)
     if callable(getattr(given, "result_message", None)):
+        if model is not None and not isinstance(model, str):
+            raise InvalidSetting(f"provider {names[0]!r}: expected a model's name, found {model!r}")
         return Chosen(str(names[0]), given, given)
     from eventctx.orchestrators.amplifier import AmplifierProvider
 

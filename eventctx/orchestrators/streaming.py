@@ -18,6 +18,7 @@ from eventctx.orchestrators.protocol import Chunk, ContextManager, Finish, Ids, 
 from eventctx.orchestrators.running import Run, run_turn
 from eventctx.orchestrators.settings import settings_from
 from eventctx.turns import Turn
+from eventctx.undisturbed import undisturbed
 
 WAITING: Final = 16
 """Chunks that may wait for a slow reader before the provider is made to wait."""
@@ -93,7 +94,7 @@ class StreamingOrchestrator:
             # Whoever stops reading, for whatever reason, leaves a turn that has ended.
             if not task.done():
                 task.cancel()
-                await asyncio.wait({task})
+                await undisturbed(asyncio.wait({task}))
             if not task.cancelled():
                 task.exception()
         yield response

@@ -21,6 +21,7 @@ from eventctx.orchestrators.recording import ids_of
 from eventctx.orchestrators.running import Run
 from eventctx.orchestrators.tool_results import presented, told, told_by_hook
 from eventctx.turns import Iteration
+from eventctx.undisturbed import undisturbed
 
 CANCELLED: Final = "The call was cancelled before it ended."
 """What the model is told of a call that was broken off."""
@@ -36,7 +37,6 @@ class Calls:
         self._group = uuid.uuid4().hex
         self._open = {call.id: call for call in answer.calls}
         self._known: dict[str, ToolOutcome] = {}
-        self._broken: asyncio.CancelledError | None = None
 
     async def carried_out(self) -> None:
         """Add the answer, run its calls, and add each result as soon as it is there."""
@@ -60,7 +60,7 @@ class Calls:
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await undisturbed(asyncio.wait(tasks))
             for task in tasks:
                 if not task.cancelled():
                     task.exception()
@@ -91,14 +91,11 @@ class Calls:
     async def _outcome(self, call: ToolRequest) -> ToolOutcome:
         try:
             async with self._cycle.tool_call(call.name, call.id) as block:
-                outcome = await self._told(call, ids_of(block.scope))
+                return await self._told(call, ids_of(block.scope))
         except Stopped:
             return ToolOutcome(call, CANCELLED, is_error=True)
         except Exception as error:
             return ToolOutcome(call, str(described(error)), is_error=True)
-        if self._broken is not None:
-            raise self._broken
-        return outcome
 
     async def _told(self, call: ToolRequest, ids: Ids) -> ToolOutcome:
         """A call between what the host is told of its beginning and its end."""
@@ -126,8 +123,8 @@ class Calls:
         shown = presented(value) if host.listens else None
         try:
             said = await host.tell_end("tool:post", ids, facts | {"result": shown}, about=call.name)
-        except asyncio.CancelledError as error:
-            self._broken = error  # the call itself had ended, and is recorded so
+        except asyncio.CancelledError:
+            # The call itself had ended and is recorded so; who cancelled raises it (``_all``).
             return self._known[call.id]
         changed = shown if said.data is None else said.data.get("result", shown)
         if changed != shown:

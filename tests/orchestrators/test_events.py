@@ -303,6 +303,10 @@ async def test_hooks_may_be_a_list_of_callables() -> None:
     assert heard[:2] == ["prompt:submit"] * 2
 
 
+class Odd(Scripted):
+    model = 3  # type: ignore[assignment]
+
+
 class Said(msgspec.Struct):
     action: str
     data: dict[str, Any] | None = None
@@ -338,6 +342,7 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None
     [
         ({"providers": {}}, "at least one provider"),
         ({"providers": {"p": object()}}, "complete"),
+        ({"providers": {"p": Odd()}}, "a model's name"),
         ({"tools": [1]}, "mapping of names to tools"),
         ({"tools": {"a": object()}}, "execute"),
         ({"hooks": 3}, "hooks: expected"),

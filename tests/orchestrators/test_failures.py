@@ -134,6 +134,10 @@ CALLING = calls(("1", "look"))
         Answer(MESSAGE, text=3),  # type: ignore[arg-type]
         Answer(MESSAGE, usage=Usage(-1)),
         Answer(MESSAGE, usage={"prompt": 3}),  # type: ignore[arg-type]
+        Answer(MESSAGE, usage=Usage(2**70)),
+        Answer(MESSAGE, model=3),  # type: ignore[arg-type]
+        Answer(MESSAGE, finish_reason=["stop"]),  # type: ignore[arg-type]
+        Answer(MESSAGE, response_id="\ud800"),
         Answer(MESSAGE, calls=[1]),  # type: ignore[arg-type]
         Answer(MESSAGE, calls=(ToolRequest("1", "look", {}),)),
         Answer(CALLING.message, calls=(ToolRequest("", "look", {}),)),
@@ -141,7 +145,7 @@ CALLING = calls(("1", "look"))
         Answer(CALLING.message, calls=(ToolRequest("1", "look", []),)),  # type: ignore[arg-type]
         Answer(CALLING.message, calls=CALLING.calls * 2),
     ],
-    ids=range(17),
+    ids=range(21),
 )
 async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(garbage: Any) -> None:
     async with eventctx.open() as engine:

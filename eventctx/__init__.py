@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         StreamExists,
         StreamNotFound,
+        ToolFailed,
         TranscriptError,
         TurnError,
         UnknownEventName,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from eventctx.settings import Settings, UnknownSetting
     from eventctx.store import Receipt, StreamInfo
     from eventctx.summarizer import ModelAnswer, ScoreRequest, SummaryRequest
-    from eventctx.turns import Iteration, ProviderCall, ToolCall, Turn
+    from eventctx.turns import Iteration, PlanPhase, ProviderCall, ToolCall, Turn
     from eventctx.verdict import CompactionAsked, Verdict
     from eventctx.verify import Problem, Verification
 
@@ -85,6 +86,7 @@ _HOMES = {
     "Message": "reading",
     "ModelAnswer": "summarizer",
     "NotAStore": "errors",
+    "PlanPhase": "turns",
     "Problem": "verify",
     "ProviderCall": "turns",
     "ProviderFailed": "errors",
@@ -106,6 +108,7 @@ _HOMES = {
     "StreamNotFound": "errors",
     "SummaryRequest": "summarizer",
     "ToolCall": "turns",
+    "ToolFailed": "errors",
     "TranscriptError": "errors",
     "Turn": "turns",
     "TurnError": "errors",
@@ -141,6 +144,7 @@ __all__ = [
     "Message",
     "ModelAnswer",
     "NotAStore",
+    "PlanPhase",
     "Problem",
     "ProviderCall",
     "ProviderFailed",
@@ -162,6 +166,7 @@ __all__ = [
     "StreamNotFound",
     "SummaryRequest",
     "ToolCall",
+    "ToolFailed",
     "TranscriptError",
     "Turn",
     "TurnError",

@@ -23,6 +23,7 @@ from eventctx.compaction import (
     texts_needed,
     visible_of,
 )
+from eventctx.ends import MAX_ERROR_CHARACTERS
 from eventctx.errors import EventctxError, StoreError
 from eventctx.events import Trigger
 from eventctx.gauge import Scale
@@ -37,7 +38,7 @@ from eventctx.projections import planned, request_view, view_state
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Draft, place
 from eventctx.store import Address
-from eventctx.turns import MAX_ERROR_CHARACTERS, Scope
+from eventctx.turns import Scope
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Intercept, Verdict
 
 FALLBACK = Ladder()

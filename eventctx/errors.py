@@ -23,7 +23,8 @@ EventctxError
 │   ├── UnknownEventName
 │   └── ExportFailed          a collector that does not take spans
 ├── TurnError                 a turn that could not be brought to its end
-│   └── ProviderFailed        a model call that failed; says whether trying again makes sense
+│   ├── ProviderFailed        a model call that failed; says whether trying again makes sense
+│   └── ToolFailed            a tool call that came to no result; the model is told, no caller is
 └── TranscriptError           a file to import
     ├── UnknownFormat
     ├── MalformedTranscript
@@ -226,6 +227,17 @@ class ProviderFailed(TurnError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.too_long = too_long
+
+
+class ToolFailed(TurnError):
+    """A tool call that came to no result for a reason that is not the tool's own exception.
+
+    Recorded as a ``tool:error`` and told to the model; a turn does not raise it.
+    """
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(f"tool {tool!r}: {problem}")
+        self.tool = tool
 
 
 class TranscriptError(EventctxError):

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from eventctx import events
+from eventctx.ends import described, failure_of, status_of, words_of
 from eventctx.errors import InvalidSetting
 from eventctx.events import Event
 from eventctx.identity import CurrentSpan, derive_trace_id
+from eventctx.undisturbed import insisted, undisturbed
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -32,6 +34,11 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 _current: ContextVar[Scope | None] = ContextVar("eventctx_scope", default=None)
+
+
+def current_scope() -> Scope | None:
+    """The innermost scope of the running task, of whichever session; None outside of any."""
+    return _current.get()
 
 
 def scope_of(session_id: str) -> Scope:
@@ -99,6 +106,10 @@ class _Block:
         """The event that says how the block ended; None for a block that is no span."""
         return None
 
+    async def _say(self, ended: Event | None) -> None:
+        if ended is not None:
+            await insisted(lambda: self._emitter.emit(ended, self.scope))
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -106,9 +117,7 @@ class _Block:
         trace: TracebackType | None,
     ) -> None:
         try:
-            ended = self._ended(kind, error)
-            if ended is not None:
-                await self._emitter.emit(ended, self.scope)
+            await self._say(self._ended(kind, error))
         finally:
             span = self._emitter.current_span
             if span is not None and self._span_token is not None:
@@ -126,37 +135,16 @@ def _leave(token: Token[Scope | None] | None, before: Scope | None) -> None:
         _current.set(before)
 
 
-MAX_ERROR_CHARACTERS = 2_000
-
-
-def _words(error: BaseException | None) -> str:
-    """What an error says, short enough and fit for UTF-8 (file names may hold surrogates)."""
-    text = str(error)[:MAX_ERROR_CHARACTERS]
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def check_turn_id(turn_id: object) -> str:
     """Return a turn id that can be used. Raises InvalidSetting."""
-    if not isinstance(turn_id, str) or not 0 < len(turn_id) <= MAX_TURN_ID:
-        raise InvalidSetting(
-            f"turn_id: expected a text of 1 to {MAX_TURN_ID} characters, found {turn_id!r}"
-        )
-    if not turn_id.isprintable():
-        raise InvalidSetting(f"turn_id: expected no control characters, found {turn_id!r}")
-    return turn_id
+    if isinstance(turn_id, str) and 0 < len(turn_id) <= MAX_TURN_ID and turn_id.isprintable():
+        return turn_id
+    raise InvalidSetting(
+        f"turn_id: expected a text of 1 to {MAX_TURN_ID} printable characters, found {turn_id!r}"
+    )
 
 
 MAX_TURN_ID = 256
-
-
-def _status(kind: type[BaseException] | None) -> events.Status:
-    if kind is None:
-        return "ok"
-    return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"
-
-
-def _failed(kind: type[BaseException] | None) -> Any:
-    return "cancelled" if kind and issubclass(kind, asyncio.CancelledError) else "error"
 
 
 class Turn(_Block):
@@ -180,15 +168,19 @@ class Turn(_Block):
         trace_id = ambient[0] if ambient else derive_trace_id(session, self.turn_id)
         parent = ambient[1] if ambient else None
         scope = Scope(session, self.turn_id, self.span_id, parent, None, trace_id, _current.get())
-        self.number = await self._emitter.begin_turn(
-            scope, self.agent, ambient[0] if ambient else None
-        )
+        began = self._emitter.begin_turn(scope, self.agent, ambient[0] if ambient else None)
+        try:
+            self.number = await undisturbed(began)
+        except asyncio.CancelledError as error:
+            self.scope = scope
+            if error.__cause__ is None:  # it is in the log, and nobody will leave this block
+                await self._say(self._ended(type(error), error))
+            raise
         await self._enter(scope, None)
         return self
 
     def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
-        described = None if error is None else f"{type(error).__name__}: {_words(error)}"
-        return events.PromptComplete(status=_status(kind), error=described)
+        return events.PromptComplete(status=status_of(kind), error=described(error))
 
     def iteration(self, number: int | None = None) -> Iteration:
         """The next provider/tool cycle of this turn (numbered from 1)."""
@@ -226,6 +218,10 @@ class Iteration(_Block):
         """A tool call: a span under that of the iteration's model call."""
         return ToolCall(self._emitter, self.scope, name, call_id, self._provider_span)
 
+    def plan(self, name: str | None = None) -> PlanPhase:
+        """A planning phase: a span under the turn's. Model calls inside of it are made on it."""
+        return PlanPhase(self._emitter, self.scope, name)
+
 
 class _Call(_Block):
     """A span inside an iteration."""
@@ -234,15 +230,31 @@ class _Call(_Block):
         super().__init__(emitter, None)
         self._around = around
         self._parent = parent or around.span_id
+        self.scope = msgspec.structs.replace(
+            around, span_id=self.span_id, parent_span_id=self._parent
+        )
 
     async def _begin(self, began: Event) -> None:
-        scope = msgspec.structs.replace(
-            self._around,
-            span_id=self.span_id,
-            parent_span_id=self._parent,
-            outer=_current.get(),
-        )
-        await self._enter(scope, began)
+        await self._enter(msgspec.structs.replace(self.scope, outer=_current.get()), began)
+
+
+class PlanPhase(_Call):
+    """A planning phase in progress."""
+
+    def __init__(self, emitter: Emitter, around: Scope, name: str | None) -> None:
+        super().__init__(emitter, around, None)
+        self.name = name
+
+    async def __aenter__(self) -> PlanPhase:
+        await self._begin(events.PlanStart(name=self.name))
+        return self
+
+    def provider_call(self, model: str | None = None, provider: str | None = None) -> ProviderCall:
+        """A model call: a span under the plan's. Report its usage on the block."""
+        return ProviderCall(self._emitter, self.scope, model, provider)
+
+    def _ended(self, kind: type[BaseException] | None, error: BaseException | None) -> Event | None:
+        return events.PlanEnd(status=status_of(kind), error=described(error))
 
 
 class ProviderCall(_Call):
@@ -311,7 +323,7 @@ class ProviderCall(_Call):
                 finish_reason=self._finish_reason,
             )
         return events.ProviderError(
-            error_type=kind.__name__, message=_words(error), status=_failed(kind)
+            error_type=kind.__name__, message=words_of(error), status=failure_of(kind)
         )
 
 
@@ -336,6 +348,6 @@ class ToolCall(_Call):
             name=self.name,
             call_id=self.call_id,
             error_type=kind.__name__,
-            message=_words(error),
-            status=_failed(kind),
+            message=words_of(error),
+            status=failure_of(kind),
         )

@@ -1,0 +1,5 @@
+"""``eventctx.orchestrators.loop_streaming`` as Amplifier's loader finds it in a folder."""
+
+from eventctx.orchestrators.loop_streaming import mount as mount
+
+__amplifier_module_type__ = "orchestrator"

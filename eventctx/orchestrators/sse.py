@@ -1,0 +1,65 @@
+"""A streamed turn as server-sent events, for any web host (WHATWG HTML, "Server-sent events")."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import EventctxError
+from eventctx.orchestrators.protocol import Chunk, Response
+
+HEADERS: Final = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+"""What a host answers with; the last one keeps nginx from collecting the pieces."""
+
+
+async def server_sent_events(
+    pieces: AsyncIterator[Chunk | Response],
+) -> AsyncGenerator[bytes, None]:
+    """The events of ``StreamingOrchestrator.stream(...)``, each with an id that counts from 0.
+
+    ``text`` and ``thinking`` have the data ``{"text", "block"}``, then one ``response`` has the
+    whole ``Response``, or one ``error`` has ``{"type", "message"}``. A program error is raised
+    as it is, after an ``error`` event that says no more than that. Closing this closes ``pieces``.
+    """
+    number = 0
+    try:
+        async for piece in pieces:
+            yield _event(number, *_said(piece))
+            number += 1
+    except EventctxError as error:
+        yield _event(number, "error", {"type": type(error).__name__, "message": str(error)})
+    except Exception:
+        # What a server's own error says is for its log and not for whoever reads the stream.
+        said = {"type": "InternalError", "message": "the turn could not be finished"}
+        yield _event(number, "error", said)
+        raise
+    finally:
+        close = getattr(pieces, "aclose", None)
+        if callable(close):
+            await close()
+
+
+def _said(piece: Chunk | Response) -> tuple[str, Any]:
+    if isinstance(piece, Chunk):
+        return piece.kind, {"text": piece.text, "block": piece.block}
+    return "response", msgspec.to_builtins(piece)
+
+
+def _event(number: int, name: str, data: Any) -> bytes:
+    encoded = msgspec.json.encode(_sound(data))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), encoded)
+
+
+def _sound(data: Any) -> Any:
+    """The same with lone surrogates replaced, which a model may write and UTF-8 cannot hold."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "replace").decode()
+    if isinstance(data, dict):
+        return {name: _sound(value) for name, value in data.items()}
+    return data

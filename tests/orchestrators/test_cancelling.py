@@ -1,0 +1,312 @@
+"""A turn that is broken off anywhere leaves a whole log, and the next turn works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import aclosing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.orchestrators import EventsOrchestrator, StreamingOrchestrator
+from tests.orchestrators.agents import (
+    Doing,
+    Heard,
+    Scripted,
+    Streaming,
+    Waits,
+    activity,
+    calls,
+    check_log,
+    pieces,
+    records,
+    says,
+    tool,
+    tools,
+)
+
+
+async def steps(count: int, task: asyncio.Task[Any]) -> bool:
+    """Let the loop turn so often; whether the task still runs."""
+    for _ in range(count):
+        if task.done():
+            return False
+        await asyncio.sleep(0)
+    return not task.done()
+
+
+async def next_turn_works(engine: Engine) -> None:
+    """In the same process and in one that opens the log again."""
+    ctx = await engine.session("s")
+    response = await EventsOrchestrator().execute(
+        "and now?", ctx, {"p": Scripted(calls(("n", "look")), says("works"))}, tools(tool("look"))
+    )
+    assert response.text == "works"
+    await check_log(engine)
+
+
+def long_turn() -> tuple[Scripted, dict[str, Doing], Heard]:
+    provider = Scripted(
+        says("a plan"),
+        calls(("1", "look"), ("2", "fail"), ("3", "none")),
+        ConnectionError("gone"),
+        calls(("4", "look")),
+        says("done"),
+    )
+    return provider, tools(tool("look"), tool("fail", ValueError("no"))), Heard()
+
+
+def paired_in_any_order(transcript: list[dict[str, Any]]) -> None:
+    """What is stored has a result for each call, so that any context manager can send it."""
+    made = [call["id"] for one in transcript for call in one.get("tool_calls", ())]
+    assert sorted(made) == sorted(o["tool_call_id"] for o in transcript if o["role"] == "tool")
+
+
+def whole(heard: Heard) -> None:
+    """What a host was told began, it was told the end of."""
+    for begin, ends in {
+        "tool:pre": ("tool:post", "tool:error"),
+        "prompt:submit": ("prompt:complete",),
+    }.items():
+        told = {data["span_id"] for data in heard.of(begin)}
+        assert told <= {data["span_id"] for end in ends for data in heard.of(end)}, begin
+
+
+async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
+    count, runs = 0, True
+    while runs:
+        provider, given, heard = long_turn()
+        async with eventctx.open() as engine:
+            ctx = await engine.session("s")
+            agent = EventsOrchestrator(planning=True, sleep=Waits())
+            task = asyncio.create_task(agent.execute("go", ctx, {"p": provider}, given, heard))
+            runs = await steps(count, task)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            assert task.cancelled() == runs
+            await check_log(engine)
+            paired_in_any_order(await ctx.get_messages())
+            whole(heard)
+            await next_turn_works(engine)
+        count += 1
+    assert count > 40
+
+
+async def test_a_turn_that_is_cancelled_twice_in_a_row_leaves_a_whole_log() -> None:
+    count, runs = 0, True
+    while runs:
+        provider, given, _ = long_turn()
+        async with eventctx.open() as engine:
+            ctx = await engine.session("s")
+            agent = EventsOrchestrator(planning=True, sleep=Waits())
+            task = asyncio.create_task(agent.execute("go", ctx, {"p": provider}, given))
+            runs = await steps(count, task)
+            task.cancel()
+            await steps(2, task)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await check_log(engine)
+            await next_turn_works(engine)
+        count += 3
+
+
+class CancelledAt:
+    """A coroutine whose task is cancelled when it waits for the nth time."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], number: int) -> None:
+        self._work = work
+        self._left = number
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        waits = self._work.__await__()
+        send: Callable[[], Any] = partial(waits.send, None)
+        while True:
+            try:
+                waited = send()
+            except StopIteration as done:
+                return done.value
+            self._left -= 1
+            if self._left == 0:
+                asyncio.get_running_loop().call_soon(task.cancel)
+            try:
+                yield waited
+                send = partial(waits.send, None)
+            except BaseException as error:
+                send = partial(waits.throw, error)
+
+
+async def test_on_disk_too_a_turn_can_be_cancelled_wherever_it_waits(tmp_path: Path) -> None:
+    number, runs = 1, True
+    while runs:
+        provider, given, heard = long_turn()
+        async with eventctx.open(tmp_path / f"{number}.db") as engine:
+            ctx = await engine.session("s")
+            agent = EventsOrchestrator(planning=True, sleep=Waits())
+
+            async def turn(work: Coroutine[Any, Any, Any], number: int) -> Any:
+                return await CancelledAt(work, number)
+
+            work = agent.execute("go", ctx, {"p": provider}, given, heard)
+            task = asyncio.create_task(turn(work, number))
+            await asyncio.wait({task})
+            runs = task.cancelled()
+            await check_log(engine)
+            paired_in_any_order(await ctx.get_messages())
+            whole(heard)
+            await next_turn_works(engine)
+        number += 1
+    assert number > 30
+
+
+async def test_calls_that_were_cancelled_have_a_result_that_says_so() -> None:
+    hangs = asyncio.Event()
+
+    async def hang(_: dict[str, Any]) -> None:
+        hangs.set()
+        await asyncio.Event().wait()
+
+    provider = Scripted(calls(("1", "look"), ("2", "hang")))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        added = asyncio.Event()
+        ctx.on("tool:post", lambda _: added.set())
+        task = asyncio.create_task(
+            EventsOrchestrator().execute(
+                "go", ctx, {"p": provider}, tools(tool("look", "seen"), Doing("hang", hang))
+            )
+        )
+        await hangs.wait()
+        await added.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert [one["content"] for one in (await ctx.get_messages())[2:]] == [
+            "seen",
+            "The call was cancelled before it ended.",
+        ]
+        found = activity(await records(engine))
+        assert found[-3:] == ["tool:post", "tool:error", "prompt:complete"]
+        await next_turn_works(engine)
+
+
+async def test_a_tool_that_does_not_end_when_it_is_cancelled_does_not_hold_up_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("eventctx.orchestrators.limits.GRACE", 0.01)
+    freed = asyncio.Event()
+
+    async def cling(_: dict[str, Any]) -> None:
+        while not freed.is_set():
+            with suppress(asyncio.CancelledError):
+                await freed.wait()
+
+    provider = Scripted(calls(("1", "cling")), says("I waited"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = EventsOrchestrator(tool_timeout=0.01)
+        response = await agent.execute("go", ctx, {"p": provider}, tools(Doing("cling", cling)))
+        assert response.text == "I waited"
+        assert "longer than 0.01 s" in (await ctx.get_messages())[2]["content"]
+        await check_log(engine)
+    freed.set()
+
+
+async def test_a_tool_that_cancels_itself_is_a_tool_that_failed() -> None:
+    provider = Scripted(calls(("1", "odd")), says("it broke"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        given = tools(tool("odd", asyncio.CancelledError()))
+        response = await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
+        assert response.text == "it broke"
+        assert "cancelled from inside" in (await ctx.get_messages())[2]["content"]
+        await check_log(engine)
+
+
+async def test_a_stream_that_is_closed_early_keeps_what_the_person_saw() -> None:
+    provider = Streaming(pieces("One ", "two ", "three"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with aclosing(StreamingOrchestrator().stream("go", ctx, {"p": provider})) as stream:
+            seen = ""
+            async for piece in stream:
+                if getattr(piece, "kind", None) == "text":
+                    seen += piece.text  # type: ignore[union-attr]
+                if seen == "One two ":
+                    break
+        assert (await ctx.get_messages())[1:] == [{"role": "assistant", "content": "One two "}]
+        assert activity(await records(engine)) == [
+            *("prompt:submit", "provider:request", "provider:error", "prompt:complete")
+        ]
+        row = (await engine.audit("s")).requests[-1]
+        assert row is not None
+        await next_turn_works(engine)
+
+
+async def test_a_stream_that_is_closed_at_any_piece_leaves_a_whole_log() -> None:
+    for count in range(6):
+        async with eventctx.open() as engine:
+            ctx = await engine.session("s")
+            heard = Heard()
+            provider = Streaming(pieces("a", "b", "c"))
+            stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, None, heard)
+            for _ in range(count):
+                await anext(stream)
+            await stream.aclose()
+            await check_log(engine)
+            await next_turn_works(engine)
+
+
+async def test_a_reader_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
+    count, runs = 0, True
+    while runs:
+        async with eventctx.open() as engine:
+            ctx = await engine.session("s")
+            heard = Heard()
+            provider = Streaming(pieces("a", "b", "c"))
+            task = asyncio.create_task(
+                StreamingOrchestrator().execute("go", ctx, {"p": provider}, None, heard)
+            )
+            runs = await steps(count, task)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await check_log(engine)
+            await next_turn_works(engine)
+        count += 1
+    assert count > 10
+
+
+async def test_a_slow_reader_is_not_the_providers_fault() -> None:
+    provider = Streaming(pieces(*"abcdefghijklmnopqrstuvwxyz"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = StreamingOrchestrator(provider_timeout=0.02, max_retries=0)
+        async with aclosing(agent.stream("go", ctx, {"p": provider})) as stream:
+            await anext(stream)
+            await asyncio.sleep(0.06)
+            assert len([piece async for piece in stream]) == 27
+        await check_log(engine)
+
+
+async def test_a_slow_reader_makes_the_provider_wait() -> None:
+    provider = Streaming(pieces(*(str(n % 10) for n in range(100))))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        stream = StreamingOrchestrator().stream("go", ctx, {"p": provider})
+        async with aclosing(stream):
+            await anext(stream)
+            for _ in range(500):
+                await asyncio.sleep(0)
+            assert "provider:response" not in activity(await records(engine))
+            texts = [piece.text async for piece in stream]
+        assert len(texts) == 101
+        await check_log(engine)

@@ -1,0 +1,411 @@
+"""The events orchestrator: a tool loop in which every step is an event."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import eventctx
+from eventctx.orchestrators import (
+    EventsOrchestrator,
+    Ids,
+    OrchestratorSettings,
+    Response,
+    Usage,
+    current_ids,
+)
+from eventctx.projections import trace
+from eventctx.record import Record
+from tests.orchestrators.agents import (
+    Doing,
+    Heard,
+    Scripted,
+    activity,
+    calls,
+    check_log,
+    records,
+    says,
+    tool,
+    tools,
+)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "orchestrators.md"
+
+
+async def test_a_turn_runs_tools_until_the_model_answers() -> None:
+    provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("found"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        response = await EventsOrchestrator().execute(
+            "find it", ctx, {"p": provider}, tools(tool("look", {"at": 3})), turn_id="t1"
+        )
+        assert response == Response("found", "t1", "answered", 3, Usage(300, 15))
+        assert str(response) == "found"
+        assert activity(await records(engine)) == [
+            "prompt:submit",
+            *["provider:request", "provider:response", "tool:pre", "tool:post"] * 2,
+            *["provider:request", "provider:response"],
+            "prompt:complete",
+        ]
+        transcript = await ctx.get_messages()
+        assert [one["role"] for one in transcript] == [
+            *["user", "assistant", "tool", "assistant", "tool", "assistant"]
+        ]
+        assert transcript[2]["content"] == '{"at": 3}'
+        assert provider.requests[2].messages == transcript[:5]
+        await check_log(engine)
+
+
+def spans(
+    found: list[tuple[str, str | None, str | None, int | None]],
+) -> dict[str, list[tuple[str | None, str | None, int | None]]]:
+    by_name: dict[str, list[tuple[str | None, str | None, int | None]]] = {}
+    for name, *ids in found:
+        by_name.setdefault(name, []).append(tuple(ids))  # type: ignore[arg-type]
+    return by_name
+
+
+async def planned(engine: eventctx.Engine, heard: Heard | None = None) -> list[Record]:
+    provider = Scripted(
+        says("first look, then answer"),
+        calls(("1", "look"), ("2", "fail")),
+        says("found"),
+    )
+    given = tools(tool("look"), tool("fail", ValueError("no")))
+    ctx = await engine.session("s")
+    agent = EventsOrchestrator(planning=True)
+    await agent.execute("find it", ctx, {"p": provider}, given, heard)
+    return await records(engine)
+
+
+@pytest.mark.parametrize("where", ["records", "payloads"])
+async def test_every_span_has_an_id_of_its_own_under_the_right_parent(where: str) -> None:
+    heard = Heard()
+    async with eventctx.open() as engine:
+        found = await planned(engine, heard)
+    if where == "records":
+        told = [(one.type, one.span_id, one.parent_span_id, one.iteration) for one in found]
+        turns, sessions = {one.turn_id for one in found[1:]}, {one.stream for one in found}
+    else:
+        told = [
+            (name, data["span_id"], data["parent_span_id"], data["iteration"])
+            for name, data in heard.events
+        ]
+        turns = {data["turn_id"] for _, data in heard.events}
+        sessions = {data["session_id"] for _, data in heard.events}
+    assert len(turns) == 1
+    assert sessions == {"s"}
+    by = spans(told)
+    ((turn, above, number),) = by["prompt:submit"]
+    assert (above, number) == (None, None)
+    assert by["prompt:complete"] == by["prompt:submit"]
+    ((plan, *_),) = by["plan:start"]
+    assert by["plan:start"] == by["plan:end"] == [(plan, turn, 1)]
+    (first, *_), (second, *_), (third, *_) = by["provider:request"]
+    assert by["provider:request"] == by["provider:response"]
+    assert by["provider:request"] == [(first, plan, 1), (second, turn, 2), (third, turn, 3)]
+    (look, *_), (fail, *_) = by["tool:pre"]
+    assert by["tool:pre"] == [(look, second, 2), (fail, second, 2)]
+    assert by["tool:post"] == [(look, second, 2)]
+    assert by["tool:error"] == [(fail, second, 2)]
+    assert len({turn, plan, first, second, third, look, fail}) == 7
+
+
+async def test_payloads_carry_what_amplifiers_hooks_look_for() -> None:
+    heard = Heard()
+    async with eventctx.open() as engine:
+        await planned(engine, heard)
+    assert heard.of("prompt:submit")[0]["prompt"] == "find it"
+    assert heard.of("execution:start")[0]["prompt"] == "find it"
+    (pre, _), (post,), (error,) = [heard.of(f"tool:{name}") for name in ("pre", "post", "error")]
+    assert pre["tool_name"] == post["tool_name"] == "look"
+    assert (pre["tool_input"], pre["tool_call_id"]) == ({}, "1")
+    assert post["result"] == "fine"
+    assert error["error"] == {"type": "ValueError", "msg": "no"}
+    assert len({one["parallel_group_id"] for one in (pre, post, error)}) == 1
+    answered = heard.of("provider:response")[1]
+    assert (answered["provider"], answered["tool_calls"]) == ("p", True)
+    assert answered["usage"]["input_tokens"] == 100
+    (complete,) = heard.of("prompt:complete")
+    assert (complete["response_preview"], complete["status"]) == ("found", "ok")
+    assert heard.of("execution:end")[0]["status"] == "completed"
+    (whole,) = heard.of("orchestrator:complete")
+    assert (whole["orchestrator"], whole["turn_count"], whole["status"]) == (
+        *("loop-events", 3, "success"),
+    )
+
+
+async def test_a_planning_phase_is_a_span_of_the_trace_live_and_from_the_log() -> None:
+    live: list[Record] = []
+    async with eventctx.open() as engine:
+        engine.on("*", live.append)
+        stored = await planned(engine)
+    folded = list(trace.fold(stored))
+    assert list(trace.fold(live)) == folded
+    (plan,) = [span for span in folded if span.name == "plan plan"]
+    (turn,) = [span for span in folded if span.name.startswith("invoke_agent")]
+    chats = [span for span in folded if span.name.startswith("chat")]
+    assert plan.parent_span_id == turn.span_id
+    assert [chat.parent_span_id == plan.span_id for chat in chats] == [True, False, False]
+
+
+async def test_a_plan_is_asked_for_in_messages_that_the_log_has() -> None:
+    async with eventctx.open() as engine:
+        await planned(engine)
+        ctx = await engine.session("s")
+        transcript = await ctx.get_messages()
+    assert [one["role"] for one in transcript[:4]] == ["user", "user", "assistant", "user"]
+    for row in (transcript[1], transcript[3]):
+        assert row["content"].startswith("<system-reminder>")
+    assert transcript[2]["content"] == "first look, then answer"
+
+
+async def test_tools_of_one_answer_run_at_the_same_time() -> None:
+    both = asyncio.Barrier(2)
+
+    async def meet(_: dict[str, Any]) -> str:
+        await both.wait()
+        return "met"
+
+    provider = Scripted(calls(("1", "a"), ("2", "b")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        given = tools(Doing("a", meet), Doing("b", meet))
+        await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
+        assert [one["content"] for one in (await ctx.get_messages())[2:4]] == ["met", "met"]
+
+
+async def test_a_result_is_in_the_log_as_soon_as_its_tool_ends() -> None:
+    added = asyncio.Event()
+
+    async def slow(_: dict[str, Any]) -> str:
+        await added.wait()
+        return "slow"
+
+    provider = Scripted(calls(("1", "slow"), ("2", "fast")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        rows: list[Record] = []
+
+        def row(record: Record) -> None:
+            rows.append(record)
+            if len(rows) == 3:
+                added.set()
+
+        ctx.on("context:message_added", row)
+        given = tools(Doing("slow", slow), tool("fast", "fast"))
+        await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
+        assert [one["content"] for one in (await ctx.get_messages())[2:4]] == ["fast", "slow"]
+        await check_log(engine)
+
+
+async def test_providers_and_tools_are_told_where_they_are_called() -> None:
+    seen: list[Ids | None] = []
+
+    async def ask(_: dict[str, Any]) -> str:
+        seen.append(current_ids())
+        return "ok"
+
+    provider = Scripted(calls(("1", "ask")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(Doing("ask", ask)))
+        found = await records(engine)
+    assert current_ids() is None
+    (pre,) = [one for one in found if one.type == "tool:pre"]
+    (requested, _) = [one for one in found if one.type == "provider:request"]
+    assert seen[0] is not None
+    assert seen[0].span_id == pre.span_id
+    assert seen[0].parent_span_id == requested.span_id
+    ids = provider.requests[0].ids
+    assert (ids.span_id, ids.turn_id) == (requested.span_id, requested.turn_id)
+    assert ids.iteration == 1
+    assert ids.traceparent() == f"00-{ids.trace_id}-{ids.span_id}-01"
+
+
+async def test_at_the_limit_the_model_is_asked_to_answer_without_tools() -> None:
+    provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("so far"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = EventsOrchestrator(max_iterations=2)
+        response = await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))
+        assert (response.text, response.finish, response.iterations) == (
+            *("so far", "iteration_limit", 3),
+        )
+        assert [len(one.tools) for one in provider.requests] == [1, 1, 0]
+        assert "without calling tools" in (await ctx.get_messages())[-2]["content"]
+        await check_log(engine)
+
+
+async def test_the_tools_that_are_offered_count_against_the_budget() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await EventsOrchestrator().execute(
+            "go", ctx, {"p": Scripted(says("ok"))}, tools(tool("look"))
+        )
+        request = (await engine.audit("s")).requests[0]
+        prepared = [one for one in await records(engine) if one.type == "context:request_prepared"]
+    event = eventctx.codec.decode_event(prepared[0])  # type: ignore[attr-defined]
+    assert event.tools_digest is not None
+    assert event.reserve > 0
+    assert event.model == "model-1"
+    assert request is not None
+
+
+async def test_importing_the_orchestrators_loads_no_sdk() -> None:
+    program = (
+        "import sys; from eventctx.orchestrators import *; "
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    run = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(run.stdout.split())
+    assert "eventctx" in loaded
+    assert loaded.isdisjoint({"amplifier_core", "pydantic", "anthropic", "openai"})
+
+
+async def test_an_engines_own_hooks_are_told_nothing_twice() -> None:
+    names: list[str] = []
+    async with eventctx.open() as engine:
+        engine.on("*", lambda record: names.append(record.type))
+        ctx = await engine.session("s")
+        await EventsOrchestrator().execute(
+            "go", ctx, {"p": Scripted(says("ok"))}, None, engine.hooks
+        )
+    assert names.count("provider:request") == names.count("prompt:submit") == 1
+
+
+async def test_hooks_may_be_a_list_of_callables() -> None:
+    heard: list[str] = []
+
+    def plain(event: str, _: dict[str, Any]) -> None:
+        heard.append(event)
+
+    async def waits(event: str, _: dict[str, Any]) -> None:
+        heard.append(event)
+
+    async def broken(_: str, __: dict[str, Any]) -> None:
+        raise ValueError("a bug")
+
+    hooks: list[Callable[[str, dict[str, Any]], Any]] = [plain, broken, waits]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await EventsOrchestrator().execute("go", ctx, {"p": Scripted(says("ok"))}, None, hooks)
+    assert heard[:2] == ["prompt:submit"] * 2
+
+
+class Odd(Scripted):
+    model = 3  # type: ignore[assignment]
+
+
+class Said(msgspec.Struct):
+    action: str
+    data: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None:
+    seen: list[Any] = []
+    heard: list[str] = []
+
+    async def first(event: str, data: dict[str, Any]) -> Said | None:
+        return Said("modify", {"tool_input": {"by": "first"}}) if event == "tool:pre" else None
+
+    async def second(event: str, data: dict[str, Any]) -> Said | None:
+        seen.append(data.get("tool_input"))
+        return Said("deny", reason="enough") if event == "tool:pre" else None
+
+    async def third(event: str, data: dict[str, Any]) -> None:
+        heard.append(event)
+
+    provider = Scripted(calls(("1", "look")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        hooks = [first, second, third]
+        await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")), hooks)
+        assert {"by": "first"} in seen
+        assert "tool:pre" not in heard
+        assert "enough" in (await ctx.get_messages())[2]["content"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"providers": {}}, "at least one provider"),
+        ({"providers": {"p": object()}}, "complete"),
+        ({"providers": {"p": Odd()}}, "a model's name"),
+        ({"tools": [1]}, "mapping of names to tools"),
+        ({"tools": {"a": object()}}, "execute"),
+        ({"hooks": 3}, "hooks: expected"),
+        ({"context": object()}, "context manager with add_message"),
+        ({"prompt": 3}, "prompt: expected a text"),
+    ],
+)
+async def test_what_cannot_run_is_refused_before_anything_is_recorded(
+    changed: dict[str, Any], words: str
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        good = {"prompt": "go", "context": ctx, "providers": {"p": Scripted(says("ok"))}}
+        with pytest.raises(eventctx.InvalidSetting, match=words):
+            await EventsOrchestrator().execute(**(good | changed))
+        assert len(await records(engine)) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_iterations": 0},
+        {"max_iterations": True},
+        {"max_retries": -1},
+        {"tool_timeout": 0},
+        {"turn_timeout": "soon"},
+        {"planning": "yes"},
+        {"provider": 3},
+        {"sleep": None},
+    ],
+)
+def test_settings_of_the_wrong_kind_are_refused(settings: dict[str, Any]) -> None:
+    (name,) = settings
+    with pytest.raises(eventctx.InvalidSetting, match=f"{name}: expected"):
+        EventsOrchestrator(**settings)
+
+
+def test_an_unknown_setting_is_warned_of_with_the_nearest_name() -> None:
+    with pytest.warns(eventctx.UnknownSetting, match="did you mean 'max_iterations'"):
+        EventsOrchestrator(max_iteration=3)
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", PAGE.read_text(), flags=re.MULTILINE))
+    for field in msgspec.structs.fields(OrchestratorSettings):
+        shown = field.default if not callable(field.default) else field.name
+        expected = {"sleep": "asyncio.sleep", "jitter": "random.random"}.get(
+            field.name, repr(shown)
+        )
+        assert rows[field.name] == expected, field.name
+
+
+async def test_every_field_of_a_payload_is_in_the_reference() -> None:
+    table = PAGE.read_text().partition("## Payloads for hooks")[2].partition("## When")[0]
+    rows = dict(re.findall(r"^\| `([\w:]+)` \| (.+) \|$", table, flags=re.MULTILINE))
+    ids = {"session_id", "turn_id", "span_id", "parent_span_id", "iteration"}
+    heard = Heard()
+    async with eventctx.open() as engine:
+        await planned(engine, heard)
+    assert {name for name, _ in heard.events} <= rows.keys()
+    for name, data in heard.events:
+        assert ids <= data.keys(), name
+        for field in data.keys() - ids:
+            known = rows[name] + rows[name.replace("post", "pre").replace("error", "pre")]
+            known += rows.get(name.partition(":")[0] + ":request", "")
+            assert f"`{field}`" in known, f"{name}: {field}"

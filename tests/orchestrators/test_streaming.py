@@ -1,0 +1,172 @@
+"""Streaming: pieces as they come, as server-sent events too, in one model call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.errors import ProviderFailed
+from eventctx.orchestrators import (
+    BasicOrchestrator,
+    Chunk,
+    Response,
+    StreamingOrchestrator,
+    server_sent_events,
+)
+from tests.orchestrators.agents import (
+    Heard,
+    Scripted,
+    Streaming,
+    Waits,
+    activity,
+    check_log,
+    pieces,
+    records,
+    says,
+    tool,
+    tools,
+)
+
+
+def parsed(stream: bytes) -> list[dict[str, Any]]:
+    """Server-sent events as a browser reads them."""
+    events = []
+    for block in stream.decode().removesuffix("\n\n").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        events.append({**fields, "data": json.loads(fields["data"])})
+    return events
+
+
+async def test_pieces_come_while_the_model_still_writes() -> None:
+    more = asyncio.Event()
+    provider = Streaming([Chunk("text", "Well, "), more, Chunk("text", "yes"), says("Well, yes")])
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with aclosing(StreamingOrchestrator().stream("go", ctx, {"p": provider})) as stream:
+            assert await anext(stream) == Chunk("text", "Well, ")
+            assert "provider:response" not in activity(await records(engine))
+            more.set()
+            assert await anext(stream) == Chunk("text", "yes")
+            response = await anext(stream)
+        assert isinstance(response, Response)
+        assert (response.text, response.finish) == ("Well, yes", "answered")
+        assert await ctx.get_messages() == [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": "Well, yes"},
+        ]
+        assert activity(await records(engine)) == [
+            *("prompt:submit", "provider:request", "provider:response", "prompt:complete")
+        ]
+        await check_log(engine)
+
+
+async def test_a_provider_that_cannot_stream_gives_one_piece() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        stream = StreamingOrchestrator().stream("go", ctx, {"p": Scripted(says("all"))})
+        found = [piece async for piece in stream]
+    assert found[0] == Chunk("text", "all")
+    assert isinstance(found[1], Response)
+
+
+async def test_no_scope_of_a_stream_leaks_to_its_reader() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        stream = StreamingOrchestrator().stream("go", ctx, {"p": Streaming(pieces("a"))})
+        async with aclosing(stream):
+            await anext(stream)
+            await ctx.add_message({"role": "user", "content": "besides"})
+        added = [one for one in await records(engine) if one.type == "context:message_added"]
+        assert [one.turn_id is None for one in added if one.span_id is None] == [True]
+
+
+async def test_the_host_hears_of_each_block_as_it_begins_grows_and_ends() -> None:
+    heard = Heard()
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        provider = Streaming(pieces("one ", "two"))
+        await StreamingOrchestrator().execute("go", ctx, {"p": provider}, None, heard)
+    blocks = [one for one in heard.events if one[0].startswith("content_block")]
+    assert [name.removeprefix("content_block:") for name, _ in blocks] == [
+        *("start", "delta", "end", "start", "delta", "delta", "end")
+    ]
+    assert [data["delta"] for name, data in blocks if name.endswith("delta")] == [
+        *("hm", "one ", "two")
+    ]
+    assert blocks[-1][1]["block"] == {"type": "text", "text": "one two"}
+    assert {data["span_id"] for _, data in blocks} == {
+        data["span_id"] for data in heard.of("provider:request")
+    }
+
+
+async def test_the_basic_one_asks_once_without_tools() -> None:
+    provider = Scripted(says("hello"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        response = await BasicOrchestrator().execute(
+            "hi", ctx, {"p": provider}, tools(tool("look"))
+        )
+        assert (response.text, response.iterations) == ("hello", 1)
+        assert provider.requests[0].tools == ()
+        await check_log(engine)
+
+
+async def test_server_sent_events_are_what_a_browser_can_read() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        provider = Streaming(pieces("line\none", " ü"))
+        stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, turn_id="t")
+        sent = [event async for event in server_sent_events(stream)]
+    events = parsed(b"".join(sent))
+    assert [(one["id"], one["event"]) for one in events] == [
+        ("0", "thinking"),
+        ("1", "text"),
+        ("2", "text"),
+        ("3", "response"),
+    ]
+    assert events[1]["data"] == {"text": "line\none", "block": 1}
+    assert events[3]["data"]["text"] == "line\none ü"
+    assert events[3]["data"]["turn_id"] == "t"
+    assert all(event.endswith(b"\n\n") and event.count(b"\n\n") == 1 for event in sent)
+
+
+async def test_a_failure_is_the_last_server_sent_event() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        provider = Streaming([Chunk("text", "So"), ProviderFailed("p", "gone")])
+        stream = StreamingOrchestrator(sleep=Waits()).stream("go", ctx, {"p": provider})
+        events = parsed(b"".join([event async for event in server_sent_events(stream)]))
+    assert [one["event"] for one in events] == ["text", "error"]
+    assert events[1]["data"]["type"] == "ProviderFailed"
+
+
+async def test_a_bug_is_raised_and_its_words_are_not_sent() -> None:
+    async def broken() -> AsyncIterator[Chunk | Response]:
+        yield Chunk("text", "half \ud83d")
+        raise KeyError("/secret/path")
+
+    sent = []
+    with pytest.raises(KeyError):
+        async for event in server_sent_events(broken()):
+            sent.append(event)  # noqa: PERF401 - what came before the error counts
+    assert parsed(sent[0])[0]["data"]["text"] == "half ?"
+    assert parsed(sent[1])[0]["event"] == "error"
+    assert b"secret" not in sent[1]
+
+
+async def test_a_browser_that_goes_away_ends_the_turn() -> None:
+    provider = Streaming([Chunk("text", "So "), asyncio.Event()])
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        stream = StreamingOrchestrator().stream("go", ctx, {"p": provider})
+        async with aclosing(server_sent_events(stream)) as events:
+            await anext(events)
+        assert activity(await records(engine))[-2:] == ["provider:error", "prompt:complete"]
+        assert (await ctx.get_messages())[-1]["content"] == "So "
+        await check_log(engine)

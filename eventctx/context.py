@@ -44,7 +44,7 @@ from eventctx.result import CompactionResult
 from eventctx.returned import reconcile
 from eventctx.settings import Settings
 from eventctx.store import Address, Receipt
-from eventctx.turns import Scope, Turn, check_turn_id
+from eventctx.turns import Emitter, Scope, Turn, check_turn_id
 from eventctx.verdict import Intercept
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
@@ -364,6 +364,11 @@ class Context:
         return planned.unbound_by(view.layout, request_view.evolve(view, record).layout)
 
     # -- turns -----------------------------------------------------------------------------------
+
+    @property
+    def emitter(self) -> Emitter:
+        """How activity events reach the log, for turns that are made elsewhere."""
+        return self._emitter
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""

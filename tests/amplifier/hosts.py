@@ -188,14 +188,19 @@ async def session(
     provider: Any,
     *tools: Any,
     loop: str | Any = "basic",
+    loop_config: Mapping[str, Any] | None = None,
     context: str = "context-eventctx",
     config: Mapping[str, Any] | None = None,
     hooks: Mapping[str, Callable[[str, dict[str, Any]], Any]] | None = None,
     session_id: str = "session-1",
     parent_id: str | None = None,
 ) -> AsyncIterator[AmplifierSession]:
-    """A session of the real kernel, initialised; cleaned up at the end."""
-    orchestrator = LOOPS[loop]() if isinstance(loop, str) else loop
+    """A session of the real kernel, initialised; cleaned up at the end.
+
+    ``loop`` is a name of ``LOOPS``, an orchestrator, or the id of a module that is installed.
+    """
+    module = loop if isinstance(loop, str) and loop not in LOOPS else "loop-test"
+    orchestrator = LOOPS.get(loop, LikeBasic)() if isinstance(loop, str) else loop
 
     async def mount_hooks(coordinator: Any, config: Any) -> None:
         for event, handler in (hooks or {}).items():
@@ -209,7 +214,7 @@ async def session(
     given |= {f"tool-{tool.name}": mounting("tools", tool, tool.name) for tool in tools}
     plan = {
         "session": {
-            "orchestrator": "loop-test",
+            "orchestrator": {"module": module, "config": dict(loop_config or {})},
             "context": {"module": context, "config": dict(config or {"store": "memory://"})},
         },
         "providers": [{"module": "provider-test"}],

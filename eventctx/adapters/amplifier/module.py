@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from eventctx.adapters.amplifier import payloads, sent
 from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
-from eventctx.adapters.amplifier.own_turn import OwnTurn
+from eventctx.adapters.amplifier.late_emitter import LateEmitter
 from eventctx.adapters.amplifier.plain import as_dict, told_in_json
 from eventctx.codec import decode_known
 from eventctx.context import Context
@@ -26,6 +27,7 @@ from eventctx.one_at_a_time import OneAtATime
 from eventctx.record import Record
 from eventctx.result import CompactionResult
 from eventctx.session_id import check_session_id
+from eventctx.turns import Turn, check_turn_id
 from eventctx.verdict import CompactionAsked, Verdict
 
 HOST_REASON: Final = "the host asked for it"
@@ -169,9 +171,11 @@ class AmplifierContext:
         """Estimated tokens of a request with the view as it stands."""
         return await (await self._opened()).get_token_count()
 
-    def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> OwnTurn:
+    def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn whose orchestrator records it: what the host tells of it is not recorded again."""
-        return OwnTurn(self._opened, turn_id, agent, self._owned)
+        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
+        self._owned.add(chosen)
+        return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -1,0 +1,43 @@
+"""The emitter of a session that is opened by its first turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from eventctx.context import Context
+from eventctx.events import Event
+from eventctx.identity import CurrentSpan, new_span_id, random_bytes
+from eventctx.turns import Emitter, Scope
+
+
+class LateEmitter:
+    """An ``Emitter`` that opens the session when a turn begins."""
+
+    def __init__(self, session_id: str, opened: Callable[[], Awaitable[Context]]) -> None:
+        self.session_id = session_id
+        self._opened = opened
+        self._emitter: Emitter | None = None
+
+    @property
+    def current_span(self) -> CurrentSpan | None:
+        """How to make a span the host's current one; None before the session is open."""
+        return None if self._emitter is None else self._emitter.current_span
+
+    def new_span_id(self) -> str:
+        """A fresh span id."""
+        return new_span_id(random_bytes)
+
+    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
+        """Open the session and begin a turn in it."""
+        self._emitter = (await self._opened()).emitter
+        return await self._emitter.begin_turn(scope, agent, trace_id)
+
+    def prepared_in(self, scope: Scope) -> int | None:
+        """Position of the request last prepared in a turn's iteration."""
+        return None if self._emitter is None else self._emitter.prepared_in(scope)
+
+    async def emit(self, event: Event, scope: Scope) -> None:
+        """Append an activity event without waiting for the disk."""
+        if self._emitter is None:
+            self._emitter = (await self._opened()).emitter
+        await self._emitter.emit(event, scope)

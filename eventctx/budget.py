@@ -11,19 +11,22 @@ SAFETY_MARGIN: Final = 1_000
 """Tokens kept free below a provider's window (context contract 2.1.0, ``_calculate_budget``)."""
 
 
-async def resolve(token_budget: int | None, provider: object, max_tokens: int) -> int:
+async def resolve(
+    token_budget: int | None, provider: object, max_tokens: int | None, fallback: int
+) -> int:
     """The budget in tokens.
 
     An explicit ``token_budget`` wins, then the provider's context window less its largest answer
-    and a margin, then ``max_tokens``, which also caps both. Raises InvalidSetting for a budget
-    that is no positive int; what a provider says wrongly is not used.
+    and a margin, then ``max_tokens``, which also caps both, then ``fallback``. Raises
+    InvalidSetting for a budget that is no positive int; what a provider says wrongly is not used.
     """
     if token_budget is not None:
         if type(token_budget) is not int or token_budget < 1:
             raise InvalidSetting(f"token_budget: expected a positive int, found {token_budget!r}")
-        return min(token_budget, max_tokens)
+        return token_budget if max_tokens is None else min(token_budget, max_tokens)
     window = await _window(provider) if provider is not None else None
-    return max_tokens if window is None else min(window, max_tokens)
+    limits = [limit for limit in (window, max_tokens) if limit is not None]
+    return min(limits, default=fallback)
 
 
 async def _window(provider: object) -> int | None:

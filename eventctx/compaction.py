@@ -21,7 +21,7 @@ from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.projections.request_view import ViewState
 from eventctx.record import Body, make_body
-from eventctx.refs import MessageRef
+from eventctx.refs import InsertionRef, MessageRef
 from eventctx.shorten import shorten
 from eventctx.tokenizers import Tokenizer, counted
 
@@ -40,8 +40,13 @@ def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
     """What a policy is shown of a view; ``pins`` hold besides the session's own."""
     layout = view.layout
     return Visible(
-        list(layout.refs), layout.insertions, view.pins | pins, layout.tokens, view.estimator
+        list(layout.refs), _movable(view), view.pins | pins, layout.tokens, view.estimator
     )
+
+
+def _movable(view: ViewState) -> tuple[InsertionRef, ...]:
+    """The insertions that a policy decides about: a host's system prompt is the host's."""
+    return tuple([one for one in view.layout.insertions if one.kind != "system_prompt"])
 
 
 def outline(visible: Visible, policy: Policy, budget: Budget, state: PolicyState) -> Fitted | Ask:
@@ -62,7 +67,7 @@ def changes_nothing(view: ViewState, proposal: Proposal) -> bool:
     return (
         not proposal.limits
         and not proposal.insertions
-        and len(proposal.kept_insertions) == len(view.layout.insertions)
+        and len(proposal.kept_insertions) == len(_movable(view))
         and all(
             disposition in ("kept", "shortened")
             for disposition, _ in proposal.dispositions.values()

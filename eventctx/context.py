@@ -7,6 +7,7 @@ the older guide's ``get_token_count`` and ``compact``.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -23,10 +24,11 @@ from eventctx.compaction import body_of
 from eventctx.deciding import Why, fit_for_log
 from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.emitting import SessionEmitter
-from eventctx.errors import InvalidSetting
+from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.events import Event
 from eventctx.exporting import write_transcript
 from eventctx.facts import decode_facts
+from eventctx.following import Following
 from eventctx.identity import CurrentSpan
 from eventctx.live import LiveSession
 from eventctx.policies.named import policy_named
@@ -39,13 +41,17 @@ from eventctx.record import Body, Draft, Record, place
 from eventctx.requesting import Requests, Wanted
 from eventctx.restoring import whole_rounds
 from eventctx.result import CompactionResult
+from eventctx.returned import reconcile
 from eventctx.settings import Settings
-from eventctx.store import Receipt
+from eventctx.store import Address, Receipt
 from eventctx.turns import Scope, Turn, check_turn_id
 from eventctx.verdict import Intercept
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
+
+MAX_ADDITIONS = 256
+"""Texts that a host added to requests and that are known again when it adds them again."""
 
 
 class Context:
@@ -75,6 +81,7 @@ class Context:
         self._transcript: transcript.TranscriptState | None = None
         self._recaller = recaller
         self._observe = observe
+        self._sent: dict[bytes | None, tuple[int, int]] = {}
 
     @property
     def session_id(self) -> str:
@@ -109,7 +116,9 @@ class Context:
         when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
         """
-        limit = await budgets.resolve(token_budget, provider, self.settings.max_tokens)
+        limit = await budgets.resolve(
+            token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
+        )
         reserve, digest = self.settings.reserve_tokens, None
         if tools:
             encoded = encode_message({"tools": list(tools)})
@@ -140,25 +149,62 @@ class Context:
         appended = None
         while appended is None:
             view, version = await self._live.settled()
-            state = await self._lines(version)
-            stored = await self._live.store.bodies(
-                self.session_id, [line.address for line in state.lines]
-            )
-            encoded = [body.data or b"" for body in made]
-            matched = match_in_order([body.data for body in stored], encoded)
-            following = state.next_number
-            numbers: list[int] = []
-            for place_ in matched:
-                numbers.append(following if place_ is None else state.lines[place_].number)
-                following += place_ is None
-            fresh = [body for body, place_ in zip(made, matched, strict=True) if place_ is None]
-            event = events.MessagesSet(order=runs_of_numbers(numbers))
-            unbound = self._unbound(view, event, fresh)
-            # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
-            newest = state.next_number - 1
-            known = tuple([(a, min(b, newest)) for a, b in unbound if a <= newest])
-            event = msgspec.structs.replace(event, unbound=known)
-            appended = await self._live.append_exactly(version, self._draft(event, fresh))
+            state, stored = await self._stored(version)
+            matched = match_in_order(stored, [body.data or b"" for body in made])
+            draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
+            appended = await self._live.append_exactly(version, draft)
+
+    async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
+        """Take the transcript that a host kept of this session, as far as it says anything new.
+
+        What lacks only system or developer messages, or keys that storage drops, is recorded as
+        ``context:set_ignored`` and changes nothing. Anything else takes effect as ``set_messages``
+        does, but what was merely left out stays (``eventctx.returned``). Returns whether anything
+        changed. Raises as ``set_messages``.
+        """
+        made = [self._body(message) for message in messages]
+        while True:
+            view, version = await self._live.settled()
+            state, stored = await self._stored(version)
+            known = decode_bodies([data or b"null" for data in stored])
+            found = reconcile(known, list(messages))
+            if found.rows is None:
+                event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)
+                draft = self._draft(event)
+            else:
+                new = [None if given is None else made[given] for _, given in found.rows]
+                places = [place_ for place_, _ in found.rows]
+                draft = self._set_to(view, state, list(zip(new, places, strict=True)))
+            if await self._live.append_exactly(version, draft) is not None:
+                return found.rows is not None
+
+    def _set_to(
+        self,
+        view: ViewState,
+        state: transcript.TranscriptState,
+        rows: Sequence[tuple[Body | None, int | None]],
+    ) -> Draft:
+        """A set to ``rows``: the place of a stored message, else the body of a new one."""
+        following = state.next_number
+        numbers: list[int] = []
+        for _, place_ in rows:
+            numbers.append(following if place_ is None else state.lines[place_].number)
+            following += place_ is None
+        fresh = [body for body, place_ in rows if place_ is None and body is not None]
+        event = events.MessagesSet(order=runs_of_numbers(numbers))
+        unbound = self._unbound(view, event, fresh)
+        # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
+        newest = state.next_number - 1
+        known = tuple([(a, min(b, newest)) for a, b in unbound if a <= newest])
+        return self._draft(msgspec.structs.replace(event, unbound=known), fresh)
+
+    async def _stored(self, version: int) -> tuple[transcript.TranscriptState, list[bytes | None]]:
+        """The transcript's lines at ``version``, and their stored bytes, None for erased ones."""
+        state = await self._lines(version)
+        bodies = await self._live.store.bodies(
+            self.session_id, [line.address for line in state.lines]
+        )
+        return state, [body.data for body in bodies]
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.
@@ -170,6 +216,32 @@ class Context:
             view, version = await self._live.settled()
             draft = self._draft(events.Cleared(messages=view.messages))
             appended = await self._live.append_exactly(version, draft)
+
+    async def set_system_prompt(self, text: str | None) -> bool:
+        """Put ``text`` before every view from here on; None: nothing. Says whether it changed.
+
+        For hosts that make their system prompt anew for every request: it is no message of the
+        transcript, and is recorded when it differs from the one before. Raises InvalidMessage.
+        """
+        body = None if text is None else self._body({"role": "system", "content": text})
+        while True:
+            view, version = await self._live.settled()
+            if await self._prompt_of(view) == (None if body is None else body.data):
+                return False
+            bodies = () if body is None else (body,)
+            event = events.SystemPromptSet()
+            event = msgspec.structs.replace(event, unbound=self._unbound(view, event, bodies))
+            # What another process wrote meanwhile is no reason to fail: look again.
+            with contextlib.suppress(WrongExpectedVersion):
+                if await self._live.append_exactly(version, self._draft(event, bodies)) is not None:
+                    return True
+
+    async def _prompt_of(self, view: ViewState) -> bytes | None:
+        for one in view.layout.insertions:
+            if one.kind == "system_prompt":
+                place_ = Address(one.position, one.index)
+                return (await self._live.texts([place_]))[place_]
+        return None
 
     # -- the older guide's, and pins -------------------------------------------------------------
 
@@ -298,17 +370,50 @@ class Context:
         chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
         return Turn(self._emitter, chosen, agent)
 
+    async def record_sent(
+        self,
+        prepared: int,
+        messages: int,
+        additions: Sequence[tuple[int, dict[str, Any]]],
+        missing: int = 0,
+    ) -> None:
+        """Record how what a host sent differs from the request prepared at a position.
+
+        ``additions`` are messages that it added, each behind so many of the prepared ones. One
+        that was recorded before is referred to, not stored again. Raises InvalidMessage.
+        """
+        made = [(behind, self._body(message)) for behind, message in additions]
+        fresh = {body.data: body for _, body in made if body.data not in self._sent}
+        index = {data: place_ for place_, data in enumerate(fresh)}
+        told = [
+            events.Addition(behind, index[body.data])
+            if body.data in index
+            else events.Addition(behind, self._sent[body.data][1], self._sent[body.data][0])
+            for behind, body in made
+        ]
+        event = events.RequestSent(
+            prepared=prepared, messages=messages, additions=tuple(told), missing=missing
+        )
+        draft = self._draft(event, tuple(fresh.values()))
+        record = (await self._live.append(draft))[-1]
+        if len(self._sent) + len(index) > MAX_ADDITIONS:
+            self._sent.clear()
+        self._sent.update({data: (record.position, place_) for data, place_ in index.items()})
+
     async def emit(self, event: Event) -> None:
         """Append an activity event of the catalogue in its place, without waiting for the disk."""
         await self._emitter.emit(event, self._live.scope)
 
-    def hold(self, scope: Scope | None) -> None:
-        """Say where the session is, for tasks that are in none of its blocks; None: nowhere.
+    def following(self) -> Following:
+        """Follow a host that tells of its turns, instead of entering blocks.
 
-        For a host whose listeners run in tasks of their own, so that what they set in a context
-        variable would be seen by nobody.
+        What happens outside of blocks then belongs to the turn that the host is in.
         """
-        self._live.held = scope
+
+        def hold(scope: Scope | None) -> None:
+            self._live.held = scope
+
+        return Following(self._emitter, hold)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that ends it.

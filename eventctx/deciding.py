@@ -175,7 +175,15 @@ class Compaction:
             self._verdict = NO_OBJECTION
             if intercept is not None:
                 self._verdict = await intercept(
-                    CompactionAsked(self._live.stream, described, numbers)
+                    CompactionAsked(
+                        self._live.stream,
+                        described,
+                        numbers,
+                        self._scope.turn_id,
+                        self._scope.span_id,
+                        self._scope.parent_span_id,
+                        self._scope.iteration,
+                    )
                 )
         return self._describe(view, budget, scale, self._verdict)
 

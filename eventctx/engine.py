@@ -22,7 +22,7 @@ from eventctx.codec import encode_event
 from eventctx.context import Context
 from eventctx.deciding import Why as Asked
 from eventctx.deciding import settings_of
-from eventctx.errors import InvalidSetting
+from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.explaining import answering
 from eventctx.explaining.answers import Explanation, ViewDiff
 from eventctx.explaining.dry_run import dry_run
@@ -48,6 +48,7 @@ from eventctx.store import Appended, EventStore, Receipt, StreamInfo
 from eventctx.stores.memory_losses import MemoryLosses
 from eventctx.summarizer import Scorer, Summarizer
 from eventctx.tokenizers import Tokenizer
+from eventctx.turns import Scope
 from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.verify import Verification, verify
 
@@ -237,6 +238,35 @@ class Engine:
             self.hooks.publish(record)
         return appended.receipt
 
+    async def link(
+        self, parent: str, child: str, *, kind: str = "subagent", call_id: str | None = None
+    ) -> None:
+        """Record in both sessions that ``child`` belongs to ``parent``, such as a subagent's.
+
+        ``call_id`` is the tool call that started it. A parent that is not in this store is named
+        in the child alone. Raises StreamNotFound where the child is not.
+        """
+        if await self.store.head(child) is None:
+            raise StreamNotFound(child)
+        of_child = events.SessionLinked(
+            session=parent, relation="parent", kind=kind, call_id=call_id
+        )
+        of_parent = events.SessionLinked(
+            session=child, relation="child", kind=kind, call_id=call_id
+        )
+        sides = [(child, of_child)]
+        if await self.store.head(parent) is not None:
+            sides.append((parent, of_parent))
+        for session, event in sides:
+            context = self._contexts.get(session)
+            if context is not None:
+                await context.emit(event)
+                continue
+            live = await open_session(
+                self.store, session, self._listener, self._clock, self._random
+            )
+            await live.append(live.draft(event, Scope(session)))
+
     # -- replay and audit ------------------------------------------------------------------------
 
     def records(
@@ -363,7 +393,7 @@ class Engine:
         context = self._contexts.get(session)
         if context is not None and policy is None and not settings:
             made, chosen = context.settings, context.policy
-        limit = made.max_tokens if "max_tokens" in by_own_name(settings) else None
+        limit = made.limit if "max_tokens" in by_own_name(settings) else None
         asked = Asked("manual", "caller", reason, keep)
         rim = (self._clock, self._random)
         return await dry_run(self.store, session, chosen, made, *rim, asked=asked, limit=limit)
@@ -374,6 +404,17 @@ class Engine:
         Counts of other processes are at most about a second old. Raises StoreError.
         """
         return await asyncio.to_thread(self._losses.read)
+
+    async def close_session(self, session: str) -> None:
+        """Write what is under way in a session, and forget its context manager.
+
+        It can be asked for again, then also with other settings. One that is not open is no error.
+        """
+        async with self._opening(session):
+            context = self._contexts.pop(session, None)
+            self._advised.pop(session, None)
+            if context is not None:
+                await context.close()
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -111,6 +111,15 @@ class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
     missing_roles: tuple[str, ...]
 
 
+class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
+    """What a host puts before every request from here on: body 0; without a body, nothing.
+
+    It is no message of the transcript. ``unbound`` as in a plan.
+    """
+
+    unbound: tuple[tuple[int, int], ...] = ()
+
+
 # -- session and turn ----------------------------------------------------------------------------
 
 
@@ -312,6 +321,31 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     reserve: int = 0
 
 
+class Addition(msgspec.Struct, frozen=True, array_like=True):
+    """A text that a host sent besides a prepared request, behind so many of its messages.
+
+    Its body is ``index`` of the record at ``position``, which is None for the record that says so
+    first.
+    """
+
+    behind: int
+    index: int
+    position: int | None = None
+
+
+class RequestSent(Event, frozen=True, tag="context:request_sent"):
+    """How what a host sent differs from the request prepared at ``prepared``.
+
+    ``additions`` are texts that are in none of its messages, each stored once however often it is
+    sent. ``messages`` were sent, and ``missing`` of the prepared ones were not among them.
+    """
+
+    prepared: int
+    messages: int
+    additions: tuple[Addition, ...] = ()
+    missing: int = 0
+
+
 class UsageReported(Event, frozen=True, tag="usage:reported"):
     """Tokens that the provider counted for one call.
 
@@ -385,9 +419,11 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(Restored, "context", True, "a recorded break of the prefix"),
         _row(Erased, "context", True, "the chain still verifies"),
         _row(SetIgnored, "context", True, "the transcript is unchanged"),
+        _row(SystemPromptSet, "context", True, "once per change; precedes every view from then on"),
         _row(PreCompact, "activity", False, "followed by exactly one context:post_compact", True),
         _row(PostCompact, "activity", True, "on disk before a request that uses its plan leaves"),
         _row(RequestPrepared, "activity", True, "on disk before the messages are returned"),
+        _row(RequestSent, "activity", False, "only where a host says what it sent and it differs"),
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions"),

@@ -114,7 +114,7 @@ class Requests:
     ) -> CompactionResult:
         """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's."""
         underway = Compaction(self._live, policy, why, self._asking, dry_run=dry_run)
-        budget = self.budget(self._settings.max_tokens)
+        budget = self.budget(self._settings.limit)
         try:
             while True:
                 view, version = await self._live.settled()
@@ -137,7 +137,7 @@ class Requests:
         """The budget of the last request; what the settings say where there was none."""
         asked = view.gauge.asked[-1:]
         limit = asked[0].budget if asked else None
-        return self._settings.max_tokens if limit is None else limit
+        return self._settings.limit if limit is None else limit
 
     def _begun(self, view: ViewState, budget: Budget) -> Compaction | None:
         trigger = self._due(view, budget)
@@ -280,6 +280,8 @@ def _overflow(
     counts = dict(decided.overflow) if decided is not None else {}
     parts = {part: scale.factor * size for part, size in counts.items()}
     named = {part: int(size) for part, size in parts.items()}
+    prompts = [one.tokens for one in view.layout.insertions if one.kind == "system_prompt"]
+    named["the host's system prompt"] = int(scale.factor * sum(prompts))
     named["system prompt and tools"] = scale.reserve
     made = "notices and synthetic results"
     named[made] = tokens - sum(size for part, size in named.items() if part != made)

@@ -27,6 +27,8 @@ class UnknownSetting(UserWarning):
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Sizes are tokens, thresholds fractions of the budget of a request, times seconds.
 
+    ``max_tokens`` caps every budget; without it (None) a provider's window is used whole, and
+    ``max_tokens_fallback`` where nobody says how large that is.
     ``on_overflow`` says what happens when what must stay exceeds the budget: ``raise``
     ContextOverflow, or ``send_floor``, which sends it all the same and records that. Without
     ``auto_compact`` a view is only compacted when it exceeds the budget. ``reserve_tokens`` are
@@ -36,7 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     summarizer or scorer may take.
     """
 
-    max_tokens: int = 200_000
+    max_tokens: int | None = 200_000
+    max_tokens_fallback: int = 200_000
     compact_threshold: float = 0.92
     target_usage: float = 0.5
     auto_compact: bool = True
@@ -47,13 +50,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     adviser_timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        if type(self.max_tokens) is not int or self.max_tokens < 1:
-            raise InvalidSetting(f"max_tokens: expected a positive int, found {self.max_tokens!r}")
+        if self.max_tokens is not None:
+            _check_positive("max_tokens", self.max_tokens)
+        _check_positive("max_tokens_fallback", self.max_tokens_fallback)
         for name in ("compact_threshold", "target_usage", "adviser_timeout"):
             value = getattr(self, name)
             if type(value) not in (int, float):
                 raise InvalidSetting(f"{name}: expected a number, found {value!r}")
-        make_budget(self.max_tokens, self.compact_threshold, self.target_usage)
+        make_budget(self.limit, self.compact_threshold, self.target_usage)
         if self.on_overflow not in ("raise", "send_floor"):
             raise InvalidSetting(
                 f"on_overflow: expected 'raise' or 'send_floor', found {self.on_overflow!r}"
@@ -71,6 +75,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InvalidSetting(
                 f"adviser_timeout: expected more than 0 s, found {self.adviser_timeout!r}"
             )
+
+    @property
+    def limit(self) -> int:
+        """The budget of a request of which neither the caller nor a provider says anything."""
+        return self.max_tokens_fallback if self.max_tokens is None else self.max_tokens
+
+
+def _check_positive(name: str, value: object) -> None:
+    if type(value) is not int or value < 1:
+        raise InvalidSetting(f"{name}: expected a positive int, found {value!r}")
 
 
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(Settings))

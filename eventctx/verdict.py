@@ -12,13 +12,17 @@ from eventctx.events import PreCompact
 class CompactionAsked(msgspec.Struct, frozen=True):
     """A compaction that is about to begin in ``session``.
 
-    ``event`` is the ``context:pre_compact`` as it will be recorded; ``numbers`` are the messages
-    in view, in order.
+    ``event`` is the ``context:pre_compact`` as it will be recorded, under these ids; ``numbers``
+    are the messages in view, in order.
     """
 
     session: str
     event: PreCompact
     numbers: tuple[int, ...]
+    turn_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    iteration: int | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):

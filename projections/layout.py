@@ -279,8 +279,11 @@ def _insert(
 def _start(entries: list[Entry], insertion: InsertionRef) -> int:
     """Behind the leading system messages that were there when the insertion was made.
 
-    One that came later stands behind the insertion, in a view that grew and in one built anew.
+    One that came later stands behind the insertion, in a view that grew and in one built anew. A
+    host's system prompt stands before everything.
     """
+    if insertion.kind == "system_prompt":
+        return 0
     start = 0
     while start < len(entries) and _is_system(entries[start]):
         ref = entries[start].ref

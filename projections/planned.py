@@ -104,7 +104,8 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
     gone = runs_of((number, how, "") for number, how in sorted(leaving))
     for run in gone:
         hidden[run.disposition] += run.last - run.first + 1
-    insertions = _insertion_refs(plan.insertions, state, record)
+    prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
+    insertions = [*prompts, *insertion_refs(plan.insertions, state, record)]
     return state._replace(
         layout=layouts.build(refs, insertions),
         gone=joined([*state.gone, *gone]) if gone else state.gone,
@@ -119,14 +120,15 @@ def with_insertions(
     """The view of one request that has insertions of its own, carried by ``record``."""
     if not insertions:
         return state
-    added = _insertion_refs(insertions, state, record)
+    added = insertion_refs(insertions, state, record)
     together = [*state.layout.insertions, *added]
     return state._replace(layout=layouts.build(state.layout.refs, together))
 
 
-def _insertion_refs(
+def insertion_refs(
     insertions: tuple[Insertion, ...], state: ViewState, record: Record
 ) -> list[InsertionRef]:
+    """References of insertions that ``record`` carries, or that it says to keep from the view."""
     current = {(one.position, one.index): one for one in state.layout.insertions}
     refs: list[InsertionRef] = []
     for insertion in insertions:

@@ -17,12 +17,13 @@ from eventctx.events import Break, Located, RequestPrepared
 from eventctx.facts import decode_facts
 from eventctx.gauge import Gauge, Scale
 from eventctx.plan import (
+    Insertion,
     Plan,
     find,
     without,
 )
 from eventctx.projections import layout as layouts
-from eventctx.projections.planned import apply_plan, bared_in, reference
+from eventctx.projections.planned import apply_plan, bared_in, insertion_refs, reference
 from eventctx.projections.view_state import (
     Counts,
     ViewState,
@@ -37,6 +38,8 @@ from eventctx.tokens import FAMILIES, Estimator
 __all__ = ["Counts", "ViewState", "counts", "evolve", "initial", "prepared", "with_model"]
 
 R = TypeVar("R", MessageRef, InsertionRef)
+
+_PROMPT = Insertion("system_prompt", 0)
 
 
 def evolve(state: ViewState, record: Record) -> ViewState:
@@ -151,7 +154,8 @@ def _still_standing(
     return tuple(
         one
         for one in state.layout.insertions
-        if any(
+        if one.kind == "system_prompt"
+        or any(
             first <= end and start <= last
             for start, end in one.stands_for or ((0, one.through),)
             for first, last in order
@@ -230,6 +234,18 @@ def _located(located: Located, estimator: Estimator) -> MessageRef:
         facts,
         estimator.tokens(facts),
     )
+
+
+def _prompted(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    prompts = insertion_refs((_PROMPT,) if record.bodies else (), state, record)
+    others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
+    refs = bared_in(state.layout.refs, event.unbound, state.estimator)
+    layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
+    # A view that has shown nothing yet is not changed by what it begins with.
+    broken = bool(state.layout.refs)
+    breaks = _with(state.breaks, "insertion") if broken else state.breaks
+    return state._replace(layout=layout, breaks=breaks)
 
 
 def _erased(state: ViewState, record: Record) -> ViewState:
@@ -326,6 +342,7 @@ _STEPS = {
     _name(events.Unpinned): _unpinned,
     _name(events.Restored): _restored,
     _name(events.Erased): _erased,
+    _name(events.SystemPromptSet): _prompted,
     _name(events.PostCompact): _compacted,
     _name(events.RequestPrepared): _prepared,
     _name(events.PromptSubmit): _turn,

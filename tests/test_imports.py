@@ -32,7 +32,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "session_id",
         }
         | {"refs", "rounds", "shorten", "tokens", "gauge", "verdict", "words", "summarizer"}
-        | {"text_index", "losses", "one_at_a_time"},
+        | {"text_index", "losses", "one_at_a_time", "default_store"},
     ),
     ({"codec", "upcast", "diff", "store", "policies"},),
     ({"stores"}, {"projections"}),
@@ -47,6 +47,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "loading",
             "resume",
             "emitting",
+            "following",
             "deciding",
             "context",
         }
@@ -54,6 +55,7 @@ ROOMS: list[tuple[set[str], ...]] = [
             "asking",
             "requesting",
             "restoring",
+            "returned",
             "exporting",
             "result",
             "recalling",
@@ -65,7 +67,7 @@ ROOMS: list[tuple[set[str], ...]] = [
     ({"engine"},),
     ({"opening"},),
     ({"importers"}, {"orchestrators"}, {"adapters"}),
-    ({"testing"},),
+    ({"testing"}, {"amplifier_source"}),
     ({"cli", "demo"}, {"web"}),
 ]
 
@@ -86,7 +88,7 @@ HOMES = {
     "imagesize": {"eventctx.images"},
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*", "eventctx.demo.*"},
-    "platformdirs": {"eventctx.cli.*"},
+    "platformdirs": {"eventctx.default_store"},
     "amplifier_core": {"eventctx.adapters.amplifier*", "eventctx.orchestrators.amplifier*"},
     "anthropic": {"eventctx.orchestrators.anthropic*"},
     "openai": {"eventctx.orchestrators.openai*"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -11,22 +10,16 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import click
-import platformdirs
 
+from eventctx.default_store import ENVIRONMENT, default_path, default_store
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
 from eventctx.opening import open_engine
 from eventctx.store import StreamInfo
 
-ENVIRONMENT: Final = "EVENTCTX_STORE"
 _NEAR: Final = 3
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def default_path() -> Path:
-    """Where the store is when nobody says otherwise: the user's data folder."""
-    return Path(platformdirs.user_data_path("eventctx", appauthor=False)) / "contexts.db"
 
 
 def named_store(own: str | None) -> str | None:
@@ -39,7 +32,7 @@ def named_store(own: str | None) -> str | None:
 
 def location(own: str | None) -> str:
     """The store's URL or path: ``--store``, else ``EVENTCTX_STORE``, else the default."""
-    url = named_store(own) or os.environ.get(ENVIRONMENT) or str(default_path())
+    url = named_store(own) or default_store()
     if url in ("memory://", ":memory:"):
         raise InvalidSetting(
             f"store: expected a file that outlives the command, found {url}; name a path"

@@ -1,0 +1,216 @@
+"""From the events of Amplifier's hook registry to the turns of a session.
+
+Orchestrators differ in what they tell (loop-basic no ids of tool calls and no ``execution:*``,
+loop-streaming no ``provider:response``, none of them the end of a turn that failed), so each event
+is taken for what it says and never relied upon. Events of other sessions on a shared registry, and
+of turns that an orchestrator of ours records itself, are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from eventctx.errors import EventctxError
+from eventctx.events import SessionEnd, Status
+from eventctx.following import Following, ModelUsage
+
+MAX_MESSAGE: Final = 2_000
+"""Characters of an error's words that are recorded."""
+
+_log = logging.getLogger("eventctx.adapters.amplifier")
+
+Data = Mapping[str, Any]
+
+
+class HostTurns:
+    """Listens to a host's registry for one session.
+
+    ``following`` opens the session if need be; ``owned`` says of a turn id whether its records are
+    written by somebody else; ``call_id`` finds a tool call that the host names by tool and
+    arguments alone. ``sent`` is told what a provider says that it sent.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        following: Callable[[], Awaitable[Following]],
+        owned: Callable[[object], bool],
+        call_id: Callable[[str, object], str | None],
+        sent: Callable[[Data], Awaitable[None]] | None,
+    ) -> None:
+        self._session = session
+        self._following = following
+        self._owned = owned
+        self._call_id = call_id
+        self._sent = sent
+        self._began = False
+
+    def listeners(self) -> dict[str, Callable[[str, Data], Awaitable[None]]]:
+        """Handlers by event name."""
+        steps: dict[str, Callable[[Following, Data], Awaitable[None]]] = {
+            "prompt:submit": self._submitted,
+            "prompt:complete": self._completed,
+            "orchestrator:complete": self._completed,
+            "execution:end": self._completed,
+            "provider:request": self._asked,
+            "provider:response": self._answered,
+            "provider:error": self._failed,
+            "llm:response": self._heard,
+            "tool:pre": self._tool_began,
+            "tool:post": self._tool_ended,
+            "tool:error": self._tool_failed,
+        }
+        if self._sent is not None:
+            steps["llm:request"] = self._was_sent
+        return {name: self._guarded(step) for name, step in steps.items()}
+
+    def _guarded(
+        self, step: Callable[[Following, Data], Awaitable[None]]
+    ) -> Callable[[str, Data], Awaitable[None]]:
+        async def heard(event: str, data: Data) -> None:
+            if data.get("session_id") not in (None, self._session):
+                return
+            if self._owned(data.get("turn_id")):
+                return
+            if not self._began and event != "prompt:submit":
+                return  # what comes before the first turn says nothing, and must open nothing
+            self._began = True
+            try:
+                await step(await self._following(), data)
+            except EventctxError as error:
+                # The registry would print it; the next call of the context raises it.
+                _log.warning("%s of session %r is not recorded: %s", event, self._session, error)
+
+        return heard
+
+    async def end_session(self, following: Following) -> SessionEnd:
+        """Close what is open; returns the event that says that the session ended."""
+        await following.turn_ended("cancelled", "the host ended the session")
+        return SessionEnd(reason="the host ended the session")
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    async def _submitted(self, following: Following, data: Data) -> None:
+        turn_id = data.get("turn_id")
+        usable = isinstance(turn_id, str) and 0 < len(turn_id) <= 256 and turn_id.isprintable()
+        await following.turn_began(turn_id if usable else None, _text(data.get("agent")))
+
+    async def _completed(self, following: Following, data: Data) -> None:
+        await following.turn_ended(_STATUS.get(str(data.get("status")), "ok"))
+
+    async def _asked(self, following: Following, data: Data) -> None:
+        await following.model_asked(_text(data.get("provider")), _text(data.get("model")))
+
+    async def _was_sent(self, following: Following, data: Data) -> None:
+        await following.model_known(model=_text(data.get("model")))
+        await following.request_prepared()
+        if self._sent is not None:
+            await self._sent(data)
+
+    async def _heard(self, following: Following, data: Data) -> None:
+        raw = data.get("raw")
+        raw = raw if isinstance(raw, Mapping) else {}
+        await following.model_known(
+            model=_text(data.get("model")),
+            usage=usage_of(data.get("usage")),
+            response_id=_text(raw.get("id")),
+            finish_reason=_text(data.get("finish_reason")) or _text(raw.get("stop_reason")),
+        )
+        if data.get("status") == "error":
+            await following.model_failed("ProviderError", _text(data.get("error")) or "")
+
+    async def _answered(self, following: Following, data: Data) -> None:
+        await following.model_known(
+            model=_text(data.get("model")),
+            usage=usage_of(data.get("usage")),
+            finish_reason=_text(data.get("finish_reason")),
+        )
+        await following.model_answered()
+
+    async def _failed(self, following: Following, data: Data) -> None:
+        kind, message = error_of(data.get("error"), data)
+        await following.model_failed(kind, message, cancelled="Cancel" in kind)
+
+    async def _tool_began(self, following: Following, data: Data) -> None:
+        name = _text(data.get("tool_name")) or "unknown"
+        call_id = _text(data.get("tool_call_id"))
+        if call_id is None:
+            call_id = self._call_id(name, data.get("tool_input"))
+        await following.tool_began(name, call_id, _key(data))
+
+    async def _tool_ended(self, following: Following, data: Data) -> None:
+        await following.tool_ended(_key(data))
+
+    async def _tool_failed(self, following: Following, data: Data) -> None:
+        kind, message = error_of(data.get("error"), data)
+        # loop-basic does not say which of the calls of a tool failed.
+        key = _key(data) if "tool_call_id" in data or "tool_input" in data else None
+        if key is None:
+            key = following.open_call(_text(data.get("tool_name")) or "unknown")
+        await following.tool_failed(key, kind, message, cancelled="Cancel" in kind)
+
+
+_STATUS: Final[dict[str, Status]] = {
+    "cancelled": "cancelled",
+    "error": "error",
+    "failed": "error",
+}
+
+
+def usage_of(usage: object) -> ModelUsage | None:
+    """Tokens from a host's ``usage``: pydantic's fields, or those of ``llm:response``.
+
+    Amplifier's ``input_tokens`` holds what was read from the cache, not what was written to it.
+    None for anything else; a provider's own counts leave caches out of ``input_tokens``.
+    """
+    if not isinstance(usage, Mapping):
+        return None
+    if "cache_creation_input_tokens" in usage and "cache_write_tokens" not in usage:
+        read = _count(usage.get("cache_read_input_tokens"))
+        write = _count(usage.get("cache_creation_input_tokens"))
+        prompt = _count(usage.get("input_tokens")) + read + write
+    else:
+        read = _count(usage.get("cache_read_tokens", usage.get("cache_read")))
+        write = _count(usage.get("cache_write_tokens", usage.get("cache_write")))
+        prompt = _count(usage.get("input_tokens", usage.get("input"))) + write
+    if prompt == 0:
+        return None
+    return ModelUsage(
+        prompt=prompt,
+        output=_count(usage.get("output_tokens", usage.get("output"))),
+        cache_read=read,
+        cache_write=write,
+        reasoning=_count(usage.get("reasoning_tokens")),
+    )
+
+
+def error_of(error: object, data: Data) -> tuple[str, str]:
+    """Type and words of an error, in the forms in which hosts tell it."""
+    if isinstance(error, Mapping):
+        kind, message = error.get("type"), error.get("msg", error.get("message"))
+    else:
+        kind, message = data.get("error_type"), data.get("error_message", error)
+    said = "" if message is None else str(message)
+    return _text(kind) or "Error", said[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
+
+
+def _key(data: Data) -> object:
+    call_id = data.get("tool_call_id")
+    if isinstance(call_id, str):
+        return call_id
+    return data.get("tool_name"), _canonical(data.get("tool_input"))
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value >= 0 else 0

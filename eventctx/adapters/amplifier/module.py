@@ -1,0 +1,314 @@
+"""The mounted object: a session's context manager as Amplifier's orchestrators and hosts use it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from eventctx.adapters.amplifier import payloads, sent
+from eventctx.adapters.amplifier.config import Config
+from eventctx.adapters.amplifier.engines import ENGINES
+from eventctx.adapters.amplifier.host_turns import HostTurns
+from eventctx.adapters.amplifier.own_turn import OwnTurn
+from eventctx.adapters.amplifier.plain import as_dict, told_in_json
+from eventctx.codec import decode_known
+from eventctx.context import Context
+from eventctx.engine import Engine
+from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
+from eventctx.events import PostCompact, RequestPrepared
+from eventctx.following import Following
+from eventctx.one_at_a_time import OneAtATime
+from eventctx.record import Record
+from eventctx.result import CompactionResult
+from eventctx.session_id import check_session_id
+from eventctx.verdict import CompactionAsked, Verdict
+
+HOST_REASON: Final = "the host asked for it"
+
+Factory = Callable[[], Awaitable[str]]
+
+_log = logging.getLogger("eventctx.adapters.amplifier")
+
+
+class AmplifierContext:
+    """Context manager of one Amplifier session; ``mount`` makes it.
+
+    The five methods of the contract, and what hosts look for beside them. The store is opened by
+    the first call that needs it. Raises the errors of ``eventctx.Context``, and StoreUnavailable
+    after the session's cleanup.
+    """
+
+    emits_to_host: Final = True
+    """Orchestrators need not tell hooks of compactions: this object does."""
+
+    def __init__(self, session: str, parent: str | None, hooks: Any, config: Config) -> None:
+        self.session_id = _usable(session)
+        self._parent = parent
+        self._hooks = hooks
+        self._config = config
+        self._opening = OneAtATime()
+        self._engine: Engine | None = None
+        self._context: Context | None = None
+        self._follow: Following | None = None
+        self._stop: list[Callable[[], None]] = []
+        self._closed = False
+        self._factory: Factory | None = None
+        self._owned: set[str] = set()
+        self._calls: list[Mapping[str, Any]] = []
+        self._ended: list[Record] = []
+        self._prepared: Record | None = None
+        self._returned: list[dict[str, Any]] = []
+        self.host_turns = HostTurns(
+            session,
+            self._following,
+            self._owned.__contains__,
+            self._call_id,
+            self._compare if config.record_sent else None,
+        )
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, with the budget that holds where a provider names none."""
+        return {**self._config.given, "max_tokens": self._config.settings.limit}
+
+    # -- the contract ----------------------------------------------------------------------------
+
+    async def add_message(self, message: dict[str, Any]) -> None:
+        """Store a message; returns when it is on disk. ValueError for one without a role."""
+        context = await self._opened()
+        row = as_dict(message)
+        try:
+            await context.add_message(row)
+        except InvalidMessage as error:
+            row = told_in_json(row, error)
+            await context.add_message(row)
+        calls = row.get("tool_calls")
+        if isinstance(calls, list) and calls:
+            self._calls = [call for call in calls if isinstance(call, Mapping)]
+
+    async def get_messages_for_request(
+        self,
+        token_budget: int | None = None,
+        provider: Any | None = None,
+        *,
+        tools: Sequence[dict[str, Any]] | None = None,
+        model: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """The messages to send now, compacted if need be; recorded before they are returned.
+
+        The system prompt's factory, if there is one, is called once.
+        """
+        context = await self._opened()
+        if self._factory is not None:
+            await self._set_prompt(context, self._factory)
+        try:
+            messages = await context.get_messages_for_request(
+                token_budget, provider, tools=tools, model=model
+            )
+        finally:
+            await self._tell_host()
+        if self._follow is not None:
+            await self._follow.request_prepared()
+        if self._config.record_sent:
+            self._returned = list(messages)
+        return messages
+
+    async def get_messages(self) -> list[dict[str, Any]]:
+        """The whole transcript, never compacted."""
+        return await (await self._opened()).get_messages()
+
+    async def set_messages(self, messages: list[dict[str, Any]]) -> None:
+        """Take a transcript that the host kept. The log knows better what storage leaves out.
+
+        See ``Context.resume_messages``.
+        """
+        rows = [as_dict(message) for message in messages]
+        context = await self._opened()
+        try:
+            await context.resume_messages(rows)
+        except InvalidMessage as error:
+            await context.resume_messages([told_in_json(row, error) for row in rows])
+
+    async def clear(self) -> None:
+        """Empty the transcript; the log keeps it."""
+        await (await self._opened()).clear()
+
+    # -- what hosts look for beside them ---------------------------------------------------------
+
+    async def set_system_prompt_factory(self, factory: Factory | None) -> None:
+        """Let ``factory`` make the text that leads every request from here on."""
+        if factory is not None and not callable(factory):
+            raise InvalidSetting(f"factory: expected an async function, found {factory!r}")
+        self._factory = factory
+
+    async def compact(self) -> CompactionResult:
+        """Compact now; the tokens saved, as an int."""
+        context = await self._opened()
+        try:
+            return await context.compact(reason=HOST_REASON)
+        finally:
+            await self._tell_host()
+
+    async def should_compact(self) -> bool:
+        """Whether the next request would be compacted, by its last budget."""
+        context = await self._opened()
+        settings = context.settings
+        limit = settings.limit
+        if self._prepared is not None:
+            prepared: RequestPrepared = decode_known(self._prepared)
+            limit = prepared.budget or limit
+        share = settings.compact_threshold if settings.auto_compact else 1.0
+        return await context.get_token_count() >= limit * share
+
+    async def get_token_count(self) -> int:
+        """Estimated tokens of a request with the view as it stands."""
+        return await (await self._opened()).get_token_count()
+
+    def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> OwnTurn:
+        """A turn whose orchestrator records it: what the host tells of it is not recorded again."""
+        return OwnTurn(self._opened, turn_id, agent, self._owned)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
+        """Record that the host ended the session, if anything was recorded of it."""
+        if self._context is not None and data.get("session_id") in (None, self.session_id):
+            await self._context.emit(await self.host_turns.end_session(await self._following()))
+
+    async def close(self) -> None:
+        """Let go of the store. The mount's cleanup calls it; a second time does nothing."""
+        self._closed = True
+        async with self._opening(self.session_id):
+            context, self._context = self._context, None
+            engine, self._engine = self._engine, None
+            for stop in self._stop:
+                stop()
+            self._stop.clear()
+            if engine is None:
+                return
+            try:
+                if self._follow is not None:
+                    await self._follow.turn_ended("cancelled", "the host let go of the session")
+                if context is not None:
+                    await context.close()
+            finally:
+                await ENGINES.release(self._config.store, self._config.durability, self.session_id)
+
+    async def _opened(self) -> Context:
+        if self._context is not None:
+            return self._context
+        async with self._opening(self.session_id):
+            if self._context is None:
+                if self._closed:
+                    raise StoreUnavailable(
+                        f"session {self.session_id!r}: expected a mounted context, found one after "
+                        "its cleanup; mount it again, or open its store with eventctx.open"
+                    )
+                self._context = await self._open()
+            return self._context
+
+    async def _open(self) -> Context:
+        config = self._config
+        engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
+        try:
+            is_new = await engine.store.head(self.session_id) is None
+            settings = msgspec.structs.asdict(config.settings)
+            context = await engine.session(self.session_id, policy=config.policy, **settings)
+            if is_new and self._parent:
+                await engine.link(_usable(self._parent), self.session_id)
+        except BaseException:
+            await ENGINES.release(config.store, config.durability, self.session_id)
+            raise
+        self._engine = engine
+        self._follow = context.following()
+        self._stop = [
+            context.on("context:post_compact", self._ended.append),
+            context.on("context:request_prepared", self._note_prepared),
+            engine.intercept("context:pre_compact", self._ask_host),
+        ]
+        return context
+
+    async def _following(self) -> Following:
+        await self._opened()
+        assert self._follow is not None  # noqa: S101 - opened above
+        return self._follow
+
+    # -- the host's registry ---------------------------------------------------------------------
+
+    async def _ask_host(self, asked: CompactionAsked) -> Verdict | None:
+        """Tell the host that a compaction begins; its denial is a veto."""
+        if asked.session != self.session_id:
+            return None
+        result = await self._hooks.emit("context:pre_compact", payloads.before(asked))
+        if getattr(result, "action", None) == "deny":
+            return Verdict(veto=str(getattr(result, "reason", None) or "a hook of the host denied"))
+        return None
+
+    def _note_prepared(self, record: Record) -> None:
+        self._prepared = record
+
+    async def _tell_host(self) -> None:
+        """Tell the host of compactions that ended, in the words of the specifications."""
+        while self._ended:
+            record = self._ended.pop(0)
+            event: PostCompact = decode_known(record)
+            await self._hooks.emit("context:post_compact", payloads.after(record, event))
+            if event.outcome == "applied":
+                told = payloads.compaction(record, event)
+                await self._hooks.emit("context:compaction", told)
+                await self._hooks.emit("context:compact", told)
+
+    async def _set_prompt(self, context: Context, factory: Factory) -> None:
+        try:
+            text = await factory()
+        except Exception as error:
+            # The prompt before is better than no turn; the host's code has to be mended.
+            _log.warning("the system prompt's factory raised %r; the last prompt stays", error)
+            return
+        if isinstance(text, str):
+            await context.set_system_prompt(text or None)
+        else:
+            _log.warning("the system prompt's factory gave %r; expected a text", type(text))
+
+    def _call_id(self, name: str, given: object) -> str | None:
+        """The id of a call of the last answer, found by its tool and arguments."""
+        wanted = json.dumps(given, sort_keys=True, default=str)
+        for at, call in enumerate(self._calls):
+            function = call.get("function")
+            named = call.get("tool", call.get("name"))
+            arguments = call.get("arguments", call.get("input"))
+            if isinstance(function, Mapping):
+                named, arguments = function.get("name"), function.get("arguments")
+            same = json.dumps(arguments, sort_keys=True, default=str) == wanted
+            if named == name and (same or arguments == wanted):
+                del self._calls[at]
+                call_id = call.get("id")
+                return call_id if isinstance(call_id, str) else None
+        return None
+
+    async def _compare(self, data: Mapping[str, Any]) -> None:
+        """Record what the provider sent besides what was prepared for it."""
+        messages = sent.messages_of(data)
+        if messages is None or self._prepared is None:
+            return
+        found = sent.compare(self._returned, messages)
+        if found.additions or found.missing:
+            context = await self._opened()
+            added = [
+                (behind, {"role": text.role, "content": text.text})
+                for behind, text in found.additions
+            ]
+            await context.record_sent(self._prepared.position, found.messages, added, found.missing)
+
+
+def _usable(session: str) -> str:
+    """The host's session id; one that cannot name a session, in percent signs."""
+    try:
+        return check_session_id(session)
+    except InvalidSessionId:
+        return check_session_id(quote(str(session), safe=" :@")[:256])

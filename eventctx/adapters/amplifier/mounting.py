@@ -1,0 +1,42 @@
+"""Mounting on a coordinator, and letting go again.
+
+The kernel mounts a module that it resolved from a source twice, the first time only to look at it.
+So mounting opens nothing, and all that it registers is taken back by the cleanup that it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from eventctx.adapters.amplifier.config import Names, read
+from eventctx.adapters.amplifier.module import AmplifierContext
+from eventctx.adapters.amplifier.payloads import EVENTS
+
+PRIORITY: Final = -1_000
+"""Before other handlers, so that one of them that denies does not hide an event from us."""
+
+NAME: Final = "context-eventctx"
+
+
+async def mount_context(
+    coordinator: Any, config: Mapping[str, Any] | None, names: Names
+) -> Callable[[], Awaitable[None]]:
+    """Mount a context manager of the coordinator's session. Raises InvalidSetting."""
+    made = read(config, names)
+    hooks = coordinator.hooks
+    context = AmplifierContext(coordinator.session_id, coordinator.parent_id, hooks, made)
+    await coordinator.mount("context", context)
+    listeners = {**context.host_turns.listeners(), "session:end": context.session_ended}
+    stop = [
+        hooks.register(event, handler, priority=PRIORITY, name=f"{NAME}:{event}")
+        for event, handler in listeners.items()
+    ]
+    coordinator.register_contributor("observability.events", NAME, lambda: list(EVENTS))
+
+    async def cleanup() -> None:
+        for unregister in stop:
+            unregister()
+        await context.close()
+
+    return cleanup

@@ -1,0 +1,122 @@
+"""A compaction as Amplifier's hooks and logs expect it: counts and ids, never contents.
+
+The names of the counts differ between the host's modules: context-simple says ``before_tokens``,
+hooks-otel reads ``tokens_before``, the context contract ``token_count``. Both spellings are there,
+so that whoever listens finds the one that it knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventctx.events import PostCompact
+from eventctx.projections.flat import dispositions
+from eventctx.record import Record
+from eventctx.verdict import CompactionAsked
+
+EVENTS: Final = (
+    "context:pre_compact",
+    "context:post_compact",
+    "context:compaction",
+    "context:compact",
+)
+"""What is emitted on the host's registry. The last is the context managers guide's."""
+
+MAX_TEXT: Final = 1_000
+"""Characters of an error's or reason's text."""
+
+
+def before(asked: CompactionAsked) -> dict[str, Any]:
+    """``context:pre_compact``."""
+    event = asked.event
+    return {
+        "session_id": asked.session,
+        "turn_id": asked.turn_id,
+        "span_id": asked.span_id,
+        "parent_span_id": asked.parent_span_id,
+        "iteration": asked.iteration,
+        "trigger": event.trigger,
+        "strategy": event.strategy,
+        "message_count": event.messages,
+        "token_count": event.tokens,
+        "before_messages": event.messages,
+        "messages_before": event.messages,
+        "before_tokens": event.tokens,
+        "tokens_before": event.tokens,
+        "budget": event.budget,
+        "threshold": event.threshold,
+        "requested_by": event.requested_by,
+        "reason": _short(event.reason),
+    }
+
+
+def after(record: Record, event: PostCompact) -> dict[str, Any]:
+    """``context:post_compact``."""
+    return {
+        **_ids(record),
+        **_counts(event),
+        "position": record.position,
+        "outcome": event.outcome,
+        "trigger": event.trigger,
+        "strategy": event.strategy,
+        "fallback": event.fallback,
+        "message_count": event.messages_after,
+        "token_count": event.tokens_after,
+        "budget": event.budget,
+        "threshold": event.threshold,
+        "target": event.target,
+        "duration_ms": round(event.duration / 1e6, 3),
+        "error": _short(event.error),
+        **({} if event.plan is None else dispositions(event.plan)),
+    }
+
+
+def compaction(record: Record, event: PostCompact) -> dict[str, Any]:
+    """``context:compaction``, which context-simple emits and hosts log, and ``context:compact``."""
+    counted = {} if event.plan is None else dispositions(event.plan)
+    return {
+        **_ids(record),
+        **_counts(event),
+        "messages_truncated": counted.get("shortened", 0),
+        "user_messages_stubbed": 0,
+        "strategy_level": event.strategy,
+        "budget": event.budget,
+        "target_tokens": event.target,
+        "trigger": event.trigger,
+        "outcome": event.outcome,
+        "duration_ms": round(event.duration / 1e6, 3),
+    }
+
+
+def _ids(record: Record) -> dict[str, Any]:
+    return {
+        "session_id": record.stream,
+        "turn_id": record.turn_id,
+        "span_id": record.span_id,
+        "parent_span_id": record.parent_span_id,
+        "iteration": record.iteration,
+    }
+
+
+def _counts(event: PostCompact) -> dict[str, Any]:
+    saved = event.tokens_before - event.tokens_after
+    removed = event.messages_before - event.messages_after
+    return {
+        "before_tokens": event.tokens_before,
+        "tokens_before": event.tokens_before,
+        "after_tokens": event.tokens_after,
+        "tokens_after": event.tokens_after,
+        "removed_tokens": saved,
+        "tokens_removed": saved,
+        "tokens_saved": saved,
+        "before_messages": event.messages_before,
+        "messages_before": event.messages_before,
+        "after_messages": event.messages_after,
+        "messages_after": event.messages_after,
+        "removed_messages": removed,
+        "messages_removed": removed,
+    }
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else text[:MAX_TEXT]

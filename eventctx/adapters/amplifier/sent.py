@@ -1,0 +1,95 @@
+"""What a host really sent, compared with the request that was prepared for it.
+
+Providers send messages in forms of their own (a system prompt beside them, results merged into
+one message), so texts are compared and not messages: what is in none of the prepared texts was
+added on the way, such as a reminder that a hook injects for one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+_LISTS: Final = ("messages", "input")
+_TEXTS: Final = ("text", "content", "output", "thinking")
+
+
+class Text(NamedTuple):
+    """A text of a message, with the message's role."""
+
+    role: str
+    text: str
+
+
+class Sent(NamedTuple):
+    """The difference. ``additions`` say behind how many prepared messages each text stands."""
+
+    messages: int
+    additions: tuple[tuple[int, Text], ...]
+    missing: int
+
+
+def messages_of(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The messages of an ``llm:request`` payload, as its provider sent them; None without any."""
+    raw = data.get("raw")
+    request = raw if isinstance(raw, Mapping) else data
+    found = next((request[key] for key in _LISTS if isinstance(request.get(key), list)), None)
+    if found is None:
+        return None
+    system = request.get("system") or request.get("instructions")
+    first = [{"role": "system", "content": system}] if system else []
+    return [*first, *(one for one in found if isinstance(one, dict))]
+
+
+def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]) -> Sent:
+    """How ``sent`` differs from ``prepared``, by texts."""
+    places: dict[str, int] = {}
+    for place, message in enumerate(prepared):
+        for text in texts_of(message):
+            places.setdefault(text.text.strip(), place)
+    seen: set[str] = set()
+    additions: list[tuple[int, Text]] = []
+    behind = 0
+    for message in sent:
+        for text in texts_of(message):
+            known = text.text.strip()
+            if known in places:
+                seen.add(known)
+                behind = max(behind, places[known] + 1)
+                continue
+            rest, held = _without(known, places)
+            seen.update(held)
+            behind = max([behind, *[places[one] + 1 for one in held]])
+            if rest:
+                additions.append((behind, Text(text.role, rest)))
+    absent = {place for text, place in places.items() if text and text not in seen}
+    return Sent(len(sent), tuple(additions), len(absent))
+
+
+def _without(text: str, known: Iterable[str]) -> tuple[str, list[str]]:
+    """What is left of a text that may hold known ones, joined or with something appended."""
+    held = []
+    for one in sorted(known, key=len, reverse=True):
+        if one and one in text:
+            held.append(one)
+            text = text.replace(one, "", 1)
+    return text.strip(), held
+
+
+def texts_of(message: Mapping[str, Any]) -> Iterator[Text]:
+    """The texts that a message shows to a model; arguments of calls and images apart."""
+    role = message.get("role")
+    yield from _texts(role if isinstance(role, str) else "user", message)
+
+
+def _texts(role: str, value: Mapping[str, Any]) -> Iterator[Text]:
+    for key in _TEXTS:
+        inner = value.get(key)
+        if isinstance(inner, str):
+            yield Text(role, inner)
+        elif isinstance(inner, list):
+            for one in inner:
+                if isinstance(one, str):
+                    yield Text(role, one)
+                elif isinstance(one, Mapping):
+                    yield from _texts(role, one)

@@ -1,0 +1,359 @@
+"""Bad input and faults on the real kernel: a clear error or a recorded outcome, and a next turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amplifier_core.testing import MockCoordinator
+
+import eventctx
+from eventctx.adapters.amplifier import mount
+from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
+from tests.amplifier.given import events, records_of, unended
+from tests.amplifier.hosts import session
+
+QUESTION = {"role": "user", "content": "a"}
+
+
+async def mounted(config: dict[str, Any]) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    coordinator = MockCoordinator()
+    cleanup = await mount(coordinator, config)
+    return coordinator.get("context"), cleanup
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda context: context.add_message(QUESTION),
+        lambda context: context.get_messages(),
+        lambda context: context.get_messages_for_request(),
+        lambda context: context.set_messages([QUESTION]),
+        lambda context: context.clear(),
+        lambda context: context.compact(),
+        lambda context: context.get_token_count(),
+    ],
+)
+@pytest.mark.parametrize("used", [True, False])
+async def test_a_host_that_calls_after_the_cleanup_reads_so(
+    call: Callable[[Any], Awaitable[Any]], used: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    context, cleanup = await mounted({"store": str(path)})
+    if used:
+        await context.add_message(QUESTION)
+    await cleanup()
+    with pytest.raises(eventctx.StoreUnavailable, match="after its cleanup; mount it again"):
+        await call(context)
+    assert path.exists() is used
+
+
+async def test_two_hosts_on_one_session_share_it(tmp_path: Path) -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    first, second = ScriptedAmplifierProvider("One."), ScriptedAmplifierProvider("Two.", "Three.")
+    async with session(first, config=config) as one:
+        async with session(second, config=config) as two:
+            await one.execute("First?")
+            await two.execute("Second?")
+        assert len(second.messages[0]) == 3
+        assert len(await one.coordinator.get("context").get_messages()) == 4
+    records = await records_of(tmp_path / "contexts.db")
+    assert unended(records) == []
+    assert [one.number for one in events(records, "prompt:submit")] == [1, 2]
+
+
+async def test_two_hosts_that_want_different_settings_of_one_session_read_so(
+    tmp_path: Path,
+) -> None:
+    store = {"store": str(tmp_path / "contexts.db")}
+    first, second = ScriptedAmplifierProvider("One.", "Two."), ScriptedAmplifierProvider("Never.")
+    async with session(first, config=store) as one:
+        await one.execute("First?")
+        async with session(second, config={**store, "max_tokens": 9_000}) as two:
+            with pytest.raises(RuntimeError, match="is open with"):
+                await two.execute("Second?")
+        assert await one.execute("Third?") == "Two."
+    again = ScriptedAmplifierProvider("Later.")
+    async with session(again, config={**store, "max_tokens": 9_000}) as three:
+        assert await three.execute("Fourth?") == "Later."
+
+
+async def test_a_session_is_opened_again_with_other_settings_while_another_goes_on(
+    tmp_path: Path,
+) -> None:
+    store = {"store": str(tmp_path / "contexts.db")}
+    async with session(ScriptedAmplifierProvider("x"), config=store, session_id="other") as other:
+        await other.execute("Hello")
+        for limit in (9_000, 8_000):
+            provider = ScriptedAmplifierProvider("y")
+            async with session(provider, config={**store, "max_tokens": limit}) as host:
+                assert await host.execute("Hello") == "y"
+
+
+async def test_a_store_that_is_a_folder_is_said_to_the_host(tmp_path: Path) -> None:
+    async with session(ScriptedAmplifierProvider("x"), config={"store": str(tmp_path)}) as host:
+        with pytest.raises(RuntimeError, match="folder"):
+            await host.execute("Hello")
+
+
+async def test_a_store_behind_a_file_is_said_to_the_host(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    store = str(tmp_path / "file" / "contexts.db")
+    async with session(ScriptedAmplifierProvider("x"), config={"store": store}) as host:
+        with pytest.raises(RuntimeError, match=r"contexts\.db"):
+            await host.execute("Hello")
+
+
+@pytest.mark.parametrize("garbage", [None, 5, "text", object()])
+async def test_a_provider_that_answers_garbage_fails_the_turn_and_the_next_one_works(
+    garbage: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+
+    class Garbling(ScriptedAmplifierProvider):
+        async def complete(self, request: Any, **options: Any) -> Any:
+            if not self.requests:
+                self.requests.append(request)
+                return garbage
+            return await super().complete(request, **options)
+
+    provider = Garbling("Well.")
+    async with session(provider, config={"store": str(path)}) as host:
+        with pytest.raises(RuntimeError):
+            await host.execute("Hello")
+        assert await host.execute("Hello") == "Well."
+    records = await records_of(path)
+    assert unended(records) == []
+    assert [one.number for one in events(records, "prompt:submit")] == [1, 2]
+
+
+async def test_fifty_megabytes_are_stored_whole_and_sent_short(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    whole = big(50)
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {})]), "Long.", "Yes.")
+    async with session(
+        provider, ScriptedTool("read", whole, amplifier=True), config={"store": str(path)}
+    ) as host:
+        assert await host.execute("Read.") == "Long."
+        assert await host.execute("Still there?") == "Yes."
+        stored = await host.coordinator.get("context").get_messages()
+    assert stored[2]["content"] == whole
+    assert len(provider.messages[1][2]["content"]) < 600_000
+    assert unended(await records_of(path)) == []
+
+
+async def test_what_json_cannot_hold_is_told_in_json(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "contexts.db"
+    context, cleanup = await mounted({"store": str(path)})
+    odd = {
+        "role": "assistant",
+        "content": "text",
+        "metadata": {
+            "when": datetime(2026, 1, 2, tzinfo=UTC),
+            "pair": (1, 2),
+            "nan": float("nan"),
+            "raw": b"\x00\x01",
+            "huge": 2**80,
+            "names": {"b", "a"},
+            "lone": "\ud800",
+            5: None,
+        },
+    }
+    with caplog.at_level(logging.WARNING, "eventctx.adapters.amplifier"):
+        await context.add_message(odd)
+    assert "told in JSON" in caplog.text
+    (stored,) = await context.get_messages()
+    assert stored["content"] == "text"
+    assert stored["metadata"] == {
+        "when": "2026-01-02T00:00:00+00:00",
+        "pair": [1, 2],
+        "nan": "nan",
+        "raw": "[2 bytes]",
+        "huge": str(2**80),
+        "names": ["a", "b"],
+        "lone": "?",
+        "5": None,
+    }
+    await context.set_messages([stored, {"role": "user", "content": ("a", "b")}])
+    assert (await context.get_messages())[1] == {"role": "user", "content": ["a", "b"]}
+    await cleanup()
+
+
+async def test_a_message_without_a_role_is_a_value_error_and_nothing_is_stored() -> None:
+    context, cleanup = await mounted({"store": "memory://"})
+    for bad in ({"content": "x"}, {}, 5, None, {"role": None, "content": "x"}):
+        with pytest.raises(ValueError, match=r"role|dict"):
+            await context.add_message(bad)
+    assert await context.get_messages() == []
+    await cleanup()
+
+
+async def test_results_in_role_function_stay_with_their_calls() -> None:
+    context, cleanup = await mounted({"store": "memory://", "max_tokens": 800})
+    for number in range(30):
+        call = {"type": "tool_call", "id": f"c{number}", "name": "f", "input": {}}
+        text = {"type": "text", "text": "looking " * 10}
+        await context.add_message({"role": "user", "content": f"question {number} " * 5})
+        await context.add_message({"role": "assistant", "content": [text, call]})
+        block = {"type": "tool_result", "tool_call_id": f"c{number}", "output": "found " * 20}
+        result = {"role": "function", "tool_call_id": f"c{number}", "content": [block]}
+        await context.add_message(result)
+        rows = await context.get_messages_for_request()
+        calls = [one["id"] for row in rows for one in blocks(row) if one["type"] == "tool_call"]
+        results = [row["tool_call_id"] for row in rows if row["role"] == "function"]
+        assert results == calls
+        assert f"c{number}" in results
+    assert len(rows) < 90
+    assert len(await context.get_messages()) == 90
+    await cleanup()
+
+
+def blocks(row: dict[str, Any]) -> list[dict[str, Any]]:
+    return row["content"] if row["role"] == "assistant" else []
+
+
+# -- the system prompt's factory -----------------------------------------------------------------
+
+
+async def test_the_factorys_text_leads_every_request_and_is_in_no_transcript(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "contexts.db"
+    texts = iter(["You help.", "You help.", "You help more."])
+
+    async def factory() -> str:
+        return next(texts)
+
+    provider = ScriptedAmplifierProvider("a", "b", "c")
+    async with session(provider, config={"store": str(path)}) as host:
+        context = host.coordinator.get("context")
+        await context.set_system_prompt_factory(factory)
+        for _ in range(3):
+            await host.execute("Hello")
+        assert [row["role"] for row in await context.get_messages()] == ["user", "assistant"] * 3
+    led = [rows[0] for rows in provider.messages]
+    assert [row["role"] for row in led] == ["system"] * 3
+    assert [row["content"] for row in led] == ["You help.", "You help.", "You help more."]
+    assert len(events(await records_of(path), "context:system_prompt_set")) == 2
+
+
+async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given: list[Any] = ["You help.", ValueError("no file"), 7, None]
+
+    async def factory() -> Any:
+        found = given.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    context, cleanup = await mounted({"store": "memory://"})
+    await context.set_system_prompt_factory(factory)
+    await context.add_message(QUESTION)
+    for _ in range(4):
+        rows = await context.get_messages_for_request()
+        assert [row["content"] for row in rows] == ["You help.", "a"]
+    assert "no file" in caplog.text
+    assert "expected a text" in caplog.text
+    with pytest.raises(eventctx.InvalidSetting):
+        await context.set_system_prompt_factory("You help.")
+    await cleanup()
+
+
+# -- older hosts ---------------------------------------------------------------------------------
+
+
+async def test_an_older_host_finds_what_it_calls() -> None:
+    context, cleanup = await mounted({"store": "memory://", "max_tokens": 2_000})
+    assert context.config.get("max_tokens", 200_000) == 2_000
+    assert await context.should_compact() is False
+    assert await context.compact() == 0
+    for number in range(40):
+        await context.add_message({"role": "user", "content": f"question {number} " * 10})
+        await context.add_message({"role": "assistant", "content": f"answer {number} " * 10})
+    before = await context.get_token_count()
+    assert before > 2_000
+    assert await context.should_compact() is True
+    saved = await context.compact()
+    assert saved == before - await context.get_token_count() > 0
+    assert await context.should_compact() is False
+    assert len(await context.get_messages()) == 80
+    await cleanup()
+
+
+async def test_a_host_without_a_limit_has_a_budget_to_divide_by() -> None:
+    context, cleanup = await mounted({"store": "memory://"})
+    assert context.config["max_tokens"] == 200_000
+    await cleanup()
+
+
+# -- cancellation --------------------------------------------------------------------------------
+
+
+class Steps:
+    """Awaits something in a task that is cancelled at its ``at``-th step."""
+
+    def __init__(self, inner: Awaitable[Any], at: int) -> None:
+        self._inner = inner
+        self._at = at
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._inner.__await__()
+        taken = 0
+        waited = next(steps)
+        while True:
+            taken += 1
+            task = asyncio.current_task()
+            if taken == self._at and task is not None:
+                task.cancel()
+            try:
+                sent = yield waited
+            except BaseException as error:
+                waited = steps.throw(error)
+            else:
+                try:
+                    waited = steps.send(sent)
+                except StopIteration as end:
+                    return end.value
+
+
+async def test_a_session_survives_a_cancellation_at_every_await(tmp_path: Path) -> None:
+    config = {"store": str(tmp_path / "contexts.db"), "max_tokens": 1_500}
+    at, done = 0, False
+    context, cleanup = await mounted(config)
+    while not done:
+        at += 1
+        assert at < 200
+
+        async def work(number: int = at) -> None:
+            await context.add_message({"role": "user", "content": f"question {number} " * 20})
+            await context.get_messages_for_request()
+            answer = {"role": "assistant", "content": f"answer {number} " * 20}
+            await context.add_message(answer)
+            await context.compact()
+            await context.set_messages([*await context.get_messages(), QUESTION])
+
+        async def run(number: int = at) -> None:
+            await Steps(work(), number)
+
+        (came,) = await asyncio.gather(asyncio.ensure_future(run()), return_exceptions=True)
+        assert came is None or isinstance(came, asyncio.CancelledError), came
+        done = came is None
+        before = await context.get_messages()
+        await context.add_message({"role": "user", "content": "and on"})
+        assert await context.get_messages() == [*before, {"role": "user", "content": "and on"}]
+        await context.get_messages_for_request()
+    assert at > 5
+    await cleanup()
+    async with eventctx.open(config["store"]) as engine:
+        assert (await engine.verify("test-session")).ok
+        records = [record async for record in engine.records("test-session")]
+    assert unended(records) == []

@@ -1,0 +1,155 @@
+"""A session that goes on: after a restart, a crash, and with what the host kept of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import eventctx
+from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
+from tests.amplifier.given import events, records_of, types
+from tests.amplifier.hosts import session
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CRASHING = """
+import asyncio, os, signal, sys
+from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
+from tests.amplifier.hosts import session
+
+def die(given):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    provider = ScriptedAmplifierProvider(
+        "Hello.", Reply(calls=[("read", {}), ("die", {})]), "unreached"
+    )
+    tools = [ScriptedTool("read", "text", amplifier=True), ScriptedTool("die", die, amplifier=True)]
+    async with session(provider, *tools, config={"store": sys.argv[1]}) as host:
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "Be brief."})
+        await host.execute("Hello?")
+        await host.execute("Die.")
+
+asyncio.run(main())
+"""
+
+
+def crash(path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", CRASHING, str(path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+
+
+def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As a host's storage keeps a transcript: no system rows, no nulls, a time for each."""
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: bare(inner) for key, inner in value.items() if inner is not None}
+        return [bare(one) for one in value] if isinstance(value, list) else value
+
+    return [
+        {**bare(row), "timestamp": "2026-01-01T00:00:00.000+00:00"}
+        for row in rows
+        if row["role"] not in ("system", "developer")
+    ]
+
+
+async def test_a_session_goes_on_after_kill_nine_with_open_calls(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    crash(path)
+    provider = ScriptedAmplifierProvider("Alive.")
+    async with session(provider, config={"store": str(path)}) as host:
+        assert await host.execute("Still there?") == "Alive."
+    rows = provider.messages[0]
+    roles = ["system", "user", "assistant", "user", "assistant", "tool", "tool", "user"]
+    assert [row["role"] for row in rows] == roles
+    made = {row["content"] for row in rows if row["role"] == "tool"}
+    assert made == {"[No result was recorded for this call.]"}
+    records = await records_of(path)
+    assert [one.number for one in events(records, "prompt:submit")] == [1, 2, 3]
+
+
+async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "contexts.db"
+    config = {"store": str(path)}
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {})], thinking="hm"), "Done.")
+    tool = ScriptedTool("read", "text", amplifier=True)
+    system = {"role": "system", "content": "Be brief."}
+    async with session(provider, tool, config=config) as host:
+        context = host.coordinator.get("context")
+        await context.add_message(system)
+        await host.execute("Read.")
+        stored = await context.get_messages()
+    again = ScriptedAmplifierProvider("Yes.")
+    async with session(again, tool, config=config) as host:
+        context = host.coordinator.get("context")
+        await context.set_messages(kept(stored))
+        await context.set_messages([system, *kept(stored)])
+        assert await context.get_messages() == stored
+        await host.execute("Still there?")
+    assert again.messages[0][0] == system
+    records = await records_of(path)
+    assert types(records).count("context:set_ignored") == 2
+    assert "context:messages_set" not in types(records)
+    first, _ = events(records, "context:set_ignored")
+    assert first.missing_roles == ("system",)
+
+
+async def test_a_repaired_transcript_takes_effect_before_the_next_turn(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider("One.", "Two.")
+    async with session(provider, config={"store": str(path)}) as host:
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "Be brief."})
+        await host.execute("First.")
+        rows = kept(await context.get_messages())
+        rows[-1] = {"role": "assistant", "content": "Mended."}
+        await context.set_messages(rows)
+        await host.execute("Second.")
+    shown = [row["content"] for row in provider.messages[1]]
+    assert shown == ["Be brief.", "First.", "Mended.", "Second."]
+    async with eventctx.open(path) as engine:
+        before = await engine.request_view("session-1", turn=1)
+        assert before.verified
+
+
+async def test_a_compacted_session_is_sent_the_same_view_after_a_restart(tmp_path: Path) -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    window = {"context_window": 9_000, "max_output_tokens": 1_000}
+    script = [step for n in range(10) for step in (Reply(calls=[("read", {"n": n})]), f"a {n}")]
+    provider = ScriptedAmplifierProvider(*script, "Last.", **window)
+    tool = ScriptedTool("read", lambda given: f"{given['n']} " * 900, amplifier=True)
+    async with session(provider, tool, config=config) as host:
+        for number in range(10):
+            await host.execute(f"question {number}")
+    again = ScriptedAmplifierProvider("Last.", **window)
+    async with session(again, tool, config=config) as host:
+        await host.execute("question 10")
+    before, after = provider.messages[-1], again.messages[0]
+    assert after[: len(before)] == before
+
+
+async def test_clearing_empties_the_transcript_and_the_log_keeps_it(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider("One.", "Two.")
+    async with session(provider, config={"store": str(path)}) as host:
+        await host.execute("First.")
+        await host.coordinator.get("context").clear()
+        await host.execute("Second.")
+    assert [row["content"] for row in provider.messages[1]] == ["Second."]
+    async with eventctx.open(path) as engine:
+        view = await engine.request_view("session-1", turn=1)
+        assert [row["content"] for row in view.messages] == ["First."]

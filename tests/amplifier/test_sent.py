@@ -1,0 +1,95 @@
+"""What a host sent, compared with what was prepared for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventctx.adapters.amplifier.host_turns import error_of, usage_of
+from eventctx.adapters.amplifier.sent import compare, messages_of
+from eventctx.following import ModelUsage
+
+PREPARED: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Read a."},
+    {"role": "assistant", "content": [{"type": "tool_call", "id": "c", "name": "r", "input": {}}]},
+    {"role": "tool", "tool_call_id": "c", "content": "text of a"},
+]
+
+
+def additions(sent: list[dict[str, Any]]) -> list[tuple[int, str, str]]:
+    return [(behind, one.role, one.text) for behind, one in compare(PREPARED, sent).additions]
+
+
+def test_the_same_messages_in_another_dialect_differ_in_nothing() -> None:
+    wire = messages_of(
+        {
+            "raw": {
+                "system": [{"type": "text", "text": "Be brief."}],
+                "messages": [
+                    {"role": "user", "content": [{"type": "text", "text": "Read a."}]},
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]},
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "tool_result",
+                                "tool_use_id": "c",
+                                "content": [{"type": "text", "text": "text of a"}],
+                            }
+                        ],
+                    },
+                ],
+            }
+        }
+    )
+    assert wire is not None
+    found = compare(PREPARED, wire)
+    assert found.additions == ()
+    assert found.missing == 0
+
+
+def test_a_reminder_behind_the_last_message_is_an_addition() -> None:
+    reminder = {"role": "user", "content": "<system-reminder>now</system-reminder>"}
+    assert additions([*PREPARED, reminder]) == [
+        (4, "user", "<system-reminder>now</system-reminder>")
+    ]
+
+
+def test_what_is_appended_to_a_result_is_an_addition_without_the_result() -> None:
+    appended = {**PREPARED[3], "content": "text of a\n\nMind the tabs."}
+    assert additions([*PREPARED[:3], appended]) == [(4, "tool", "Mind the tabs.")]
+
+
+def test_system_rows_that_a_provider_joins_are_no_addition() -> None:
+    two = [{"role": "system", "content": "Use tabs."}, *PREPARED]
+    joined = {"role": "system", "content": "Use tabs.\n\nBe brief."}
+    found = compare(two, [joined, *PREPARED[1:]])
+    assert found.additions == ()
+    assert found.missing == 0
+
+
+def test_a_message_that_was_not_sent_is_missing() -> None:
+    assert compare(PREPARED, PREPARED[1:]).missing == 1
+
+
+def test_a_payload_without_messages_says_nothing() -> None:
+    assert messages_of({"provider": "p", "message_count": 3}) is None
+    assert messages_of({"raw": "redacted"}) is None
+    assert messages_of({"messages": "none"}) is None
+
+
+def test_usage_is_read_in_the_forms_in_which_hosts_tell_it() -> None:
+    kernel = {"input_tokens": 100, "output_tokens": 5, "cache_read_tokens": 60}
+    assert usage_of({**kernel, "cache_write_tokens": 30}) == ModelUsage(130, 5, 60, 30)
+    assert usage_of({"input": 7, "output": 1, "cache_write": 3}) == ModelUsage(10, 1, 0, 3)
+    wire = {"input_tokens": 10, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30}
+    assert usage_of(wire) == ModelUsage(100, 0, 60, 30)
+    for nothing in (None, "Usage(input_tokens=5)", {}, {"input_tokens": True}, {"input": -4}):
+        assert usage_of(nothing) is None
+
+
+def test_errors_are_read_in_the_forms_in_which_hosts_tell_them() -> None:
+    assert error_of({"type": "ValueError", "msg": "bad"}, {}) == ("ValueError", "bad")
+    assert error_of(None, {"error_type": "T", "error_message": "slow"}) == ("T", "slow")
+    assert error_of("broken", {}) == ("Error", "broken")
+    assert error_of(None, {}) == ("Error", "")

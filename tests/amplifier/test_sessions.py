@@ -1,0 +1,291 @@
+"""Whole sessions on the real kernel: what is recorded of them, and what the provider is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.testing import Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
+from tests.amplifier.given import events, records_of, spans, types, unended
+from tests.amplifier.hosts import hook_result, session
+
+LOOPS = pytest.mark.parametrize("loop", ["basic", "streaming"])
+
+
+def tool(name: str, *script: Any) -> ScriptedTool:
+    return ScriptedTool(name, *script, amplifier=True)
+
+
+@LOOPS
+async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider(
+        Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})]), "Done."
+    )
+    async with session(
+        provider, tool("read", "aa", "bb"), loop=loop, config={"store": str(path)}
+    ) as host:
+        assert await host.execute("Read both.") == "Done."
+    records = await records_of(path)
+    assert types(records) == [
+        "prompt:submit",
+        "context:request_prepared",
+        "provider:request",
+        "provider:response",
+        "tool:pre",
+        "tool:pre",
+        "tool:post",
+        "tool:post",
+        "context:request_prepared",
+        "provider:request",
+        "provider:response",
+        "prompt:complete",
+        "session:end",
+    ]
+    assert unended(records) == []
+    (turn,) = spans(records, "prompt:submit")
+    in_turn = [one for one in records if one.type not in ("session:start", "session:end")]
+    assert {one.turn_id for one in in_turn} == {turn.turn_id}
+    asked = spans(records, "provider:request")
+    assert [one.parent_span_id for one in asked] == [turn.span_id] * 2
+    assert [one.iteration for one in asked] == [1, 2]
+    calls = spans(records, "tool:pre")
+    assert [one.parent_span_id for one in calls] == [asked[0].span_id] * 2
+    assert len({one.span_id for one in (turn, *asked, *calls)}) == 5
+    assert {one.call_id for one in events(records, "tool:pre")} == {"call_1", "call_2"}
+    prepared = [one.position for one in spans(records, "context:request_prepared")]
+    assert [one.prepared for one in events(records, "provider:request")] == prepared
+
+
+@LOOPS
+async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider(
+        Reply("Let me look.", calls=[("read", {})], thinking="hm"), "Done.", "And again."
+    )
+    async with session(provider, tool("read"), loop=loop, config={"store": str(path)}) as host:
+        await host.execute("Read.")
+        await host.execute("Again.")
+    async with eventctx.open(path) as engine:
+        rows = (await engine.audit("session-1")).requests
+        assert [(row.turn, row.iteration) for row in rows] == [(1, 1), (1, 2), (2, 1)]
+        for row, got in zip(rows, provider.messages, strict=True):
+            view = await engine.request_view("session-1", position=row.position)
+            assert view.verified
+            assert [one["role"] for one in view.messages] == [one["role"] for one in got]
+        thinking = provider.messages[1][1]["content"][0]
+        assert thinking["type"] == "thinking"
+        assert thinking["signature"] == "c2lnbmVk"
+
+
+@LOOPS
+async def test_tools_that_fail_and_are_missing_are_recorded_as_failed(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    failing = ScriptedTool("read", ValueError("no such file"))
+    provider = ScriptedAmplifierProvider(
+        Reply(calls=[("read", {"n": 1}), ("gone", {})]), "I cannot."
+    )
+    async with session(provider, failing, loop=loop, config={"store": str(path)}) as host:
+        assert await host.execute("Read.") == "I cannot."
+    records = await records_of(path)
+    assert unended(records) == []
+    failed = {one.name: one for one in events(records, "tool:error")}
+    assert failed["read"].message == "no such file"
+    assert failed["read"].error_type == "ValueError"
+    assert failed["gone"].error_type == "KeyError"
+
+
+@LOOPS
+async def test_a_provider_that_fails_ends_the_turn_and_the_next_one_works(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider(ConnectionError("unplugged"), "Here again.")
+    async with session(provider, loop=loop, config={"store": str(path)}) as host:
+        with pytest.raises(RuntimeError, match="unplugged"):
+            await host.execute("Hello?")
+        assert await host.execute("Hello?") == "Here again."
+    records = await records_of(path)
+    assert unended(records) == []
+    (failed,) = events(records, "provider:error")
+    assert failed.message == "unplugged"
+    first, second = events(records, "prompt:complete")
+    assert (first.status, second.status) == ("error", "ok")
+    assert "unplugged" in first.error
+
+
+@LOOPS
+async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the_view(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+
+    def remind(event: str, data: dict[str, Any]) -> Any:
+        return hook_result(
+            action="inject_context", context_injection="Mind the tabs.", suppress_output=True
+        )
+
+    provider = ScriptedAmplifierProvider(
+        Reply(calls=[("read", {"p": 1}), ("read", {"p": 2})]), "Done."
+    )
+    async with session(
+        provider,
+        tool("read"),
+        loop=loop,
+        hooks={"tool:post": remind},
+        config={"store": str(path)},
+    ) as host:
+        await host.execute("Read.")
+        stored = [row["role"] for row in await host.coordinator.get("context").get_messages()]
+    assert stored == ["user", "assistant", "system", "system", "tool", "tool", "assistant"]
+    sent = [row["role"] for row in provider.messages[1]]
+    assert sent == ["user", "assistant", "tool", "tool", "system", "system"]
+
+
+async def test_ephemeral_additions_are_recorded_once_each(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+
+    class Telling(ScriptedAmplifierProvider):
+        """A provider that says what it sends, as Amplifier's do when asked for raw payloads."""
+
+        hooks: Any = None
+
+        async def complete(self, request: Any, **options: Any) -> Any:
+            rows = [message.model_dump(exclude_none=True) for message in request.messages]
+            raw = {"model": self.model, "messages": rows, "system": "Be brief."}
+            told = {"provider": self.name, "model": self.model, "raw": raw}
+            await self.hooks.emit("llm:request", told)
+            return await super().complete(request, **options)
+
+    def remind(event: str, data: dict[str, Any]) -> Any:
+        text = f"<system-reminder>Iteration {data['iteration'] // 2}.</system-reminder>"
+        return hook_result(
+            action="inject_context",
+            context_injection=text,
+            context_injection_role="user",
+            ephemeral=True,
+        )
+
+    provider = Telling(*[Reply(calls=[("read", {"n": n})]) for n in range(3)], "Done.")
+    async with session(
+        provider, tool("read"), hooks={"provider:request": remind}, config={"store": str(path)}
+    ) as host:
+        provider.hooks = host.coordinator.hooks
+        await host.execute("Read three times.")
+    records = await records_of(path)
+    told = events(records, "context:request_sent")
+    carriers = spans(records, "context:request_sent")
+    assert len(told) == 4
+    assert [len(one.additions) for one in told] == [2, 2, 2, 2]
+    assert [one.missing for one in told] == [0, 0, 0, 0]
+    # The prompt beside the messages and two different reminders: three bodies for eight additions.
+    assert sum(len(record.bodies) for record in carriers) == 3
+    prepared = [one.position for one in spans(records, "context:request_prepared")]
+    assert [one.prepared for one in told] == prepared
+    assert unended(records) == []
+
+
+async def test_a_cancelled_turn_is_recorded_as_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    hang = Hang()
+    provider = ScriptedAmplifierProvider(Reply(calls=[("wait", {})]), "unreached")
+    async with session(provider, tool("wait", hang), config={"store": str(path)}) as host:
+        running = asyncio.ensure_future(host.execute("Wait."))
+        await hang.reached()
+        await host.coordinator.request_cancel()
+        hang.release("done")
+        assert await running == ""
+    records = await records_of(path)
+    assert unended(records) == []
+    assert [one.status for one in events(records, "prompt:complete")] == ["cancelled"]
+
+
+async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "contexts.db"
+    hang = Hang()
+    provider = ScriptedAmplifierProvider(Reply(calls=[("wait", {})]), "Back.")
+    async with session(provider, tool("wait", hang), config={"store": str(path)}) as host:
+        running = asyncio.ensure_future(host.execute("Wait."))
+        await hang.reached()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await host.execute("Go on.") == "Back."
+    rows = provider.messages[1]
+    assert [row["role"] for row in rows] == ["user", "assistant", "tool", "user"]
+    assert rows[2]["content"] == "[No result was recorded for this call.]"
+    records = await records_of(path)
+    assert unended(records) == []
+
+
+async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_own(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "contexts.db"
+    config = {"store": str(path)}
+
+    class Delegate:
+        name = "delegate"
+        description = "Starts a child."
+        input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012
+
+        async def execute(self, given: dict[str, Any]) -> Any:
+            child = ScriptedAmplifierProvider("From the child.")
+            async with session(
+                child, config=config, session_id="child", parent_id="session-1"
+            ) as host:
+                await host.coordinator.get("context").set_messages(
+                    [{"role": "user", "content": "what the parent said"}]
+                )
+                text = await host.execute("Child, work.")
+            from amplifier_core import ToolResult
+
+            return ToolResult(success=True, output=text)
+
+    provider = ScriptedAmplifierProvider(Reply(calls=[("delegate", {})]), "Done.")
+    async with session(provider, Delegate(), config=config) as host:
+        await host.execute("Delegate.")
+    parent, child = await records_of(path), await records_of(path, "child")
+    assert unended(parent) == []
+    assert unended(child) == []
+    (to_child,) = events(parent, "session:linked")
+    (to_parent,) = events(child, "session:linked")
+    assert (to_child.session, to_child.relation) == ("child", "child")
+    assert (to_parent.session, to_parent.relation) == ("session-1", "parent")
+    turns = {spans(one, "prompt:submit")[0].turn_id for one in (parent, child)}
+    assert len(turns) == 2
+    (added,) = spans(parent, "tool:post")
+    assert added.turn_id == spans(parent, "prompt:submit")[0].turn_id
+
+
+async def test_two_sessions_side_by_side_do_not_mix(tmp_path: Path) -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    hangs = [Hang(), Hang()]
+
+    async def run(number: int) -> None:
+        provider = ScriptedAmplifierProvider(Reply(calls=[("wait", {})]), f"answer {number}")
+        async with session(
+            provider, tool("wait", hangs[number]), config=config, session_id=f"s{number}"
+        ) as host:
+            assert await host.execute(f"question {number}") == f"answer {number}"
+
+    running = [asyncio.ensure_future(run(number)) for number in range(2)]
+    for hang in hangs:
+        await hang.reached()
+    for hang in reversed(hangs):
+        hang.release()
+    await asyncio.gather(*running)
+    for number in range(2):
+        records = await records_of(tmp_path / "contexts.db", f"s{number}")
+        assert unended(records) == []
+        assert len({one.turn_id for one in records if one.turn_id}) == 1

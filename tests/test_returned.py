@@ -1,0 +1,154 @@
+"""What a host brings back on resume: a poorer copy is ignored, anything else loses nothing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.returned import reconcile
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+DEVELOPER = {"role": "developer", "content": "Use tabs."}
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text, "visibility": None}]}
+
+
+def became(stored: list[Any], brought: list[Any]) -> list[Any] | None:
+    rows = reconcile(stored, brought).rows
+    if rows is None:
+        return None
+    return [stored[place] if place is not None else brought[at or 0] for place, at in rows]
+
+
+def test_a_copy_without_system_and_developer_rows_changes_nothing() -> None:
+    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b")]
+    found = reconcile(stored, [user("a"), assistant("b")])
+    assert found.rows is None
+    assert found.missing_roles == ("system", "developer")
+
+
+def test_a_copy_with_the_keys_that_storage_adds_and_drops_changes_nothing() -> None:
+    stored = [user("a"), {**assistant("b"), "thinking_block": {"type": "thinking"}}]
+    copy = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "thinking_text": "…"}
+    found = reconcile(stored, [{**user("a"), "timestamp": "2026-01-01T00:00:00.000"}, copy])
+    assert found.rows is None
+    assert found.missing_roles == ()
+
+
+def test_a_repaired_transcript_takes_effect_and_keeps_the_system_rows_in_their_places() -> None:
+    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b"), user("c")]
+    repaired = [user("a"), assistant("mended"), user("c")]
+    assert became(stored, repaired) == [
+        SYSTEM,
+        user("a"),
+        DEVELOPER,
+        assistant("mended"),
+        user("c"),
+    ]
+
+
+def test_a_row_more_is_added_behind_the_rows_that_stay() -> None:
+    stored = [SYSTEM, user("a"), DEVELOPER]
+    assert became(stored, [user("a"), user("b")]) == [SYSTEM, user("a"), DEVELOPER, user("b")]
+
+
+def test_a_system_prompt_that_the_host_brings_takes_the_place_of_the_one_at_the_beginning() -> None:
+    newer = {"role": "system", "content": "Be thorough."}
+    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b")]
+    brought = [newer, user("a"), assistant("b")]
+    assert became(stored, brought) == [newer, user("a"), DEVELOPER, assistant("b")]
+
+
+def test_what_was_left_out_of_a_transcript_by_the_host_is_left_out() -> None:
+    assert became([SYSTEM, user("a"), user("b")], [user("b")]) == [SYSTEM, user("b")]
+    assert became([SYSTEM, user("a")], []) == [SYSTEM]
+
+
+def test_a_new_session_takes_what_it_is_given() -> None:
+    assert became([], [SYSTEM, user("a")]) == [SYSTEM, user("a")]
+    assert became([], []) == []
+
+
+def test_an_erased_row_equals_nothing() -> None:
+    assert became([None, user("b")], [user("a"), user("b")]) == [user("a"), user("b")]
+
+
+ROWS = st.lists(
+    st.builds(
+        lambda role, text: {"role": role, "content": text},
+        st.sampled_from(["user", "assistant", "system", "developer"]),
+        st.sampled_from("abc"),
+    ),
+    max_size=8,
+)
+
+
+@given(ROWS, ROWS)
+def test_every_given_row_is_there_in_order_and_no_inner_system_row_is_lost(
+    stored: list[dict[str, Any]], brought: list[dict[str, Any]]
+) -> None:
+    rows = became(stored, brought)
+    rows = stored if rows is None else rows
+    left = iter(rows)
+    assert all(any(one == row for one in left) for row in brought)
+    inner = itertools.dropwhile(lambda row: row["role"] in ("system", "developer"), stored)
+    assert all(row in rows for row in inner if row["role"] in ("system", "developer"))
+
+
+@given(ROWS)
+def test_a_transcript_without_its_system_rows_is_always_ignored(stored: list[Any]) -> None:
+    conversation = [row for row in stored if row["role"] in ("user", "assistant")]
+    found = reconcile(stored, conversation)
+    assert found.rows is None or not stored
+
+
+async def test_an_ignored_set_is_recorded_and_the_view_goes_on_growing() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (SYSTEM, user("a"), assistant("b")):
+            await ctx.add_message(row)
+        before = await ctx.get_messages_for_request()
+        assert await ctx.resume_messages([user("a"), assistant("b")]) is False
+        assert await ctx.get_messages() == [SYSTEM, user("a"), assistant("b")]
+        await ctx.add_message(user("c"))
+        assert (await ctx.get_messages_for_request())[: len(before)] == before
+        types = [record.type async for record in engine.records("s")]
+        assert types.count("context:set_ignored") == 1
+        assert "context:messages_set" not in types
+        assert (await engine.verify("s")).ok
+
+
+async def test_a_set_that_takes_effect_keeps_the_numbers_and_the_fuller_rows() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        full = {**assistant("b"), "metadata": {"state": None, "id": 7}}
+        for row in (SYSTEM, user("a"), full):
+            await ctx.add_message(row)
+        poorer = {"role": "assistant", "content": [{"type": "text", "text": "b"}]}
+        poorer["metadata"] = {"id": 7}
+        assert await ctx.resume_messages([user("a"), poorer, user("new")]) is True
+        assert await ctx.get_messages() == [SYSTEM, user("a"), full, user("new")]
+        numbers = [message.number for message in await engine.transcript("s")]
+        assert numbers == [0, 1, 2, 3]
+        assert (await engine.verify("s")).ok
+
+
+@pytest.mark.parametrize("bad", [[{"content": "no role"}], [{"role": "user", "content": {1}}], [3]])
+async def test_a_bad_row_raises_and_changes_nothing(bad: list[Any]) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(user("a"))
+        with pytest.raises(eventctx.InvalidMessage):
+            await ctx.resume_messages(bad)
+        assert await ctx.get_messages() == [user("a")]

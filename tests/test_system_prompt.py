@@ -1,0 +1,131 @@
+"""A host's system prompt: before every view, in no transcript, recorded when it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def answer(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+async def prompts(engine: Engine, session: str = "s") -> int:
+    records = [record async for record in engine.records(session)]
+    return sum(record.type == "context:system_prompt_set" for record in records)
+
+
+async def test_it_stands_before_everything_and_in_no_transcript() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "system", "content": "stored"})
+        await ctx.add_message(user("a"))
+        assert await ctx.set_system_prompt("You help.") is True
+        sent = await ctx.get_messages_for_request()
+        assert [one["content"] for one in sent] == ["You help.", "stored", "a"]
+        assert [one["content"] for one in await ctx.get_messages()] == ["stored", "a"]
+
+
+async def test_the_same_text_is_recorded_once_and_breaks_no_prefix() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for number in range(5):
+            await ctx.add_message(user(str(number)))
+            changed = await ctx.set_system_prompt("You help.")
+            assert changed is (number == 0)
+            await ctx.get_messages_for_request()
+        assert await prompts(engine) == 1
+        for row in (await engine.audit("s")).requests[1:]:
+            assert row.breaks == ()
+
+
+async def test_another_text_is_a_recorded_break_and_earlier_requests_still_derive() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("one")
+        await ctx.add_message(user("a"))
+        first = await ctx.get_messages_for_request()
+        await ctx.set_system_prompt("two")
+        second = await ctx.get_messages_for_request()
+        await ctx.set_system_prompt(None)
+        third = await ctx.get_messages_for_request()
+        rows = (await engine.audit("s")).requests
+        assert [row.breaks for row in rows] == [(), ("insertion",), ("insertion",)]
+        for row, sent in zip(rows, (first, second, third), strict=True):
+            view = await engine.request_view("s", position=row.position)
+            assert view.verified
+            assert view.messages == sent
+        assert [one["content"] for one in first] == ["one", "a"]
+        assert [one["content"] for one in second] == ["two", "a"]
+        assert [one["content"] for one in third] == ["a"]
+
+
+@pytest.mark.parametrize("policy", ["ladder", "simple", "importance", "token-budget", "truncate"])
+async def test_it_stays_through_compactions_of_every_policy_and_is_counted(policy: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=2_000)
+        await ctx.set_system_prompt("You help. " * 50)
+        for number in range(60):
+            await ctx.add_message(user(f"question {number} " * 20))
+            await ctx.add_message(answer(f"answer {number} " * 20))
+            sent = await ctx.get_messages_for_request()
+            assert sent[0] == {"role": "system", "content": "You help. " * 50}
+            assert await ctx.get_token_count() <= 2_000
+        audit = await engine.audit("s")
+        assert any(row.outcome == "applied" for row in audit.compactions)
+        for row in audit.requests:
+            assert (await engine.request_view("s", position=row.position)).verified
+
+
+async def test_it_is_there_after_a_restart_a_set_and_a_fork(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("You help.")
+        receipt = await ctx.add_message(user("a"))
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s")
+        assert await ctx.set_system_prompt("You help.") is False
+        await ctx.set_messages([user("b")])
+        assert (await ctx.get_messages_for_request())[0]["content"] == "You help."
+        await engine.fork("s", receipt.position, "branch")
+        branch = await engine.session("branch")
+        assert [one["content"] for one in await branch.get_messages_for_request()] == [
+            "You help.",
+            "a",
+        ]
+        assert await branch.set_system_prompt("You help.") is False
+        assert (await engine.verify("branch")).ok
+
+
+async def test_an_overflow_names_it() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=500)
+        await ctx.set_system_prompt("You help. " * 1_000)
+        await ctx.add_message(user("a"))
+        with pytest.raises(eventctx.ContextOverflow, match="the host's system prompt"):
+            await ctx.get_messages_for_request()
+
+
+async def test_thinking_signed_behind_another_prompt_is_left_out() -> None:
+    block = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("one")
+        await ctx.add_message(user("a"))
+        await ctx.add_message({"role": "assistant", "content": [block, call]})
+        done = {"type": "tool_result", "tool_use_id": "c1", "content": "ok"}
+        await ctx.add_message({"role": "user", "content": [done]})
+        assert block in (await ctx.get_messages_for_request())[2]["content"]
+        await ctx.set_system_prompt("two")
+        assert (await ctx.get_messages_for_request())[2]["content"] == [call]

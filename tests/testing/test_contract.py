@@ -17,6 +17,7 @@ from eventctx.testing.contract.examining import examine, names_in_order
 from eventctx.testing.contract.target import entry_points_of, resolve
 from eventctx.testing.contract.validating import validate
 from eventctx.testing.contract.verdicts import Finding, all_required_hold
+from tests.testing.modules import sound_context
 from tests.testing.modules.broken_contexts import FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +98,15 @@ async def test_a_file_that_a_setting_names_is_no_leak(tmp_path):
     assert failed(await found(f"{BROKEN}:leaves_a_file", tmp_path, file=str(home))) == []
 
 
+@pytest.mark.parametrize(
+    "name", ["amplifier", "amplifier.simple", "amplifier.persistent"], ids=lambda name: name
+)
+async def test_our_own_modules_keep_the_contract(name, tmp_path):
+    findings = await found(f"eventctx.adapters.{name}:mount", tmp_path)
+    own = [one for one in findings if one.source == "eventctx"]
+    assert [(one.check, one.seen) for one in own if one.verdict == "does not hold"] == []
+
+
 # -- what is checked -----------------------------------------------------------------------------
 
 
@@ -139,6 +149,13 @@ async def test_a_repository_that_declares_another_entry_point_fails_that_check(t
     assert "amplifier_module_demo:mount" in seen(findings, "entry_point")
 
 
+def test_a_mount_that_is_passed_on_is_found_under_its_own_name(tmp_path):
+    entry = f'context-sound = "{sound_context.__name__}:mount"'
+    target = resolve(str(package(tmp_path / "repo", entry)), tmp_path)
+    assert entry_points_of(target, sound_context.mount) == ["context-sound"]
+    assert entry_points_of(target, None) == []
+
+
 @pytest.mark.usefixtures("imports")
 async def test_a_module_that_cannot_be_imported_fails_that_check_and_no_other_is_made(tmp_path):
     package(tmp_path / "repo", None)
@@ -161,7 +178,7 @@ def test_a_module_may_be_named_in_many_ways(tmp_path):
     assert resolve("lone.py", tmp_path).module == "lone"
     assert resolve(SOUND, tmp_path).path is None
     assert resolve(f"{SOUND}:other", tmp_path).attribute == "other"
-    assert entry_points_of(resolve(SOUND, tmp_path)) is None
+    assert entry_points_of(resolve(SOUND, tmp_path), None) is None
 
 
 @pytest.mark.parametrize(

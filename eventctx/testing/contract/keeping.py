@@ -76,10 +76,13 @@ async def own_messages(subject: Subject) -> None:
 
 
 async def replacing(subject: Subject) -> None:
-    """``set_messages`` replaces what there is."""
+    """``set_messages`` replaces what there is.
+
+    The new messages have the same system message: a context may keep one that a host leaves out.
+    """
     async with mounted(subject) as one:
         await one.add(talk(1))
-        wanted = talk(3)[1:]
+        wanted = [talk(1)[0], *talk(3)[6:]]
         await one.context.set_messages(copy.deepcopy(wanted))
         check_same(await one.transcript(), wanted, "get_messages() after set_messages()")
 

@@ -26,7 +26,7 @@ async def mount_function(subject: Subject) -> None:
 
 async def entry_point(subject: Subject) -> None:
     """Declared under ``amplifier.modules``, in pyproject.toml or as installed."""
-    found = entry_points_of(subject.target)
+    found = entry_points_of(subject.target, subject.mount)
     if found is None:
         raise NotChecked("no pyproject.toml lies above it, and it is not installed as a module")
     wanted = f"{subject.target.module}:{subject.target.attribute}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -99,13 +99,17 @@ def _exists(module: str) -> bool:
         return find_spec(module.partition(".")[0]) is not None
 
 
-def entry_points_of(target: Target) -> list[str] | None:
-    """The names under which a host finds the module's mount; None if nothing could say so."""
-    wanted = f"{target.module}:{target.attribute}"
+def entry_points_of(target: Target, mount: object) -> list[str] | None:
+    """The names under which a host finds the module's mount; None if nothing could say so.
+
+    A package that only passes on the mount of another one is found under that one's name.
+    """
+    home = f"{getattr(mount, '__module__', '')}:{getattr(mount, '__qualname__', '')}"
+    wanted = (f"{target.module}:{target.attribute}", home)
     installed = [
         entry.name
         for entry in entry_points(group=GROUP)
-        if entry.value.replace(" ", "") in (wanted, target.module)
+        if entry.value.replace(" ", "") in (*wanted, target.module)
     ]
     if installed or target.path is None:
         return installed or None
@@ -116,7 +120,7 @@ def entry_points_of(target: Target) -> list[str] | None:
     return None
 
 
-def _declared_in(project: Path, wanted: str) -> list[str]:
+def _declared_in(project: Path, wanted: Collection[str]) -> list[str]:
     try:
         parsed = tomllib.loads(project.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -126,4 +130,4 @@ def _declared_in(project: Path, wanted: str) -> list[str]:
         declared = declared.get(key, {}) if isinstance(declared, dict) else {}
     if not isinstance(declared, dict):
         return []
-    return [name for name, value in declared.items() if str(value).replace(" ", "") == wanted]
+    return [name for name, value in declared.items() if str(value).replace(" ", "") in wanted]

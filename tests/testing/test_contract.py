@@ -219,10 +219,23 @@ async def test_a_module_that_ends_its_process_fails_that_check_and_the_rest_is_c
 
 @pytest.mark.usefixtures("from_root")
 async def test_a_module_that_blocks_its_thread_is_ended(monkeypatch):
-    monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 4.0)
-    findings = await validate(f"{BROKEN}:blocks", seconds=1)
+    monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 1.0)
+    findings = await validate(f"{BROKEN}:blocks", seconds=4)
     assert failed(findings) == ["clearing"]
     assert "blocked its thread" in seen(findings, "clearing")
+
+
+@pytest.mark.usefixtures("imports")
+async def test_a_module_that_ends_only_the_validator_of_amplifier_is_told_so(tmp_path):
+    pytest.importorskip("amplifier_core")
+    folder = package(tmp_path / "repo", None)
+    source = folder / "amplifier_module_demo" / "__init__.py"
+    ending = "    if coordinator.session_id == 'test-session': import os; os._exit(3)\n"
+    text, mount = source.read_text(), "-> None:\n    await mount_class(SoundContext"
+    source.write_text(text.replace(mount, mount.replace("    await", f"{ending}    await")))
+    findings = await validate(str(folder))
+    assert failed(findings) == ["validator"]
+    assert findings[-1].seen == "its process ended with code 3"
 
 
 @pytest.mark.usefixtures("from_root")

@@ -36,10 +36,15 @@ class Unusable(msgspec.Struct, frozen=True, tag_field="kind", tag="unusable"):
     problem: str
 
 
+class Started(msgspec.Struct, frozen=True, tag_field="kind", tag="started"):
+    """The process is up; from here on the checks' own time runs."""
+
+
 async def _work(order: Order, out: int) -> None:
     def put(value: object) -> None:
         os.write(out, msgspec.json.encode(value) + b"\n")
 
+    put(Started())
     try:
         target = resolve(order.given, Path(order.cwd))
     except InvalidSetting as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from eventctx.testing.contract.coordinator import core_version
 from eventctx.testing.contract.target import Target
 from eventctx.testing.contract.verdicts import Finding
+
+_WHAT: Final = "Amplifier's own validator"
 
 
 async def core_findings(target: Target, config: Mapping[str, Any], seconds: float) -> list[Finding]:
@@ -27,7 +29,7 @@ async def core_findings(target: Target, config: Mapping[str, Any], seconds: floa
         async with asyncio.timeout(seconds):
             result = await validator.validate(place, config=dict(config))
     except TimeoutError:
-        return [_row("validate", "error", False, f"it did not return within {seconds:g} s")]
+        return [core_blamed(f"it did not return within {seconds:g} s")]
     return [_row(one.name, one.severity, one.passed, one.message) for one in result.checks]
 
 
@@ -42,6 +44,10 @@ def _row(name: str, severity: str, passed: bool, message: str) -> Finding:
     )
 
 
+def core_blamed(seen: str) -> Finding:
+    """The finding of a validator that did not come to its end."""
+    return Finding("validator", "required", _WHAT, "does not hold", seen, "amplifier-core")
+
+
 def _not_checked(why: str) -> Finding:
-    what = "Amplifier's own validator"
-    return Finding("validator", "required", what, "not checked", why, "amplifier-core")
+    return Finding("validator", "required", _WHAT, "not checked", why, "amplifier-core")

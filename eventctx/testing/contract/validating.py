@@ -14,11 +14,15 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
+from eventctx.testing.contract.amplifier_rows import core_blamed
 from eventctx.testing.contract.examining import SECONDS, blamed, names_in_order
 from eventctx.testing.contract.verdicts import Finding
 
-_GRACE: Final = 20.0
-"""Seconds beyond a check's own that a process gets to say something: its start, an import."""
+_START: Final = 60.0
+"""Seconds that a process gets to start in."""
+
+_GRACE: Final = 5.0
+"""Seconds beyond a check's own after which its process is ended."""
 
 _LINE: Final = 2**20
 
@@ -47,8 +51,10 @@ async def validate(
             order["done"] = len(findings)
             order["failed"] = [one.check for one in findings if one.verdict == "does not hold"]
             problem = await _run(order, Path(folder), findings, seconds)
-            if problem is None or len(findings) >= len(names):
+            if problem is None:
                 return findings
+            if len(findings) >= len(names):
+                return [*findings, core_blamed(problem)]
             findings.append(blamed(names[len(findings)], problem))
 
 
@@ -74,20 +80,19 @@ async def _run(
     try:
         process.stdin.write(msgspec.json.encode(order))
         process.stdin.close()
-        while True:
-            try:
-                async with asyncio.timeout(seconds + _GRACE):
-                    line = await process.stdout.readline()
-            except TimeoutError:
-                return f"it blocked its thread, and did not return within {seconds + _GRACE:g} s"
-            if not line:
-                break
-            _take(line, findings)
+        patience = _START
+        try:
+            while line := await asyncio.wait_for(process.stdout.readline(), patience):
+                _take(line, findings)
+                patience = seconds + _GRACE
+            code = await asyncio.wait_for(process.wait(), patience)
+        except TimeoutError:
+            return f"it blocked its thread, and did not return within {patience:g} s"
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        code = await process.wait()
-    if code == 0 or len(findings) >= len(names_in_order()):
+        await process.wait()
+    if code == 0:
         return None
     last = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     return f"its process ended with code {code}{f': {last[0]}' if last else ''}"
@@ -100,6 +105,9 @@ def _path() -> list[str]:
 
 def _take(line: bytes, findings: list[Finding]) -> None:
     found = msgspec.json.decode(line)
-    if found.get("kind") == "unusable":
-        raise InvalidSetting(found["problem"])
+    match found.get("kind"):
+        case "started":
+            return
+        case "unusable":
+            raise InvalidSetting(found["problem"])
     findings.append(msgspec.convert(found, Finding))

@@ -2,8 +2,8 @@
 
 An orchestrator runs turns: it adds the prompt to a context, asks a provider, runs the tools that
 the model calls, and says each step to hooks. Contexts and tools may be of any library that has
-these methods. A provider is one of ``eventctx.orchestrators.providers``, an Amplifier provider
-module, or a class of yours with the methods of ``Provider``.
+these methods. A provider is one of ``anthropic``, ``openai_chat`` and ``openai_responses`` in this
+folder, an Amplifier provider module, or a class of yours with the methods of ``Provider``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Answer(msgspec.Struct, frozen=True):
     """A model's answer. ``message`` goes into the context as it is, and back to the provider.
 
     So it is in the provider's own dialect, with thinking blocks and their signatures untouched.
-    ``text`` is what a person is shown of it.
+    An answer of several items (OpenAI's Responses API) has the first in ``message`` and the
+    others, in order, in ``more``: whoever adds the one adds them all. ``text`` is what a person
+    is shown of it.
     """
 
     message: dict[str, Any]
@@ -101,6 +103,7 @@ class Answer(msgspec.Struct, frozen=True):
     response_id: str | None = None
     model: str | None = None
     usage: Usage | None = None
+    more: tuple[dict[str, Any], ...] = ()
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -149,7 +152,10 @@ class StreamingProvider(Provider, Protocol):
     """A provider that can answer in pieces."""
 
     def stream(self, request: Request) -> AsyncIterator[Chunk | Answer]:
-        """Chunks as they come, and last the whole answer. Raises ProviderFailed."""
+        """Chunks as they come, and last the whole answer. Raises ProviderFailed.
+
+        Whoever stops before the end closes it (``contextlib.aclosing``), and with it the request.
+        """
         ...
 
 
@@ -157,7 +163,8 @@ class StreamingProvider(Provider, Protocol):
 class Tool(Protocol):
     """A tool: an Amplifier tool module as it is, or a function made one by ``tool``.
 
-    ``input_schema`` (a property) may say the JSON schema of its input.
+    ``input_schema`` (a property) may say the JSON schema of its input. A tool that wants the ids
+    of its call has ``async execute_with(input, ids)`` too (see ``tools.run_tool``).
     """
 
     @property

@@ -1,0 +1,221 @@
+"""What all providers have in common, said once for each of the three APIs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx import budget
+from eventctx.orchestrators.protocol import (
+    Answer,
+    Chunk,
+    Ids,
+    Provider,
+    Request,
+    StreamingProvider,
+    ToolDefinition,
+    ToolOutcome,
+)
+from tests.orchestrators.providers.conftest import Connect
+from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
+from tests.orchestrators.providers.server import Server, said, streamed
+
+IDS = Ids("s", "t1", "00f067aa0ba902b7", None, 1, "4bf92f3577b34da6a3ce929d0e0e4736")
+HELLO = {"role": "user", "content": "Is it fair?"}
+READ = ToolDefinition("read", "Reads a file.", {"type": "object", "properties": {}})
+
+
+def hello(*tools: ToolDefinition) -> Request:
+    return Request([HELLO], IDS, tools)
+
+
+async def heard(provider: StreamingProvider, request: Request) -> list[Chunk | Answer]:
+    return [piece async for piece in provider.stream(request)]
+
+
+async def test_is_a_provider(kit: Kit, connect: Connect) -> None:
+    provider = connect(kit)
+    assert isinstance(provider, Provider) and isinstance(provider, StreamingProvider)
+    assert provider.model and provider.name
+
+
+async def test_an_answer_says_what_the_api_said(kit: Kit, connect: Connect, server: Server) -> None:
+    server.replies = [said(kit.text)]
+    answer = await connect(kit).complete(hello())
+    assert answer.text == "Fair enough."
+    assert answer.calls == ()
+    assert answer.response_id == kit.text["id"]
+    assert answer.model == kit.text["model"]
+    assert answer.usage is not None
+    assert (answer.usage.prompt, answer.usage.output) == (130, 7)
+    assert (answer.usage.cache_read, answer.usage.reasoning) == (100, 3)
+
+
+async def test_a_streamed_answer_is_the_same_as_a_whole_one(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [said(kit.text), streamed(kit.text_events)]
+    provider = connect(kit)
+    whole = await provider.complete(hello())
+    *chunks, last = await heard(provider, hello())
+    assert last == whole
+    assert [c.text for c in chunks if isinstance(c, Chunk) and c.kind == "thinking"] == [
+        "Is it",
+        " fair?",
+    ]
+    assert [c.text for c in chunks if isinstance(c, Chunk) and c.kind == "text"] == [
+        "Fair",
+        " enough.",
+    ]
+    assert [c.block for c in chunks if isinstance(c, Chunk)] == [0, 0, 1, 1]
+    assert server.asked[1].body["stream"] is True
+
+
+async def test_a_call_goes_back_with_its_result(kit: Kit, connect: Connect, server: Server) -> None:
+    server.replies = [said(kit.call), said(kit.text)]
+    provider = connect(kit)
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(HELLO)
+        answer = await provider.complete(
+            Request(await ctx.get_messages_for_request(), IDS, (READ,))
+        )
+        (call,) = answer.calls
+        assert (call.id, call.name, call.arguments) == ("c1", "read", {"path": "a.py"})
+        for message in (answer.message, *answer.more):
+            await ctx.add_message(message)
+        await ctx.add_message(provider.result_message(ToolOutcome(call, "print(1)")))
+        view = await ctx.get_messages_for_request(provider=provider)
+        assert (await provider.complete(Request(view, IDS, (READ,)))).text == "Fair enough."
+    assert server.asked[1].body["tools"] == provider.definitions([READ])
+    assert "print(1)" in str(server.asked[1].body)
+
+
+async def test_what_a_server_runs_itself_is_offered_behind_the_tools(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [said(kit.text)]
+    search = {"type": "web_search"}
+    provider = connect(kit, tools=[search])
+    await provider.complete(hello(READ))
+    assert server.asked[0].body["tools"] == [*provider.definitions([READ]), search]
+
+
+async def test_no_tools_are_sent_where_there_are_none(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [said(kit.text)]
+    await connect(kit).complete(hello())
+    assert "tools" not in server.asked[0].body
+
+
+async def test_the_span_goes_along_as_a_header(kit: Kit, connect: Connect, server: Server) -> None:
+    server.replies = [said(kit.text), said(kit.text), said(kit.text)]
+    await connect(kit, extra_headers={"x-team": "blue"}).complete(hello())
+    await connect(kit, propagate=False).complete(hello())
+    await connect(kit).complete(Request([HELLO], Ids("s")))
+    headers = [asked.headers for asked in server.asked]
+    assert headers[0]["traceparent"] == f"00-{IDS.trace_id}-{IDS.span_id}-01"
+    assert headers[0]["x-team"] == "blue"
+    assert "traceparent" not in headers[1] and "traceparent" not in headers[2]
+
+
+async def test_an_option_goes_into_every_request_and_none_leaves_it_out(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [said(kit.text), streamed(kit.text_events)]
+    provider = connect(kit, metadata={"user_id": "u"}, service_tier=None)
+    await provider.complete(hello())
+    await heard(provider, hello())
+    assert [asked.body["metadata"] for asked in server.asked] == [{"user_id": "u"}] * 2
+    assert not any("service_tier" in asked.body for asked in server.asked)
+
+
+async def test_an_option_that_the_sdk_does_not_know_is_a_setting_to_correct(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="fantasy"):
+        await connect(kit, fantasy=1).complete(hello())
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("name", ["messages", "input", "stream"])
+async def test_what_the_provider_says_itself_is_no_option(
+    kit: Kit, connect: Connect, name: str
+) -> None:
+    with pytest.raises(eventctx.InvalidSetting, match=name):
+        connect(kit, **{name: []})
+
+
+async def test_a_budget_follows_from_the_window(kit: Kit, connect: Connect) -> None:
+    largest = "max_tokens" if kit is ANTHROPIC else "max_output_tokens"
+    provider: Any = connect(kit, context_window=50_000, **{largest: 4_000})
+    assert await budget.resolve(None, provider, 200_000) == 50_000 - 4_000 - 1_000
+    assert connect(kit).get_info() == {}  # type: ignore[attr-defined]
+
+
+async def test_a_window_is_no_negative_number(kit: Kit, connect: Connect) -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="context_window"):
+        connect(kit, context_window=-1)
+
+
+@pytest.mark.parametrize("kit", KITS[1:], ids=lambda kit: kit.name, scope="function")
+async def test_a_window_needs_the_largest_answer(kit: Kit, connect: Connect) -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="max_output_tokens"):
+        connect(kit, context_window=1_000)
+
+
+async def test_a_blocking_client_is_refused(kit: Kit) -> None:
+    import anthropic
+    import openai
+
+    kind = anthropic.Anthropic if kit is ANTHROPIC else openai.OpenAI
+    with kind(api_key="k") as client, pytest.raises(eventctx.InvalidSetting, match="Async"):
+        kit.provider(client)
+
+
+async def test_cancelling_closes_the_connection(kit: Kit, connect: Connect, server: Server) -> None:
+    server.replies = [streamed(kit.text_events[:4], "stalled")]
+    waiting = asyncio.create_task(heard(connect(kit), hello()))
+    await server.reached.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await server.closed.wait()
+
+
+async def test_cancelling_a_whole_answer_closes_the_connection(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    stalled = said(b"{")
+    stalled.ending = "stalled"
+    server.replies = [stalled]
+    waiting = asyncio.create_task(connect(kit).complete(hello()))
+    await server.reached.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await server.closed.wait()
+
+
+async def test_a_reader_who_stops_early_closes_the_connection(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [streamed(kit.text_events[:-1], "stalled")]
+    pieces: Any = connect(kit).stream(hello())
+    async with aclosing(pieces):
+        async for piece in pieces:
+            assert isinstance(piece, Chunk)
+            break
+    await server.closed.wait()
+
+
+async def test_no_usage_is_not_a_usage_of_nothing(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [said({key: value for key, value in kit.text.items() if key != "usage"})]
+    assert (await connect(kit).complete(hello())).usage is None

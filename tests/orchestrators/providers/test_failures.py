@@ -1,0 +1,293 @@
+"""What the API, the network or a gateway does wrong, and whether to try again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request
+from eventctx.orchestrators.sdk_failing import PROBLEM_CHARACTERS, retry_after
+from tests.orchestrators.providers.conftest import Connect
+from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, KITS, RESPONSES, Kit
+from tests.orchestrators.providers.server import Reply, Server, said, streamed
+
+HELLO = Request([{"role": "user", "content": "hello"}], Ids("s"))
+WAYS = ("complete", "stream")
+
+
+async def failed(provider: Any, way: str) -> eventctx.ProviderFailed:
+    """How a call fails, asked one way or the other."""
+    with pytest.raises(eventctx.ProviderFailed) as caught:
+        if way == "complete":
+            await provider.complete(HELLO)
+        else:
+            async for _ in provider.stream(HELLO):
+                pass
+    return caught.value
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("status", "retryable"),
+    [
+        (400, False),
+        (401, False),
+        (403, False),
+        (404, False),
+        (408, True),
+        (409, True),
+        (422, False),
+        (429, True),
+        (500, True),
+        (503, True),
+        (529, True),
+    ],
+)
+async def test_a_status_says_whether_to_try_again(
+    kit: Kit, connect: Connect, server: Server, way: str, status: int, retryable: bool
+) -> None:
+    server.replies = [said(kit.refusal("some_error", "It went wrong."), status)]
+    error = await failed(connect(kit), way)
+    assert (error.status, error.retryable, error.too_long) == (status, retryable, False)
+    assert error.problem == "It went wrong."
+    assert error.provider in ("anthropic", "openai")
+    assert error.__cause__ is not None
+    assert len(server.asked) == 1, "each attempt is a call of its own"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_api_says_when_to_come_back(
+    kit: Kit, connect: Connect, server: Server, way: str
+) -> None:
+    refusal = kit.refusal("rate_limit_error", "Slow down.")
+    server.replies = [said(refusal, 429, retry_after="7"), said(refusal, 429)]
+    provider = connect(kit)
+    assert (await failed(provider, way)).retry_after == 7
+    assert (await failed(provider, way)).retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        (
+            {
+                "retry-after": "Wed, 21 Oct 2015 07:28:30 GMT",
+                "date": "Wed, 21 Oct 2015 07:28:00 GMT",
+            },
+            30,
+        ),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT"}, 0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_is_seconds_milliseconds_or_a_date(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert retry_after(headers) == seconds
+
+
+async def test_the_api_may_say_itself_whether_to_try_again(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    refusal = kit.refusal("some_error", "No.")
+    server.replies = [
+        said(refusal, 500, x_should_retry="false"),
+        said(refusal, 400, x_should_retry="true"),
+    ]
+    provider = connect(kit)
+    assert not (await failed(provider, "complete")).retryable
+    assert (await failed(provider, "complete")).retryable
+
+
+async def test_an_account_without_money_is_not_asked_again(
+    connect: Connect, server: Server
+) -> None:
+    refusal = CHAT.refusal("insufficient_quota", "You exceeded your current quota.")
+    server.replies = [said(refusal, 429)]
+    assert not (await failed(connect(CHAT), "complete")).retryable
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("kit", "status", "kind", "message"),
+    [
+        (ANTHROPIC, 400, "invalid_request_error", "prompt is too long: 210 tokens > 200 maximum"),
+        (
+            ANTHROPIC,
+            400,
+            "invalid_request_error",
+            "input length and `max_tokens` exceed context limit: 190 + 20 > 200",
+        ),
+        (ANTHROPIC, 413, "request_too_large", "Request exceeds the maximum size"),
+        (CHAT, 400, "context_length_exceeded", "Too much."),
+        (CHAT, 400, "invalid_request_error", "This model's maximum context length is 65536 tokens"),
+        (RESPONSES, 400, "context_length_exceeded", "Your input exceeds the context window"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Kit) else None,
+)
+async def test_a_request_that_does_not_fit_is_told_from_other_refusals(
+    kit: Kit, connect: Connect, server: Server, way: str, status: int, kind: str, message: str
+) -> None:
+    server.replies = [said(kit.refusal(kind, message), status)]
+    error = await failed(connect(kit), way)
+    assert error.too_long and not error.retryable
+
+
+async def test_the_code_alone_says_that_a_request_does_not_fit(
+    connect: Connect, server: Server
+) -> None:
+    body = {"error": {"type": "invalid_request_error", "code": "context_length_exceeded"}}
+    server.replies = [said(body, 400)]
+    assert (await failed(connect(CHAT), "complete")).too_long
+
+
+@pytest.mark.parametrize(
+    ("kind", "retryable"),
+    [
+        ("overloaded_error", True),
+        ("api_error", True),
+        ("server_error", True),
+        ("rate_limit_exceeded", True),
+        ("invalid_request_error", False),
+        ("insufficient_quota", False),
+    ],
+)
+async def test_an_error_inside_a_stream_says_whether_to_try_again(
+    kit: Kit, connect: Connect, server: Server, kind: str, retryable: bool
+) -> None:
+    server.replies = [streamed([*kit.text_events[:3], kit.broken(kind, "Overloaded")])]
+    error = await failed(connect(kit), "stream")
+    assert (error.problem, error.retryable, error.status) == ("Overloaded", retryable, None)
+
+
+async def test_a_prompt_too_long_for_a_stream_is_told(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [streamed([kit.broken("some_error", "prompt is too long")])]
+    error = await failed(connect(kit), "stream")
+    assert error.too_long and not error.retryable
+
+
+@pytest.mark.parametrize(
+    ("code", "retryable"), [(502, True), (429, True), (402, False), ("x", True)]
+)
+async def test_an_error_that_a_router_answers_under_status_200(
+    connect: Connect, server: Server, code: object, retryable: bool
+) -> None:
+    server.replies = [said({"error": {"code": code, "message": "Upstream said no."}})]
+    error = await failed(connect(CHAT), "complete")
+    assert (error.problem, error.retryable) == ("Upstream said no.", retryable)
+
+
+async def test_a_response_that_failed_is_a_failed_call(connect: Connect, server: Server) -> None:
+    broken = {**RESPONSES.text, "status": "failed", "output": []}
+    broken["error"] = {"code": "server_error", "message": "The model broke."}
+    ended = {"type": "response.failed", "response": broken}
+    server.replies = [said(broken), streamed([*RESPONSES.text_events[:-1], ended])]
+    for way in WAYS:
+        error = await failed(connect(RESPONSES), way)
+        assert (error.problem, error.retryable) == ("The model broke.", True)
+
+
+@pytest.mark.parametrize("ending", ["cut", "whole"])
+async def test_a_stream_that_ends_too_soon_may_be_tried_again(
+    kit: Kit, connect: Connect, server: Server, ending: str
+) -> None:
+    # A chat completion has ended with its reason to finish, two parts before the stream's end.
+    server.replies = [streamed(kit.text_events[: -4 if kit is CHAT else -1], ending)]
+    pieces: list[Chunk | Answer] = []
+    with pytest.raises(eventctx.ProviderFailed) as caught:
+        async for piece in connect(kit).stream(HELLO):
+            pieces.append(piece)  # noqa: PERF401 - what came before the failure counts
+    assert pieces and all(isinstance(piece, Chunk) for piece in pieces)
+    assert caught.value.retryable and caught.value.status is None
+
+
+async def test_a_whole_answer_that_is_cut_may_be_tried_again(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    reply = said(kit.text)
+    reply.pieces, reply.ending = [reply.pieces[0][:40]], "cut"
+    server.replies = [reply]
+    assert (await failed(connect(kit), "complete")).retryable
+
+
+async def test_a_server_that_stalls_is_given_up(kit: Kit, connect: Connect, server: Server) -> None:
+    server.replies = [streamed(kit.text_events[:3], "stalled")]
+    error = await failed(connect(kit, timeout=0.2), "stream")
+    assert error.retryable and "Timeout" in error.problem
+    await server.closed.wait()
+
+
+async def test_nobody_there_may_be_tried_again(kit: Kit) -> None:
+    listening = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    listening.close()
+    await listening.wait_closed()
+    async with kit.connect(f"http://127.0.0.1:{port}") as client:
+        error = await failed(kit.provider(client), "complete")
+    assert error.retryable and error.status is None and "Connect" in error.problem
+
+
+@pytest.mark.parametrize("status", [200, 502])
+async def test_a_page_in_the_place_of_an_answer_is_shown_in_part(
+    kit: Kit, connect: Connect, server: Server, status: int
+) -> None:
+    page = b"<html>\n<h1>Bad gateway</h1>" + b"x" * 10_000
+    server.replies = [Reply([page], status, {"content-type": "text/html"})]
+    error = await failed(connect(kit), "complete")
+    assert error.retryable and "<html> <h1>Bad gateway</h1>" in error.problem
+    assert len(error.problem) <= PROBLEM_CHARACTERS + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        "text",
+        3,
+        {},
+        {"content": "text", "choices": [], "output": 1},
+        {"content": [1], "choices": [1], "output": [1], "status": "completed"},
+        {"content": None, "choices": [{"message": None}], "output": None},
+        {"choices": [{"message": {"tool_calls": [{"function": "f"}]}}], "content": 1, "output": 1},
+        {"choices": [{"message": {"tool_calls": 3}}], "content": {}, "output": {}},
+    ],
+)
+async def test_json_that_is_no_answer_is_not_asked_for_again(
+    kit: Kit, connect: Connect, server: Server, body: object
+) -> None:
+    server.replies = [said(body)]
+    error = await failed(connect(kit), "complete")
+    assert not error.retryable and "base_url" in error.problem
+
+
+async def test_a_stream_of_something_else_is_a_failed_call(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    events: list[Any] = ["{not json", '{"type": "message_delta"}', "3", "[]"]
+    for event in events:
+        head = "event: message_start\n" if kit is ANTHROPIC else ""
+        reply = Reply([f"{head}data: {event}\n\n".encode()], 200, {})
+        reply.headers["content-type"] = "text/event-stream"
+        server.replies = [reply]
+        await failed(connect(kit), "stream")
+
+
+@pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.name)
+async def test_a_failed_call_leaves_nothing_open(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [said(kit.refusal("e", "no"), 500), said(kit.text)]
+    provider = connect(kit)
+    await failed(provider, "stream")
+    assert (await provider.complete(HELLO)).text == "Fair enough."

@@ -1,0 +1,230 @@
+"""Exchanges with the real APIs, recorded by pydantic-ai: the same requests, the same answers.
+
+What a recorded program sent and what our providers send are compared in what matters: system,
+tools and messages, without what says nothing (``is_error: false``) or stands in two spellings (a
+text and a block with that text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import eventctx
+from eventctx.orchestrators.protocol import (
+    Answer,
+    Ids,
+    Request,
+    ToolDefinition,
+    ToolOutcome,
+)
+from tests.orchestrators.providers.conftest import Connect
+from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, RESPONSES, Kit
+from tests.orchestrators.providers.server import Server, said
+
+Body = dict[str, Any]
+IDS = Ids("s")
+FILES = {
+    "test_anthropic_model_thinking_part_redacted.yaml": ANTHROPIC,
+    "test_anthropic_thinking_roundtrip_wire_stable[ag_ui-0_1_13].yaml": ANTHROPIC,
+    "test_model_sees_multiple_images[anthropic].yaml": ANTHROPIC,
+    "test_multiple_parallel_tool_calls.yaml": ANTHROPIC,
+    "test_deepseek_deferred_capability_with_thinking.yaml": CHAT,
+    "test_tool_search_eval[openai-chat].yaml": CHAT,
+    "test_openai_responses_compact_messages.yaml": RESPONSES,
+}
+
+
+def exchanges(recorded: Path, file: str) -> list[tuple[Body, Body]]:
+    tape = yaml.safe_load((recorded / "provider" / file).read_text(encoding="utf-8"))
+    return [
+        (one["request"]["parsed_body"], one["response"]["parsed_body"])
+        for one in tape["interactions"]
+        if not one["request"]["uri"].endswith("/compact")
+    ]
+
+
+def options_of(kit: Kit, request: Body) -> Body:
+    """How our provider is made to send what the recorded program sent beside the messages."""
+    options = {key: request[key] for key in ("thinking", "tool_choice") if key in request}
+    if kit is RESPONSES:
+        options |= {"instructions": request["instructions"], "encrypted_reasoning": False}
+    return options
+
+
+def tools_of(request: Body) -> tuple[ToolDefinition, ...]:
+    return tuple(
+        ToolDefinition(
+            tool["name"],
+            tool.get("description", ""),
+            tool.get("input_schema") or tool.get("parameters") or {},
+        )
+        for tool in (one.get("function", one) for one in request.get("tools", ()))
+    )
+
+
+def rows_of(kit: Kit, request: Body) -> list[Body]:
+    """The recorded request's messages as a context holds them."""
+    if kit is RESPONSES:
+        return list(request["input"])
+    system = [{"role": "system", "content": request["system"]}] if "system" in request else []
+    return [*system, *request["messages"]]
+
+
+def plain(kit: Kit, request: Body) -> Body:
+    """A request in what matters, in one spelling."""
+    tools = [
+        {k: v for k, v in (tool.get("function") or tool).items() if k != "strict"}
+        for tool in request.get("tools", ())
+    ]
+    rows = request["input"] if kit is RESPONSES else request["messages"]
+    matters = {key: request.get(key) for key in ("system", "instructions", "thinking")}
+    return {**matters, "tools": tools, "rows": [_plain_row(row) for row in rows]}
+
+
+def _plain_row(row: Body) -> Body:
+    content = row.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    blocks = [
+        {"type": "text", "text": b["text"]}
+        if b["type"] == "output_text"
+        else {k: v for k, v in b.items() if (k, v) != ("is_error", False)}
+        for b in content or ()
+    ]
+    said = {k: v for k, v in row.items() if k not in ("content", "status") and v is not None}
+    if said.get("type") == "message":
+        del said["type"], said["id"]
+    return {**said, "content": blocks} if blocks else said
+
+
+@pytest.mark.parametrize("file", FILES)
+async def test_the_recorded_request_is_sent_and_its_answer_understood(
+    recorded_sessions: Path, connect: Connect, server: Server, file: str
+) -> None:
+    kit = FILES[file]
+    for sent, answered in exchanges(recorded_sessions, file):
+        server.replies = [said(answered)]
+        provider = connect(kit, **options_of(kit, sent))
+        answer = await provider.complete(Request(rows_of(kit, sent), IDS, tools_of(sent)))
+        assert plain(kit, server.asked[-1].body) == plain(kit, sent)
+        READERS[kit.name](answer, answered)
+
+
+def _claude_said(answer: Answer, body: Body) -> None:
+    assert answer.message == {"role": "assistant", "content": body["content"]}
+    assert [(c.id, c.name, c.arguments) for c in answer.calls] == [
+        (b["id"], b["name"], b["input"]) for b in body["content"] if b["type"] == "tool_use"
+    ]
+    assert (answer.finish_reason, answer.response_id) == (body["stop_reason"], body["id"])
+    assert answer.text == next((b["text"] for b in body["content"] if b["type"] == "text"), "")
+    usage = body["usage"]
+    assert answer.usage is not None
+    assert (answer.usage.prompt, answer.usage.output) == (
+        usage["input_tokens"],
+        usage["output_tokens"],
+    )
+    assert answer.usage.reasoning == usage.get("output_tokens_details", {}).get(
+        "thinking_tokens", 0
+    )
+
+
+def _chat_said(answer: Answer, body: Body) -> None:
+    (choice,) = body["choices"]
+    message = choice["message"]
+    assert answer.message["content"] == message["content"]
+    assert answer.message.get("reasoning_content") == message.get("reasoning_content")
+    assert [(c.id, c.name) for c in answer.calls] == [
+        (call["id"], call["function"]["name"]) for call in message.get("tool_calls", ())
+    ]
+    assert all(call.error is None for call in answer.calls)
+    assert (answer.finish_reason, answer.response_id) == (choice["finish_reason"], body["id"])
+    usage = body["usage"]
+    assert answer.usage is not None
+    assert (answer.usage.prompt, answer.usage.output) == (
+        usage["prompt_tokens"],
+        usage["completion_tokens"],
+    )
+    assert answer.usage.cache_read == usage["prompt_tokens_details"]["cached_tokens"]
+
+
+def _response_said(answer: Answer, body: Body) -> None:
+    assert [answer.message, *answer.more] == body["output"]
+    assert answer.text == body["output"][0]["content"][0]["text"]
+    assert answer.response_id == body["id"]
+    assert answer.usage is not None and answer.usage.prompt == body["usage"]["input_tokens"]
+
+
+READERS: dict[str, Callable[[Answer, Body], None]] = {
+    "anthropic": _claude_said,
+    "chat": _chat_said,
+    "responses": _response_said,
+}
+
+STEPS = [
+    ("test_anthropic_model_thinking_part_redacted.yaml", 0),
+    ("test_anthropic_thinking_roundtrip_wire_stable[ag_ui-0_1_13].yaml", 0),
+    ("test_model_sees_multiple_images[anthropic].yaml", 0),
+    ("test_multiple_parallel_tool_calls.yaml", 0),
+    ("test_deepseek_deferred_capability_with_thinking.yaml", 0),
+    ("test_deepseek_deferred_capability_with_thinking.yaml", 1),
+    ("test_tool_search_eval[openai-chat].yaml", 0),
+    ("test_tool_search_eval[openai-chat].yaml", 1),
+    ("test_tool_search_eval[openai-chat].yaml", 3),
+    ("test_tool_search_eval[openai-chat].yaml", 4),
+    ("test_openai_responses_compact_messages.yaml", 0),
+]
+"""Exchanges that another one follows, by the place of the first."""
+
+
+@pytest.mark.parametrize(("file", "place"), STEPS)
+async def test_a_context_brings_forth_the_recorded_following_request(
+    recorded_sessions: Path, connect: Connect, server: Server, file: str, place: int
+) -> None:
+    kit = FILES[file]
+    (sent, answered), (following, last) = exchanges(recorded_sessions, file)[place : place + 2]
+    server.replies = [said(answered), said(last)]
+    provider = connect(kit, **options_of(kit, sent))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in rows_of(kit, sent):
+            await ctx.add_message(row)
+        view = await ctx.get_messages_for_request(provider=provider)
+        answer = await provider.complete(Request(view, IDS, tools_of(sent)))
+        for message in (answer.message, *answer.more):
+            await ctx.add_message(message)
+        for row in rows_of(kit, following)[len(rows_of(kit, sent)) + 1 :]:
+            for message in _as_added(provider, answer, row):
+                await ctx.add_message(message)
+        view = await ctx.get_messages_for_request(provider=provider)
+        await provider.complete(Request(view, IDS, tools_of(following)))
+    first, second = (asked.body for asked in server.asked)
+    assert plain(kit, first) == plain(kit, sent)
+    assert plain(kit, second) == plain(kit, following)
+
+
+def _as_added(provider: Any, answer: Answer, row: Body) -> list[Body]:
+    """A recorded row as an orchestrator adds it: text results are made by the provider."""
+    calls = {call.id: call for call in answer.calls}
+    if row.get("tool_call_id") in calls:
+        return [provider.result_message(ToolOutcome(calls[row["tool_call_id"]], row["content"]))]
+    blocks = row["content"] if isinstance(row.get("content"), list) else []
+    results = [b for b in blocks if b["type"] == "tool_result" and isinstance(b["content"], str)]
+    return [
+        provider.result_message(ToolOutcome(calls[b["tool_use_id"]], b["content"])) for b in results
+    ] or [row]
+
+
+async def test_every_recorded_exchange_of_several_steps_is_followed(
+    recorded_sessions: Path,
+) -> None:
+    for file, kit in FILES.items():
+        requests = [rows_of(kit, sent) for sent, _ in exchanges(recorded_sessions, file)]
+        for place in range(len(requests) - 1):
+            before, after = requests[place : place + 2]
+            if len(after) > len(before) and after[: len(before)] == before:
+                assert (file, place) in STEPS

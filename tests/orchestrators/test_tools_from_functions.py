@@ -1,0 +1,334 @@
+"""Functions as tools: what a model is told of them, and what it may send."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import functools
+import threading
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.orchestrators.protocol import Ids, Tool
+from eventctx.orchestrators.tools import as_tools, definition_of, run_tool, tool
+
+IDS = Ids("s", "t1", "00f067aa0ba902b7")
+
+
+class Unit(Enum):
+    C = "celsius"
+    F = "fahrenheit"
+
+
+class Place(msgspec.Struct):
+    city: str
+    country: str = "DE"
+
+
+def weather(
+    place: Place,
+    days: Annotated[int, msgspec.Meta(description="How many days ahead.", ge=1, le=7)] = 1,
+    unit: Unit = Unit.C,
+) -> str:
+    """Tells the weather
+    of a place.
+
+    What follows is for people who read the code.
+    """
+    return f"{place.city}, {place.country}: {days} {unit.name}"
+
+
+def test_the_model_is_told_the_name_the_first_paragraph_and_the_types() -> None:
+    definition = definition_of(tool(weather))
+    assert (definition.name, definition.description) == ("weather", "Tells the weather of a place.")
+    assert definition.parameters == {
+        "type": "object",
+        "properties": {
+            "place": {"$ref": "#/$defs/Place"},
+            "days": {
+                "type": "integer",
+                "description": "How many days ahead.",
+                "minimum": 1,
+                "maximum": 7,
+                "default": 1,
+            },
+            "unit": {"$ref": "#/$defs/Unit", "default": "celsius"},
+        },
+        "required": ["place"],
+        "additionalProperties": False,
+        "$defs": {
+            "Place": {
+                "title": "Place",
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string"},
+                    "country": {"type": "string", "default": "DE"},
+                },
+                "required": ["city"],
+            },
+            "Unit": {"title": "Unit", "enum": ["celsius", "fahrenheit"]},
+        },
+    }
+
+
+async def test_what_the_model_sends_becomes_the_types_of_the_function() -> None:
+    sent = {"place": {"city": "Ulm"}, "days": 3, "unit": "fahrenheit"}
+    assert await tool(weather).execute(sent) == "Ulm, DE: 3 F"
+    assert await tool(weather).execute({"place": {"city": "Ulm"}}) == "Ulm, DE: 1 C"
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ({"place": "Ulm"}, "Expected `object`, got `str` - at `$.place`"),
+        ({"place": {"city": "Ulm"}, "days": 9}, "Expected `int` <= 7 - at `$.days`"),
+        ({}, "Object missing required field `place`"),
+        ({"place": {"city": "Ulm"}, "hour": 3}, "Object contains unknown field `hour`"),
+        ({"place": {"city": "Ulm"}, "unit": "kelvin"}, "Invalid enum value 'kelvin' - at `$.unit`"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_told_to_the_model(
+    sent: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(eventctx.InvalidSetting) as caught:
+        await tool(weather).execute(sent)
+    assert str(caught.value) == f"arguments of weather: {told}"
+
+
+async def test_a_decorated_function_can_still_be_called() -> None:
+    @tool
+    def plain(a: int) -> int:
+        return a + 1
+
+    @tool(name="other-name", description="Says it better.")
+    async def renamed(a: int) -> int:
+        """Says it."""
+        return a + 2
+
+    assert plain(1) == 2 and await renamed(1) == 3
+    assert await plain.execute({"a": 1}) == 2 and await renamed.execute({"a": 1}) == 3
+    assert (plain.name, plain.description) == ("plain", "")
+    assert (renamed.name, renamed.description) == ("other-name", "Says it better.")
+    assert isinstance(plain, Tool)
+
+
+async def test_a_function_may_be_a_method_a_partial_or_an_object() -> None:
+    class Desk:
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def room(self, books: int) -> int:
+            return self.size - books
+
+        async def __call__(self, pens: int) -> int:
+            return self.size - pens
+
+    desk = Desk(10)
+    assert await tool(desk.room).execute({"books": 4}) == 6
+    assert await tool(desk, name="pens").execute({"pens": 3}) == 7
+    half = functools.partial(weather, days=2)
+    assert await tool(half, name="half").execute({"place": {"city": "Ulm"}}) == "Ulm, DE: 2 C"
+    late = tool(lambda: desk(1), name="late")
+    assert await late.execute({}) == 9
+
+
+async def test_types_that_json_does_not_have_are_read_from_texts() -> None:
+    def due(day: datetime.date, kind: Literal["tax", "rent"], tags: list[str] | None = None) -> Any:
+        return day, kind, tags
+
+    sent = {"day": "2026-11-22", "kind": "tax"}
+    assert await tool(due).execute(sent) == (datetime.date(2026, 11, 22), "tax", None)
+
+
+async def test_a_default_is_not_shared_by_two_calls() -> None:
+    def gather(word: str, words: list[str] = ["first"]) -> list[str]:  # noqa: B006 - the point
+        words.append(word)
+        return words
+
+    gathering = tool(gather)
+    assert await gathering.execute({"word": "a"}) == ["first", "a"]
+    assert await gathering.execute({"word": "b"}) == ["first", "b"]
+
+
+async def test_a_parameter_without_a_type_takes_anything() -> None:
+    def loose(value, other=None):  # type: ignore[no-untyped-def]
+        return value, other
+
+    assert await tool(loose).execute({"value": [1, {"a": None}]}) == ([1, {"a": None}], None)
+
+
+async def test_a_blocking_function_does_not_block_the_loop() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def blocking() -> str:
+        entered.set()
+        leave.wait()
+        return threading.current_thread().name
+
+    running = asyncio.create_task(tool(blocking).execute({}))
+    await asyncio.to_thread(entered.wait)
+    leave.set()
+    assert await running != threading.current_thread().name
+
+
+async def test_an_error_of_the_function_is_the_callers_to_handle() -> None:
+    def broken() -> None:
+        raise KeyError("missing")
+
+    with pytest.raises(KeyError, match="missing"):
+        await tool(broken).execute({})
+
+
+# -- ids -----------------------------------------------------------------------------------------
+
+
+async def test_a_parameter_of_type_ids_gets_the_ids_of_the_call() -> None:
+    async def where(path: str, ids: Ids) -> str:
+        return f"{path} in {ids.span_id}"
+
+    made = tool(where)
+    assert list(made.input_schema["properties"]) == ["path"]
+    assert await run_tool(made, {"path": "a"}, IDS) == f"a in {IDS.span_id}"
+    with pytest.raises(eventctx.InvalidSetting, match="execute_with"):
+        await made.execute({"path": "a"})
+    with pytest.raises(eventctx.InvalidSetting, match="unknown field `ids`"):
+        await run_tool(made, {"path": "a", "ids": {"session_id": "forged"}}, IDS)
+
+
+async def test_ids_that_may_be_missing_are_missing_without_them() -> None:
+    def where(ids: Ids | None = None) -> str | None:
+        return ids and ids.span_id
+
+    assert await tool(where).execute({}) is None
+    assert await run_tool(tool(where), {}, IDS) == IDS.span_id
+
+
+async def test_a_tool_without_ids_is_run_without_them() -> None:
+    assert await run_tool(Module(), {"a": 1}, IDS) == {"a": 1}
+
+
+# -- many tools ----------------------------------------------------------------------------------
+
+
+class Module:
+    """A tool as Amplifier's modules are."""
+
+    name = "module"
+    description = "Returns its input."
+
+    async def execute(self, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
+        return input
+
+
+async def test_functions_tools_and_modules_go_together() -> None:
+    module = Module()
+    found = as_tools([weather, tool(weather, name="again"), module])
+    assert list(found) == ["weather", "again", "module"]
+    assert found["module"] is module
+    assert as_tools({"forecast": weather, "module": module})["forecast"].name == "forecast"
+    assert as_tools(None) == {}
+
+
+async def test_the_search_of_recall_is_a_tool() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "the lighthouse is green"})
+        search = ctx.recall_tool()
+        (found,) = as_tools([search]).values()
+        definition = definition_of(found)
+        assert (definition.name, definition.parameters) == (search.name, search.parameters)
+        assert "lighthouse is green" in await run_tool(found, {"query": "lighthouse"}, IDS)
+
+
+def test_a_tool_without_a_schema_takes_an_empty_object() -> None:
+    assert definition_of(Module()).parameters == {"type": "object", "properties": {}}
+
+
+def test_a_schema_of_another_kind_is_kept_and_completed() -> None:
+    schema = {"properties": {"a": {}}, "required": ["a"]}
+
+    class Typed(Module):
+        input_schema = schema
+
+    assert definition_of(Typed()).parameters == {**schema, "type": "object"}
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="two are named 'weather'"):
+        as_tools([weather, tool(weather)])
+
+
+def test_a_tool_under_another_name_is_refused() -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="'module'"):
+        as_tools({"other": Module()})
+
+
+@pytest.mark.parametrize("name", ["", "a b", "é", "a.b", "x" * 65, "new\n", None, 3])
+def test_a_name_that_the_apis_refuse_is_refused_first(name: Any) -> None:
+    class Named(Module):
+        pass
+
+    Named.name = name
+    with pytest.raises(eventctx.InvalidSetting, match="1 to 64"):
+        as_tools([Named()])
+
+
+def takes_any_number(*paths: str) -> None: ...
+
+
+def takes_any_names(**paths: str) -> None: ...
+
+
+def takes_a_place(path: str, /) -> None: ...
+
+
+def takes_no_json(path: threading.Event) -> None: ...
+
+
+def takes_an_unknown(path: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    "function",
+    [takes_any_number, takes_any_names, takes_a_place, takes_no_json, takes_an_unknown],
+)
+def test_a_signature_that_no_object_fits_is_refused(function: Any) -> None:
+    with pytest.raises(eventctx.InvalidSetting, match=function.__name__):
+        tool(function)
+
+
+@pytest.mark.parametrize("thing", [3, "text", dict, Module])
+def test_what_is_no_function_is_refused(thing: Any) -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="expected a function"):
+        as_tools([thing])
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="<lambda>"):
+        tool(lambda: None)
+
+
+WORDS = st.sampled_from(["", "city", "country", "Ulm", "celsius", "1"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["place", "days", "unit", "x"]), JSON))
+def test_whatever_a_model_sends_the_function_runs_or_the_model_is_told(
+    sent: dict[str, Any],
+) -> None:
+    try:
+        said = asyncio.run(tool(weather).execute(sent))
+    except eventctx.InvalidSetting as error:
+        assert str(error).startswith("arguments of weather: ")
+    else:
+        assert said.endswith((" C", " F"))

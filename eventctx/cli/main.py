@@ -22,6 +22,7 @@ from eventctx.cli.search import search_command
 from eventctx.cli.sessions import sessions_command, stats_command
 from eventctx.cli.trace import trace_command
 from eventctx.cli.transcript import transcript_command, view_command
+from eventctx.cli.validate import validate_command
 from eventctx.cli.verify import verify_command
 from eventctx.cli.why import why_command
 from eventctx.version import __version__
@@ -64,6 +65,7 @@ for _command in (
     verify_command,
     export_command,
     stats_command,
+    validate_command,
 ):
     cli.add_command(_command)
 

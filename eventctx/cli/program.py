@@ -37,7 +37,10 @@ PIPE_CLOSED: Final = 141
 
 EXIT_CODES: Final = (
     (OK, "done, and nothing is wrong"),
-    (FOUND, "a problem was found: damage in a log, or a request that does not verify"),
+    (
+        FOUND,
+        "a problem was found: damage, a request that does not verify, a module that breaks a rule",
+    ),
     (USAGE, "bad usage or bad input: an unknown option or session, a file that cannot be read"),
     (
         STORE,

@@ -1,0 +1,182 @@
+"""Checks of what a context does when it holds more than a request may."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+from typing import Final
+
+from eventctx.testing.contract.conversations import (
+    CHARACTERS_PER_TOKEN,
+    Row,
+    characters,
+    check_order,
+    check_pairs,
+    check_same,
+    giant,
+    said,
+    short,
+    talk,
+)
+from eventctx.testing.contract.subject import POST, PRE, Mounted, Subject, mounted
+from eventctx.testing.contract.verdicts import sees
+from eventctx.testing.providers import ScriptedProvider
+
+ROUNDS: Final = 24
+"""A conversation of about 104,000 characters: 26,000 tokens and more."""
+
+BUDGETS: Final = (16_000, 10_000, 6_000)
+ROOMY: Final = 1_000_000
+
+
+async def _full(one: Mounted) -> list[Row]:
+    rows = talk(ROUNDS)
+    await one.add(copy.deepcopy(rows))
+    return rows
+
+
+async def compacts(subject: Subject) -> None:
+    """A request is cut down when there is more than its budget."""
+    async with mounted(subject) as one:
+        rows = await _full(one)
+        whole, sent = characters(rows), characters(await one.request(BUDGETS[-1]))
+        sees(sent < whole * 0.9, f"{sent:,} of {whole:,} characters for {BUDGETS[-1]:,} tokens")
+
+
+async def fits(subject: Subject) -> None:
+    """What is returned fits the budget."""
+    async with mounted(subject) as one:
+        await _full(one)
+        for budget in BUDGETS:
+            _check_size(await one.request(budget), budget)
+
+
+async def giant_result(subject: Subject) -> None:
+    """One tool result of 600,000 characters does not break the budget, and is not lost."""
+    rows = giant(600_000)
+    budget = 20_000
+    async with mounted(subject) as one:
+        await one.add(copy.deepcopy(rows))
+        _check_size(await one.request(budget), budget)
+        check_same(await one.transcript(), rows, "get_messages() with a giant result")
+
+
+def _check_size(view: list[Row], budget: int) -> None:
+    size = characters(view)
+    sees(
+        size <= budget * CHARACTERS_PER_TOKEN,
+        f"{size:,} characters for a budget of {budget:,} tokens",
+    )
+
+
+async def ephemeral(subject: Subject) -> None:
+    """A compaction is a view: nothing that is kept is changed by it."""
+    async with mounted(subject) as one:
+        rows = await _full(one)
+        for budget in BUDGETS:
+            await one.request(budget)
+        check_same(await one.transcript(), rows, "get_messages() after compactions")
+
+
+async def pairs(subject: Subject) -> None:
+    """In every view each result has its call, and each call its result."""
+    rows = talk(ROUNDS)
+    ends = [place for place, row in enumerate(rows, 1) if row["role"] == "assistant"]
+    async with mounted(subject) as one:
+        before = 0
+        for count, end in enumerate(e for e in ends if "tool_calls" not in rows[e - 1]):
+            await one.add(copy.deepcopy(rows[before:end]))
+            before = end
+            budget = BUDGETS[count % len(BUDGETS)]
+            view = await one.request(budget)
+            check_pairs(view, f"a request of {budget:,} tokens after {end} messages")
+        for budget in BUDGETS:
+            check_pairs(await one.request(budget), f"a request of {budget:,} tokens")
+
+
+async def order(subject: Subject) -> None:
+    """Views keep the order of the conversation."""
+    async with mounted(subject) as one:
+        rows = await _full(one)
+        check_order(await one.transcript(), rows, "get_messages()")
+        for budget in (ROOMY, *BUDGETS):
+            view = await one.request(budget)
+            check_order(view, rows, f"a request of {budget:,} tokens")
+
+
+async def system_stays(subject: Subject) -> None:
+    """The system message is in every view."""
+    async with mounted(subject) as one:
+        rows = await _full(one)
+        for budget in BUDGETS:
+            view = await one.request(budget)
+            there = any(said(row) == said(rows[0]) for row in view)
+            sees(there, f"it is not in a request of {budget:,} tokens")
+
+
+async def latest_stays(subject: Subject) -> None:
+    """What the person said last is in every view."""
+    asked = {"role": "user", "content": "And what did you find in all of them?"}
+    async with mounted(subject) as one:
+        await _full(one)
+        await one.add([dict(asked)])
+        for budget in BUDGETS:
+            view = await one.request(budget)
+            there = any(said(row) == asked for row in view)
+            sees(there, f"it is not in a request of {budget:,} tokens")
+
+
+async def small_is_whole(subject: Subject) -> None:
+    """What is far below the budget is sent whole."""
+    rows = talk(3)
+    async with mounted(subject) as one:
+        await one.add(copy.deepcopy(rows))
+        view = [said(row) for row in await one.request(ROOMY // 5)]
+    missing = [short(row) for row in rows if said(row) not in view]
+    sees(not missing, f"{len(missing)} messages are not in the request, such as {missing[:1]}")
+
+
+async def repeatable(subject: Subject) -> None:
+    """Asked again, it returns the same."""
+    async with mounted(subject) as one:
+        await _full(one)
+        views = [[said(row) for row in await one.request(BUDGETS[1])] for _ in range(3)]
+    for first, second in pairwise(views):
+        sees(first == second, f"a request of {len(first)} messages, and then one of {len(second)}")
+
+
+async def provider_budget(subject: Subject) -> None:
+    """Without a ``token_budget``, the provider's window is the budget."""
+    provider = ScriptedProvider(context_window=12_000, max_output_tokens=2_000)
+    async with mounted(subject) as one:
+        await _full(one)
+        _check_size(await one.request(provider=provider), 12_000)
+
+
+async def configurable(subject: Subject) -> None:
+    """The setting ``max_tokens`` is the budget where nothing else says one."""
+    async with mounted(subject, {"max_tokens": 8_000}) as one:
+        await _full(one)
+        small = characters(await one.request())
+    async with mounted(subject, {"max_tokens": ROOMY}) as one:
+        await _full(one)
+        large = characters(await one.request())
+    sees(
+        small < large * 0.9,
+        f"{small:,} characters with max_tokens 8,000, {large:,} with {ROOMY:,}",
+    )
+
+
+async def events(subject: Subject) -> None:
+    """A compaction says when it begins and ends, with what there is before and after."""
+    async with mounted(subject) as one:
+        await _full(one)
+        await one.request(BUDGETS[-1])
+        names, said_of = one.events.names, list(one.events)
+    sees(PRE in names, f"no {PRE} was emitted")
+    sees(POST in names, f"no {POST} was emitted")
+    sees(names.index(PRE) < names.index(POST), f"{POST} came before {PRE}")
+    for name, data in said_of:
+        for key in ("message_count", "token_count"):
+            value = data.get(key)
+            sees(type(value) is int, f"{key} of {name} is {value!r}, expected an int")

@@ -1,0 +1,146 @@
+"""Conversations to put into a context, and what every view of one must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.testing.contract.verdicts import Broken, sees
+from eventctx.testing.requests import calls_of, results_of
+
+Row = dict[str, Any]
+
+RESULT: Final = "The quick brown fox jumps over the lazy dog. " * 45
+"""A tool result of about 2,000 characters."""
+
+CHARACTERS_PER_TOKEN: Final = 5
+"""More than any tokenizer needs for English text: a view of more characters is over its budget."""
+
+SAID: Final = ("role", "content", "tool_calls", "tool_call_id")
+"""What a message says; a context may add keys of its own."""
+
+
+def talk(rounds: int) -> list[Row]:
+    """A system message, and so many tasks with two parallel tool calls each.
+
+    Every other round is in the form of the contract's page (OpenAI functions), the others in that
+    of Amplifier's loops (content blocks and ``{"id", "tool", "arguments"}``). A round is about
+    4,300 characters.
+    """
+    rows: list[Row] = [{"role": "system", "content": "You are careful and brief."}]
+    for number in range(rounds):
+        ids = [f"call_{number}_{place}" for place in range(2)]
+        rows.append({"role": "user", "content": f"Task {number}: look around in folder {number}."})
+        rows.append(_function_calls(ids) if number % 2 else _block_calls(ids))
+        rows += [
+            {"role": "tool", "tool_call_id": one, "content": f"{number}: {RESULT}"} for one in ids
+        ]
+        rows.append({"role": "assistant", "content": f"Task {number} is done."})
+    return rows
+
+
+def giant(characters: int) -> list[Row]:
+    """A short conversation in which a tool returned so many characters."""
+    rows = talk(2)
+    return [
+        *rows,
+        {"role": "user", "content": "Read the log."},
+        _function_calls(["call_giant"]),
+        {
+            "role": "tool",
+            "tool_call_id": "call_giant",
+            "content": ("x" * 79 + "\n") * (characters // 80),
+        },
+    ]
+
+
+def _function_calls(ids: Sequence[str]) -> Row:
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "read", "arguments": '{"path": "x"}'}}
+        for one in ids
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def _block_calls(ids: Sequence[str]) -> Row:
+    blocks = [
+        {"type": "tool_call", "id": one, "name": "read", "input": {"path": "x"}} for one in ids
+    ]
+    calls = [{"id": one, "tool": "read", "arguments": {"path": "x"}} for one in ids]
+    content = [{"type": "text", "text": "Let me look."}, *blocks]
+    return {"role": "assistant", "content": content, "tool_calls": calls}
+
+
+def said(row: object) -> Row:
+    """What a message says, without a context's own keys. Raises Broken if it is no message."""
+    sees(isinstance(row, dict), f"a message of type {type(row).__name__}, expected a dict")
+    assert isinstance(row, dict)
+    return {key: row[key] for key in SAID if row.get(key) is not None}
+
+
+def rows_of(found: object, method: str) -> list[Row]:
+    """What a method returned, as a list of messages. Raises Broken if it is none."""
+    sees(isinstance(found, list), f"{method}() returned {type(found).__name__}, expected a list")
+    assert isinstance(found, list)
+    for row in found:
+        said(row)
+    return found
+
+
+def check_same(found: Sequence[Row], wanted: Sequence[Row], where: str) -> None:
+    """Raise Broken unless the messages say the same."""
+    sees(len(found) == len(wanted), f"{where}: {len(found)} messages, expected {len(wanted)}")
+    for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        if said(one) != said(other):
+            raise Broken(f"{where}: message {place} is {short(one)}, expected {short(other)}")
+
+
+def check_pairs(view: Sequence[Row], where: str) -> None:
+    """Raise Broken for a result whose call is not before it, or a call without its result."""
+    open_calls: dict[str, int] = {}
+    for place, row in enumerate(view):
+        for one in results_of(row):
+            sees(
+                one in open_calls,
+                f"{where}: message {place} answers {one!r}, which is not before it",
+            )
+            del open_calls[one]
+        open_calls.update(dict.fromkeys(calls_of(row), place))
+    for one, place in open_calls.items():
+        raise Broken(f"{where}: message {place} calls {one!r}, and the result is not in the view")
+
+
+def check_order(view: Sequence[Row], transcript: Sequence[Row], where: str) -> None:
+    """Raise Broken if messages that can be told apart stand in another order than was added.
+
+    They are told by their calls and results, which a view that shortens a message leaves alone,
+    and by their words where these are unchanged.
+    """
+    places = {name: place for place, row in enumerate(transcript) for name in _names(row)}
+    last, last_seen = -1, ""
+    for row in view:
+        known = [places[name] for name in _names(row) if name in places]
+        if known and known[0] < last:
+            raise Broken(f"{where}: {short(row)} stands behind {last_seen}, which was added later")
+        if known:
+            last, last_seen = known[0], short(row)
+
+
+def _names(row: Row) -> list[str]:
+    """What tells a message from all others of ``talk``."""
+    ids = [f"call {one}" for one in calls_of(row)] + [f"result {one}" for one in results_of(row)]
+    content = row.get("content")
+    return ids or ([f"{row.get('role')} {content}"] if isinstance(content, str) else [])
+
+
+def characters(view: Sequence[Row]) -> int:
+    """Characters of what the messages say, as JSON."""
+    return sum(len(msgspec.json.encode(said(row), enc_hook=str)) for row in view)
+
+
+def short(row: object) -> str:
+    """A message in a few words."""
+    text = repr(row)
+    return text if len(text) <= 90 else f"{text[:90]}…"

@@ -1,0 +1,109 @@
+"""Running the checks on a module, one after the other, each in a place and a time of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from eventctx.testing.contract.amplifier_rows import core_findings
+from eventctx.testing.contract.checks import CHECKS, Check
+from eventctx.testing.contract.subject import Subject, sandbox
+from eventctx.testing.contract.target import Target
+from eventctx.testing.contract.verdicts import Broken, Finding, NotChecked, Verdict
+
+IMPORTS: Final = "imports"
+
+SECONDS: Final = 10.0
+"""How long a check may take, unless the caller says otherwise."""
+
+
+async def examine(
+    target: Target,
+    config: Mapping[str, Any],
+    folder: Path,
+    *,
+    seconds: float = SECONDS,
+    done: int = 0,
+    failed: Collection[str] = (),
+) -> AsyncIterator[Finding]:
+    """What each check finds, in order; the first is whether the module can be imported.
+
+    ``folder`` is where the module may write: every check gets a directory of its own in it. Each
+    has ``seconds``. To go on after an interruption, ``done`` says how many findings there
+    were, and ``failed`` which checks did not hold.
+    """
+    broken = set(failed)
+    loaded = _load(target)
+    if not done:
+        yield _finding(_IMPORTS, loaded if isinstance(loaded, BaseException) else None)
+    if isinstance(loaded, BaseException):
+        broken.add(IMPORTS)
+        subject = Subject(target, None, None, config)
+    else:
+        subject = Subject(target, loaded, target.mount_of(loaded), config)
+    for check in CHECKS[max(0, done - 1) :]:
+        missing = [name for name in (IMPORTS, *check.needs) if name in broken]
+        if missing:
+            problem: BaseException | None = NotChecked(f"{missing[0]} does not hold")
+        else:
+            problem = await _problem(check, subject, folder / check.name, seconds)
+        found = _finding(check, problem)
+        if found.verdict == "does not hold":
+            broken.add(check.name)
+        yield found
+    with sandbox(folder / "amplifier-core"):
+        for found in await core_findings(target, config, seconds):
+            yield found
+
+
+async def _no_check(subject: Subject) -> None:
+    """The import is tried before there is a subject."""
+
+
+_IMPORTS = Check(IMPORTS, "required", "The module can be imported", _no_check, ())
+
+
+def names_in_order() -> list[str]:
+    """The checks by name in the order of the findings; those of amplifier-core come behind."""
+    return [IMPORTS, *(check.name for check in CHECKS)]
+
+
+def blamed(name: str, seen: str) -> Finding:
+    """The finding of a check that did not return, or took its process with it."""
+    checks = {check.name: check for check in (_IMPORTS, *CHECKS)}
+    return _finding(checks[name], Broken(seen))
+
+
+def _load(target: Target) -> Any:
+    try:
+        return target.load()
+    except (Exception, SystemExit) as error:
+        return error
+
+
+async def _problem(
+    check: Check, subject: Subject, folder: Path, seconds: float
+) -> BaseException | None:
+    with sandbox(folder):
+        try:
+            async with asyncio.timeout(seconds):
+                await check.run(subject)
+        except TimeoutError:
+            return Broken(f"it did not return within {seconds:g} s")
+        except (Exception, SystemExit) as error:
+            return error
+    return None
+
+
+def _finding(check: Check, problem: BaseException | None) -> Finding:
+    verdict: Verdict = "holds"
+    seen = ""
+    if isinstance(problem, NotChecked):
+        verdict, seen = "not checked", str(problem)
+    elif isinstance(problem, Broken):
+        verdict, seen = "does not hold", str(problem)
+    elif problem is not None:
+        verdict, seen = "does not hold", f"raised {type(problem).__name__}: {problem}"
+    return Finding(check.name, check.level, check.what, verdict, " ".join(seen.split())[:400])

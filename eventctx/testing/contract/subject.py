@@ -1,0 +1,115 @@
+"""The module under test, mounted: each check mounts it anew in a place of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from eventctx.testing.contract.conversations import Row, rows_of
+from eventctx.testing.contract.coordinator import new_coordinator
+from eventctx.testing.contract.target import Target
+from eventctx.testing.contract.verdicts import Broken
+from eventctx.testing.recorder import EventRecorder
+
+PRE: Final = "context:pre_compact"
+POST: Final = "context:post_compact"
+METHODS: Final = (
+    ("add_message", 1),
+    ("get_messages_for_request", 2),
+    ("get_messages", 0),
+    ("set_messages", 1),
+    ("clear", 0),
+)
+"""The protocol's methods, and how many arguments each takes (context contract 2.1.0)."""
+
+_sessions = itertools.count(1)
+
+
+class Subject(NamedTuple):
+    """A module that was imported, its mount function, the settings it is to be mounted with."""
+
+    target: Target
+    module: Any
+    mount: Callable[..., Any] | None
+    config: Mapping[str, Any]
+
+
+class Mounted:
+    """A mounted context. ``events`` recorded what it said of compactions."""
+
+    def __init__(self, context: Any, coordinator: Any, events: EventRecorder) -> None:
+        self.context = context
+        self.coordinator = coordinator
+        self.events = events
+
+    async def add(self, rows: list[Row]) -> None:
+        """Add messages one by one."""
+        for row in rows:
+            await self.context.add_message(row)
+
+    async def transcript(self) -> list[Row]:
+        """What ``get_messages`` returns. Raises Broken if it is no list of messages."""
+        return rows_of(await self.context.get_messages(), "get_messages")
+
+    async def request(self, budget: int | None = None, provider: Any = None) -> list[Row]:
+        """What ``get_messages_for_request`` returns. Raises Broken if it is no list of messages."""
+        given = {"token_budget": budget, "provider": provider}
+        asked = {name: value for name, value in given.items() if value is not None}
+        found = await self.context.get_messages_for_request(**asked)
+        return rows_of(found, "get_messages_for_request")
+
+
+@contextlib.asynccontextmanager
+async def mounted(subject: Subject, config: Mapping[str, Any] = {}) -> AsyncIterator[Mounted]:
+    """Mount the module in a session of its own, and clean up as a host does.
+
+    ``config`` are settings besides the subject's. Raises Broken if there is no context then.
+    """
+    assert subject.mount is not None
+    coordinator = new_coordinator(f"validation-{next(_sessions)}")
+    events = EventRecorder()
+    for name in (PRE, POST):
+        coordinator.hooks.register(name, events, name=f"recorder {name}")
+    returned = await subject.mount(coordinator, {**subject.config, **config})
+    try:
+        context = coordinator.get("context")
+        if context is None:
+            raise Broken(f"nothing at the mount point 'context'; mount() returned {returned!r}")
+        yield Mounted(context, coordinator, events)
+    finally:
+        await clean_up(coordinator, returned)
+
+
+async def clean_up(coordinator: Any, returned: object) -> None:
+    """What a host does at a session's end: the returned cleanup is one of those registered."""
+    if callable(returned) and not hasattr(returned, "add_message"):
+        result = returned()
+        if isinstance(result, Awaitable) or inspect.isawaitable(result):
+            await result
+    await coordinator.cleanup()
+
+
+@contextlib.contextmanager
+def sandbox(folder: Path) -> Iterator[Path]:
+    """Let this process live in ``folder``: its working directory and the user's home.
+
+    Yields the folder, which holds ``work`` and ``home``. Not for two at once in one process.
+    """
+    work, home = folder / "work", folder / "home"
+    for one in (work, home):
+        one.mkdir(parents=True)
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith("XDG_")]:
+        del os.environ[name]
+    os.environ.update(HOME=str(home), USERPROFILE=str(home))
+    try:
+        with contextlib.chdir(work):
+            yield folder
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,113 @@
+"""Examining a module in a process of its own, which may hang or die without harm."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.testing.contract.amplifier_rows import core_blamed
+from eventctx.testing.contract.examining import SECONDS, blamed, names_in_order
+from eventctx.testing.contract.verdicts import Finding
+
+_START: Final = 60.0
+"""Seconds that a process gets to start in."""
+
+_GRACE: Final = 5.0
+"""Seconds beyond a check's own after which its process is ended."""
+
+_LINE: Final = 2**20
+
+
+async def validate(
+    given: str, config: Mapping[str, Any] | None = None, *, seconds: float = SECONDS
+) -> list[Finding]:
+    """Check a context module against the context contract.
+
+    ``given`` is a directory, a .py file, a module, ``pkg.mod:mount`` or the name of an entry point;
+    ``config`` what it is mounted with. Each check has ``seconds``. The module runs in a child
+    process whose working directory and home are temporary. Raises InvalidSetting if there is no
+    such module.
+    """
+    findings: list[Finding] = []
+    names = names_in_order()
+    with tempfile.TemporaryDirectory(prefix="eventctx-validate-") as folder:
+        order: dict[str, Any] = {
+            "given": given,
+            "cwd": str(Path.cwd()),
+            "folder": folder,
+            "config": dict(config or {}),
+            "seconds": seconds,
+        }
+        while True:
+            order["done"] = len(findings)
+            order["failed"] = [one.check for one in findings if one.verdict == "does not hold"]
+            problem = await _run(order, Path(folder), findings, seconds)
+            if problem is None:
+                return findings
+            if len(findings) >= len(names):
+                return [*findings, core_blamed(problem)]
+            findings.append(blamed(names[len(findings)], problem))
+
+
+async def _run(
+    order: Mapping[str, Any], folder: Path, findings: list[Finding], seconds: float
+) -> str | None:
+    """Collect findings of one process; what went wrong with it, None if it came to its end."""
+    errors = folder / f"stderr-{order['done']}"
+    with errors.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "eventctx.testing.contract",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(_path())},
+            cwd=folder,
+            limit=_LINE,
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(msgspec.json.encode(order))
+        process.stdin.close()
+        patience = _START
+        try:
+            while line := await asyncio.wait_for(process.stdout.readline(), patience):
+                _take(line, findings)
+                patience = seconds + _GRACE
+            code = await asyncio.wait_for(process.wait(), patience)
+        except TimeoutError:
+            return f"it blocked its thread, and did not return within {patience:g} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    if code == 0:
+        return None
+    last = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    return f"its process ended with code {code}{f': {last[0]}' if last else ''}"
+
+
+def _path() -> list[str]:
+    """This interpreter's path for imports; the working directory's own modules come last."""
+    return [*[str(Path(one).absolute()) for one in sys.path if one], str(Path.cwd())]
+
+
+def _take(line: bytes, findings: list[Finding]) -> None:
+    found = msgspec.json.decode(line)
+    match found.get("kind"):
+        case "started":
+            return
+        case "unusable":
+            raise InvalidSetting(found["problem"])
+    findings.append(msgspec.convert(found, Finding))

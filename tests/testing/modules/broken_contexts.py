@@ -1,0 +1,359 @@
+"""Context modules that each break one rule of the contract; ``FAULTS`` says which check sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.testing.modules.sound_context import POST, PRE, SoundContext, mount_class, size
+
+FAULTS: dict[str, str] = {}
+"""Name of a mount function in this module, and the one check that must not hold."""
+
+Rows = list[dict[str, Any]]
+
+
+def breaks(check: str) -> Callable[[Any], Any]:
+    """Register a faulty context class, or a faulty mount function, under its own name."""
+
+    def register(kind: Any) -> Any:
+        FAULTS[kind.__name__] = check
+        if not isinstance(kind, type):
+            return kind
+
+        async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+            await mount_class(kind, coordinator, config)
+
+        return mount
+
+    return register
+
+
+# -- what is kept --------------------------------------------------------------------------------
+
+
+@breaks("ephemeral")
+class Destructive(SoundContext):
+    async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
+        view = await super().get_messages_for_request(token_budget, provider)
+        self.kept = copy.deepcopy(view)
+        return view
+
+
+@breaks("transcript")
+class ForgetsResults(SoundContext):
+    async def get_messages(self) -> Rows:
+        rows = copy.deepcopy(self.kept)
+        if len(rows) == 16 and rows[-2].get("role") == "tool":
+            del rows[-2]
+        return rows
+
+
+@breaks("own_list")
+class HandsOutItsList(SoundContext):
+    async def get_messages(self) -> Rows:
+        return Aliased(self.kept)
+
+
+class Aliased(list):
+    """A copy whose ``clear`` reaches the list that it was copied from."""
+
+    def __init__(self, kept: Rows) -> None:
+        super().__init__(copy.deepcopy(kept))
+        self.kept = kept
+
+    def clear(self) -> None:
+        self.kept.clear()
+
+
+@breaks("own_messages")
+class HandsOutItsMessages(SoundContext):
+    async def get_messages(self) -> Rows:
+        return list(self.kept)
+
+
+@breaks("without_role")
+class TakesAnything(SoundContext):
+    async def add_message(self, message: dict[str, Any]) -> None:
+        self.kept.append(copy.deepcopy(message))
+
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        return super().compacted([row for row in view if "role" in row], budget)
+
+
+@breaks("exactness")
+class FlattensBlocks(SoundContext):
+    async def add_message(self, message: dict[str, Any]) -> None:
+        kept = {key: value for key, value in message.items() if key != "a_key_of_tomorrow"}
+        await super().add_message(kept)
+
+
+@breaks("replacing")
+class SetsNothing(SoundContext):
+    async def set_messages(self, messages: Rows) -> None:
+        self.kept += copy.deepcopy(messages)
+
+
+@breaks("clearing")
+class KeepsTheSystemMessage(SoundContext):
+    async def clear(self) -> None:
+        self.kept = self.kept[:1]
+
+
+@breaks("concurrency")
+class LosesConcurrentMessages(SoundContext):
+    async def add_message(self, message: dict[str, Any]) -> None:
+        before = list(self.kept)
+        await super().add_message(message)
+        added = self.kept[-1]
+        await asyncio.sleep(0)
+        self.kept = [*before, added]
+
+
+# -- what is sent --------------------------------------------------------------------------------
+
+
+@breaks("compacts")
+class NeverCompacts(SoundContext):
+    def budget(self, token_budget: int | None, provider: Any) -> int:
+        budget = super().budget(token_budget, provider)
+        return budget if token_budget is None else 1_000_000
+
+    async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
+        view = await super().get_messages_for_request(token_budget, provider)
+        if token_budget is not None and sum(map(size, view)) > token_budget:
+            await self.say(PRE, view)
+            await self.say(POST, view)
+        return view
+
+
+@breaks("fits")
+class AlwaysTheLatestTwelve(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        return super().compacted(view, max(budget, 18_000))
+
+
+@breaks("pairs")
+class OrphanResults(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        made = super().compacted(view, budget)
+        calls = [place for place, row in enumerate(made) if "tool_calls" in row]
+        del made[calls[0]]
+        return made
+
+
+@breaks("pairs")
+class UnansweredCalls(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        made = super().compacted(view, budget)
+        results = [place for place, row in enumerate(made) if row["role"] == "tool"]
+        del made[results[0]]
+        return made
+
+
+@breaks("order")
+class Reorders(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        made = super().compacted(view, budget)
+        return [made[0], made[-1], *made[1:-1]]
+
+
+@breaks("system_stays")
+class DropsTheRules(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        return [row for row in super().compacted(view, budget) if row["role"] != "system"]
+
+
+@breaks("latest_stays")
+class DropsTheQuestion(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        made = super().compacted(view, budget)
+        return made if "find in all" not in str(made[-1]["content"]) else made[:-1]
+
+
+@breaks("giant_result")
+class KnowsNoGiants(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        made = super().compacted(copy.deepcopy(view), budget)
+        whole = {row.get("tool_call_id"): row for row in view if size(row) > 50_000}
+        return [whole.get(row.get("tool_call_id"), row) for row in made]
+
+
+@breaks("repeatable")
+class Moody(SoundContext):
+    asked = 0
+
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        self.asked += 1
+        made = super().compacted(view, budget)
+        return [*made, {"role": "user", "content": f"Asked {self.asked} times."}]
+
+
+@breaks("small_is_whole")
+class LastTen(SoundContext):
+    async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
+        if len(self.kept) == 16 and token_budget is not None:
+            return copy.deepcopy(self.kept[:1] + self.kept[-5:])
+        return await super().get_messages_for_request(token_budget, provider)
+
+
+@breaks("provider_budget")
+class AsksNoProvider(SoundContext):
+    def budget(self, token_budget: int | None, provider: Any) -> int:
+        return super().budget(token_budget, None)
+
+
+@breaks("configurable")
+class OneSizeForAll(SoundContext):
+    def __init__(self, hooks: Any, max_tokens: int) -> None:
+        super().__init__(hooks, 100_000)
+
+
+@breaks("events")
+class SaysNothing(SoundContext):
+    async def say(self, name: str, view: Rows) -> None:
+        pass
+
+
+@breaks("events")
+class CountsNothing(SoundContext):
+    async def say(self, name: str, view: Rows) -> None:
+        await self.hooks.emit(name, {"message_count": len(view), "tokens": 1})
+
+
+# -- what it is to its host ----------------------------------------------------------------------
+
+
+@breaks("methods")
+class Synchronous(SoundContext):
+    def clear(self) -> None:  # type: ignore[override]
+        self.kept = []
+
+
+@breaks("methods")
+class WithoutProvider(SoundContext):
+    async def get_messages_for_request(self, token_budget=None) -> Rows:  # type: ignore[override]
+        return await super().get_messages_for_request(token_budget)
+
+
+@breaks("mount_point")
+async def mounts_at_session(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    await coordinator.mount("session", SoundContext(coordinator.hooks, 1), name="context")
+
+
+@breaks("mount_point")
+async def mounts_nothing(coordinator: Any, config: dict[str, Any] | None = None) -> Any:
+    return SoundContext(coordinator.hooks, 1)
+
+
+@breaks("mount_point")
+async def raises(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    raise RuntimeError("no licence")
+
+
+@breaks("mount_function")
+def not_async(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    return None
+
+
+@breaks("mount_function")
+async def without_config(coordinator: Any) -> None:
+    return None
+
+
+@breaks("contribution")
+async def declares_nothing(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    context = SoundContext(coordinator.hooks, (config or {}).get("max_tokens", 100_000))
+    coordinator.register_contributor("observability.events", "it", lambda: [PRE])
+    await coordinator.mount("context", context)
+
+
+@breaks("unknown_settings")
+async def knows_its_settings(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    unknown = set(config or {}) - {"max_tokens"}
+    if unknown:
+        raise TypeError(f"unknown settings: {unknown}")
+    await mount_class(SoundContext, coordinator, config)
+
+
+@breaks("leaves_nothing")
+async def leaves_a_file(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    (Path.home() / ".context-cache").write_text("left behind")
+    await mount_class(SoundContext, coordinator, config)
+
+
+@breaks("leaves_nothing")
+async def leaves_a_thread(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    threading.Thread(target=_forever.wait, name="left-behind", daemon=True).start()
+    await mount_class(SoundContext, coordinator, config)
+
+
+_forever = threading.Event()
+
+
+_locked: list[int] = []
+
+
+@breaks("mounts_again")
+async def remembers_the_last_mount(
+    coordinator: Any, config: dict[str, Any] | None = None
+) -> Callable[[], None]:
+    """Its lock is only given back by the cleanup, and only the second time."""
+    await mount_class(SoundContext, coordinator, config)
+    context = coordinator.get("context")
+    if Path.cwd().parent.name == "mounts_again":
+        _locked.append(1)
+        if len(_locked) > 1:
+            await context.add_message({"role": "user", "content": "of the mount before"})
+    return lambda: None
+
+
+# -- what takes its process along ----------------------------------------------------------------
+
+
+def tell(place: str) -> None:
+    Path(place).write_text(str(os.getpid()))
+
+
+async def blocks(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Blocks its thread in ``clear``."""
+
+    class Blocking(SoundContext):
+        async def clear(self) -> None:
+            if config and "tell" in config:
+                tell(config["tell"])
+            threading.Event().wait()
+
+    await mount_class(Blocking, coordinator, config)
+
+
+async def dies(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Ends its process in ``set_messages``."""
+
+    class Dying(SoundContext):
+        async def set_messages(self, messages: Rows) -> None:
+            os.write(2, b"these are my last words\n")
+            os._exit(7)
+
+    await mount_class(Dying, coordinator, config)
+
+
+async def hangs(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Waits for ever in ``clear``."""
+
+    class Hanging(SoundContext):
+        async def clear(self) -> None:
+            await asyncio.Event().wait()
+
+    await mount_class(Hanging, coordinator, config)
+
+
+async def prints(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Prints to stdout what looks like a finding."""
+    os.write(1, b'{"check": "transcript", "verdict": "does not hold"}\n')
+    await mount_class(SoundContext, coordinator, config)

@@ -1,0 +1,257 @@
+"""The checks of the context contract: a sound module passes all, a broken one fails its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.errors import InvalidSetting
+from eventctx.testing.contract import coordinator as coordinators
+from eventctx.testing.contract.checks import CHECKS
+from eventctx.testing.contract.examining import examine, names_in_order
+from eventctx.testing.contract.target import entry_points_of, resolve
+from eventctx.testing.contract.validating import validate
+from eventctx.testing.contract.verdicts import Finding, all_required_hold
+from tests.testing.modules import sound_context
+from tests.testing.modules.broken_contexts import FAULTS
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = "tests.testing.modules"
+SOUND = f"{MODULES}.sound_context"
+BROKEN = f"{MODULES}.broken_contexts"
+
+
+async def found(given: str, folder: Path, **config: Any) -> list[Finding]:
+    return [one async for one in examine(resolve(given, ROOT), config, folder, seconds=20)]
+
+
+def failed(findings: list[Finding]) -> list[str]:
+    return [one.check for one in findings if one.verdict == "does not hold"]
+
+
+def seen(findings: list[Finding], check: str) -> str:
+    return next(one.seen for one in findings if one.check == check)
+
+
+async def test_a_sound_module_passes_every_check(tmp_path):
+    findings = await found(SOUND, tmp_path)
+    assert failed(findings) == []
+    own = [one for one in findings if one.source == "eventctx"]
+    assert [one.check for one in own] == names_in_order()
+    unchecked = [one.check for one in own if one.verdict == "not checked"]
+    assert unchecked == ["entry_point"]
+    assert all_required_hold(findings)
+
+
+async def test_a_sound_module_passes_in_the_stand_in_coordinator_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(coordinators, "core_version", lambda: None)
+    monkeypatch.setattr("eventctx.testing.contract.amplifier_rows.core_version", lambda: None)
+    findings = await found(SOUND, tmp_path)
+    assert failed(findings) == []
+    assert findings[-1].source == "amplifier-core"
+    assert findings[-1].verdict == "not checked"
+    assert "pip install 'eventctx[amplifier]'" in findings[-1].seen
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_broken_module_fails_exactly_the_check_of_its_rule(name, tmp_path):
+    findings = await found(f"{BROKEN}:{name}", tmp_path)
+    assert failed(findings) == [FAULTS[name]]
+    assert seen(findings, FAULTS[name])
+    required = {check.name for check in CHECKS if check.level == "required"}
+    assert all_required_hold(findings) == (FAULTS[name] not in required)
+
+
+def test_every_check_is_failed_by_some_broken_module():
+    # An entry point is declared in a project, and has tests of its own below.
+    assert set(FAULTS.values()) == {check.name for check in CHECKS} - {"entry_point"}
+
+
+async def test_what_is_seen_says_what_is_wrong(tmp_path):
+    orphan = await found(f"{BROKEN}:OrphanResults", tmp_path / "a")
+    assert "which is not before it" in seen(orphan, "pairs")
+    thread = await found(f"{BROKEN}:leaves_a_thread", tmp_path / "b")
+    assert seen(thread, "leaves_nothing") == "threads still run: left-behind"
+    raising = await found(f"{BROKEN}:raises", tmp_path / "c")
+    assert seen(raising, "mount_point") == "raised RuntimeError: no licence"
+    assert seen(raising, "pairs") == "mount_point does not hold"
+    large = await found(f"{BROKEN}:AlwaysTheLatestTwelve", tmp_path / "e")
+    assert "characters for a budget of 10,000 tokens" in seen(large, "fits")
+    sync = await found(f"{BROKEN}:Synchronous", tmp_path / "d")
+    assert seen(sync, "methods") == "clear() is not async"
+
+
+async def test_a_check_that_waits_for_ever_is_ended(tmp_path):
+    target = resolve(f"{BROKEN}:hangs", ROOT)
+    findings = [one async for one in examine(target, {}, tmp_path, seconds=1)]
+    assert failed(findings) == ["clearing"]
+    assert seen(findings, "clearing") == "it did not return within 1 s"
+
+
+async def test_a_file_that_a_setting_names_is_no_leak(tmp_path):
+    home = tmp_path / "leaves_nothing" / "home" / ".context-cache"
+    assert failed(await found(f"{BROKEN}:leaves_a_file", tmp_path, file=str(home))) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["amplifier", "amplifier.simple", "amplifier.persistent"], ids=lambda name: name
+)
+async def test_our_own_modules_keep_the_contract(name, tmp_path):
+    findings = await found(f"eventctx.adapters.{name}:mount", tmp_path)
+    own = [one for one in findings if one.source == "eventctx"]
+    assert [(one.check, one.seen) for one in own if one.verdict == "does not hold"] == []
+
+
+# -- what is checked -----------------------------------------------------------------------------
+
+
+def package(folder: Path, entry: str | None, name: str = "amplifier_module_demo") -> Path:
+    place = folder / name
+    place.mkdir(parents=True)
+    place.joinpath("__init__.py").write_text(
+        Path(ROOT, *SOUND.split(".")).with_suffix(".py").read_text()
+    )
+    if entry is not None:
+        text = f'[project]\nname = "demo"\n[project.entry-points."amplifier.modules"]\n{entry}\n'
+        folder.joinpath("pyproject.toml").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def imports(monkeypatch):
+    """What a test imports from its own folder is forgotten again."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("amplifier_module_"):
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("imports")
+async def test_a_repository_of_a_module_is_checked_as_a_host_would_load_it(tmp_path):
+    package(tmp_path / "repo", 'context-demo = "amplifier_module_demo:mount"')
+    findings = await found(str(tmp_path / "repo"), tmp_path / "work")
+    assert failed(findings) == []
+    assert {one.verdict for one in findings} == {"holds"}
+
+
+@pytest.mark.usefixtures("imports")
+async def test_a_repository_that_declares_another_entry_point_fails_that_check(tmp_path):
+    package(tmp_path / "repo", 'context-demo = "amplifier_module_demo.module:mount"')
+    findings = await found(str(tmp_path / "repo"), tmp_path / "work")
+    assert failed(findings) == ["entry_point"]
+    assert "amplifier_module_demo:mount" in seen(findings, "entry_point")
+
+
+def test_a_mount_that_is_passed_on_is_found_under_its_own_name(tmp_path):
+    entry = f'context-sound = "{sound_context.__name__}:mount"'
+    target = resolve(str(package(tmp_path / "repo", entry)), tmp_path)
+    assert entry_points_of(target, sound_context.mount) == ["context-sound"]
+    assert entry_points_of(target, None) == []
+
+
+@pytest.mark.usefixtures("imports")
+async def test_a_module_that_cannot_be_imported_fails_that_check_and_no_other_is_made(tmp_path):
+    package(tmp_path / "repo", None)
+    (tmp_path / "repo" / "amplifier_module_demo" / "__init__.py").write_text("import no_such_thing")
+    findings = await found(str(tmp_path / "repo"), tmp_path / "work")
+    own = [one for one in findings if one.source == "eventctx"]
+    assert failed(own) == ["imports"]
+    assert seen(own, "imports") == "raised ModuleNotFoundError: No module named 'no_such_thing'"
+    assert {one.verdict for one in own[1:]} == {"not checked"}
+
+
+def test_a_module_may_be_named_in_many_ways(tmp_path):
+    package(tmp_path / "repo", None)
+    folder, init = "repo/amplifier_module_demo", "repo/amplifier_module_demo/__init__.py"
+    for given in ("repo", folder, init):
+        target = resolve(given, tmp_path)
+        assert (target.module, target.attribute) == ("amplifier_module_demo", "mount")
+        assert target.path == tmp_path / "repo" / "amplifier_module_demo"
+    (tmp_path / "lone.py").write_text("")
+    assert resolve("lone.py", tmp_path).module == "lone"
+    assert resolve(SOUND, tmp_path).path is None
+    assert resolve(f"{SOUND}:other", tmp_path).attribute == "other"
+    assert entry_points_of(resolve(SOUND, tmp_path), None) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("no_such_module", "found none of them"),
+        ("no such thing", "found none of them"),
+        ("context-of-nobody", "found none of them"),
+        ("notes.txt", "not Python"),
+        ("empty", "does not look into src/"),
+        ("two", "expected one package, found amplifier_module_a, amplifier_module_b"),
+    ],
+)
+def test_what_is_no_module_is_refused(given, says, tmp_path):
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "empty" / "src").mkdir(parents=True)
+    for name in ("amplifier_module_a", "amplifier_module_b"):
+        package(tmp_path / "two", None, name)
+    with pytest.raises(InvalidSetting, match=says):
+        resolve(given, tmp_path)
+
+
+# -- in a process of its own ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def from_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_a_module_that_ends_its_process_fails_that_check_and_the_rest_is_checked():
+    findings = await validate(f"{BROKEN}:dies")
+    assert failed(findings) == ["replacing"]
+    assert seen(findings, "replacing") == "its process ended with code 7: these are my last words"
+    assert [one.check for one in findings[: len(names_in_order())]] == names_in_order()
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_a_module_that_blocks_its_thread_is_ended(monkeypatch):
+    monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 1.0)
+    findings = await validate(f"{BROKEN}:blocks", seconds=4)
+    assert failed(findings) == ["clearing"]
+    assert "blocked its thread" in seen(findings, "clearing")
+
+
+@pytest.mark.usefixtures("imports")
+async def test_a_module_that_ends_only_the_validator_of_amplifier_is_told_so(tmp_path):
+    pytest.importorskip("amplifier_core")
+    folder = package(tmp_path / "repo", None)
+    source = folder / "amplifier_module_demo" / "__init__.py"
+    ending = "    if coordinator.session_id == 'test-session': import os; os._exit(3)\n"
+    text, mount = source.read_text(), "-> None:\n    await mount_class(SoundContext"
+    source.write_text(text.replace(mount, mount.replace("    await", f"{ending}    await")))
+    findings = await validate(str(folder))
+    assert failed(findings) == ["validator"]
+    assert findings[-1].seen == "its process ended with code 3"
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_what_a_module_prints_is_no_finding():
+    findings = await validate(f"{BROKEN}:prints")
+    assert failed(findings) == []
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_a_validation_that_is_cancelled_leaves_no_process_behind(tmp_path):
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    task = asyncio.create_task(validate(f"{BROKEN}:blocks", {"tell": str(told)}, seconds=1_000))
+    pid = int(await asyncio.to_thread(told.read_text))  # waits for the module to write
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

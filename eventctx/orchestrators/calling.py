@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from eventctx.ends import failure_of
 from eventctx.errors import EventctxError, ProviderFailed
 from eventctx.orchestrators.failures import as_failure, problem_with
-from eventctx.orchestrators.host_hooks import error_payload
+from eventctx.orchestrators.host_hooks import Said, error_payload
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
 from eventctx.orchestrators.recording import ids_of, prepared
@@ -73,6 +73,7 @@ class Asking:
         self._tools = run.definitions if offers_tools else ()
         self._outlet = outlet
         self._messages: list[dict[str, Any]] | None = None
+        self._carried: Said | None = None
         self._unusable = 0
         self._shortened = False
         self._attempt = 0
@@ -112,7 +113,8 @@ class Asking:
         try:
             if self._messages is None:
                 self._messages = await self._prepared()
-            messages = said.sent_with(self._messages)
+            self._carried = self._carried or run.host.taken()
+            messages = said.sent_with(self._carried.sent_with(self._messages))
             async with call:
                 answer = await self._checked(call, messages, ids)
         except BaseException as error:

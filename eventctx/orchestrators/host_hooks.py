@@ -62,6 +62,7 @@ class Host:
 
     def __init__(self, hooks: Any, coordinator: Any = None) -> None:
         self._coordinator = coordinator
+        self._carried = Said()
         self._handlers: list[Callable[[str, dict[str, Any]], Any]] = []
         if hooks is None or _hears_records(hooks):
             return
@@ -93,7 +94,17 @@ class Host:
             if said.denied is not None:
                 break
             payload = {**payload, **(said.data or {})}
+        if event != "provider:request" and (said.injected or said.appended):
+            self._carried = Said(
+                injected=(*self._carried.injected, *said.injected),
+                appended=(*self._carried.appended, *said.appended),
+            )
         return said
+
+    def taken(self) -> Said:
+        """What was injected since the last request for the next one alone."""
+        carried, self._carried = self._carried, Said()
+        return carried
 
     async def tell_end(
         self, event: str, ids: Ids, fields: Mapping[str, Any], *, about: str = "orchestrator"
@@ -157,11 +168,33 @@ def _joined(said: Said, result: Any) -> Said:
     # Amplifier's registry answers a chain that modified something with "continue" and its data.
     if action in ("modify", "continue") and isinstance(getattr(result, "data", None), Mapping):
         return msgspec.structs.replace(said, data=result.data)
-    text = getattr(result, "context_injection", None)
-    if action != "inject_context" or not getattr(result, "ephemeral", False) or not text:
+    if action != "inject_context":
         return said
-    if getattr(result, "append_to_last_tool_result", False):
-        return msgspec.structs.replace(said, appended=(*said.appended, str(text)))
-    role = str(getattr(result, "context_injection_role", "user"))
-    injected = (*said.injected, {"role": role, "content": str(text)})
-    return msgspec.structs.replace(said, injected=injected)
+    # Amplifier's registry lists what several hooks inject, and joins it into one for older loops.
+    for one in getattr(result, "context_injections", None) or [_Injection.of(result)]:
+        if not one.ephemeral or not one.content:
+            continue
+        if one.append_to_last_tool_result:
+            said = msgspec.structs.replace(said, appended=(*said.appended, one.content))
+        else:
+            row = {"role": one.role, "content": one.content}
+            said = msgspec.structs.replace(said, injected=(*said.injected, row))
+    return said
+
+
+class _Injection(msgspec.Struct, frozen=True):
+    """What a single hook injects, by the names of Amplifier's ``ContextInjection``."""
+
+    content: str
+    role: str
+    ephemeral: bool
+    append_to_last_tool_result: bool
+
+    @classmethod
+    def of(cls, result: Any) -> _Injection:
+        return cls(
+            str(getattr(result, "context_injection", None) or ""),
+            str(getattr(result, "context_injection_role", "user")),
+            bool(getattr(result, "ephemeral", False)),
+            bool(getattr(result, "append_to_last_tool_result", False)),
+        )

@@ -30,6 +30,7 @@ from amplifier_core.validation import OrchestratorValidator
 import eventctx
 from eventctx.codec import decode_event
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
+from eventctx.orchestrators.mounting import Mounted
 from tests.orchestrators.agents import Waits, activity, check_log, records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -310,6 +311,37 @@ async def test_what_a_hook_of_the_kernel_injects_is_stored_or_sent_once(
         sent = [one.content for one in module.requests[0].messages]
         assert sent == ["stays", "go", "goes"]
         assert [one["content"] for one in await ctx.get_messages()][:2] == ["stays", "go"]
+
+
+async def test_what_hooks_inject_after_a_tool_is_sent_with_the_next_request_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = RateLimitError("busy", retry_after=0.0)
+    module = Module(calls("c1", "write"), busy, calls("c2", "write"), says("ok"))
+    first = HookResult(action="inject_context", context_injection="look", ephemeral=True)
+    second = HookResult(
+        action="inject_context",
+        context_injection="mind the gap",
+        ephemeral=True,
+        append_to_last_tool_result=True,
+    )
+    results = [first, second]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = Mounted(EventsOrchestrator(sleep=Waits()))
+        async with kernel(monkeypatch, ctx, module) as session:
+            await session.coordinator.mount("orchestrator", agent)
+            nothing = HookResult(action="continue")
+            answers = iter([*results, nothing, nothing])
+            hear(session, "tool:post", lambda _: next(answers))
+            hear(session, "tool:post", lambda _: next(answers))
+            assert await session.execute("go") == "ok"
+        sent = [[str(one.content) for one in request.messages] for request in module.requests]
+        for request in sent[1:3]:
+            assert request[-1] == "look"
+            assert request[-2].endswith("\n\nmind the gap")
+        assert not any("look" in text or "gap" in text for text in sent[3])
+        assert len(await ctx.get_messages()) == 6
 
 
 async def test_a_hook_that_raises_does_not_hurt_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eventctx.orchestrators.anthropic import AnthropicProvider
     from eventctx.orchestrators.basic import BasicOrchestrator
     from eventctx.orchestrators.events import EventsOrchestrator
+    from eventctx.orchestrators.openai_chat import OpenAIChatProvider
+    from eventctx.orchestrators.openai_responses import OpenAIResponsesProvider
     from eventctx.orchestrators.protocol import (
         Answer,
         Chunk,
@@ -31,14 +34,18 @@ if TYPE_CHECKING:
     from eventctx.orchestrators.settings import OrchestratorSettings
     from eventctx.orchestrators.sse import server_sent_events
     from eventctx.orchestrators.streaming import StreamingOrchestrator
+    from eventctx.orchestrators.tools import as_tools, tool
 
 _HOMES = {
     "Answer": "protocol",
+    "AnthropicProvider": "anthropic",
     "BasicOrchestrator": "basic",
     "Chunk": "protocol",
     "ContextManager": "protocol",
     "EventsOrchestrator": "events",
     "Ids": "protocol",
+    "OpenAIChatProvider": "openai_chat",
+    "OpenAIResponsesProvider": "openai_responses",
     "OrchestratorModule": "protocol",
     "OrchestratorSettings": "settings",
     "Provider": "protocol",
@@ -51,17 +58,22 @@ _HOMES = {
     "ToolOutcome": "protocol",
     "ToolRequest": "protocol",
     "Usage": "protocol",
+    "as_tools": "tools",
     "current_ids": "recording",
     "server_sent_events": "sse",
+    "tool": "tools",
 }
 
 __all__ = [
     "Answer",
+    "AnthropicProvider",
     "BasicOrchestrator",
     "Chunk",
     "ContextManager",
     "EventsOrchestrator",
     "Ids",
+    "OpenAIChatProvider",
+    "OpenAIResponsesProvider",
     "OrchestratorModule",
     "OrchestratorSettings",
     "Provider",
@@ -74,8 +86,10 @@ __all__ = [
     "ToolOutcome",
     "ToolRequest",
     "Usage",
+    "as_tools",
     "current_ids",
     "server_sent_events",
+    "tool",
 ]
 
 

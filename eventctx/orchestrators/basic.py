@@ -42,5 +42,5 @@ async def _once(run: Run, turn: Turn) -> Finish:
     async with turn.iteration() as cycle:
         run.iterations = 1
         answer = await Asking(run, cycle).answer()
-        await run.add(answer.message)
+        await run.add_answer(answer)
     return "answered"

@@ -69,7 +69,7 @@ async def _loop(run: Run, turn: Turn) -> Finish:
             if limit is not None and number > limit:
                 await run.remind(LIMIT)
                 answer = await Asking(run, cycle).answer()
-                await run.add(answer.message)
+                await run.add_answer(answer)
                 return "iteration_limit"
             answer = await Asking(run, cycle, offers_tools=True).answer()
             await Calls(run, cycle, answer).carried_out()
@@ -88,7 +88,7 @@ async def _plan(run: Run, cycle: Iteration) -> None:
         try:
             await run.remind(PLAN)
             answer = await Asking(run, phase).answer()
-            await run.add(answer.message)
+            await run.add_answer(answer)
             await run.remind(CARRY_OUT)
             status = "ok"
         finally:

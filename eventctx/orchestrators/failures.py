@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -51,13 +52,16 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
     """Why an answer cannot be used; None for one that can."""
     if not isinstance(answer, Answer):
         return f"expected an Answer, found {type(answer).__name__}"
+    known: list[str] = []
     try:
-        encode_message(answer.message)
-        facts = read_facts(answer.message)
+        for message in answer.messages:
+            encode_message(message)
+            facts = read_facts(message)
+            known += facts.calls
+            if facts.kind != "assistant":
+                return f"expected a message of the assistant, found role {facts.role!r}"
     except InvalidMessage as error:
         return f"its answer cannot be stored: {error}"
-    if facts.kind != "assistant":
-        return f"expected a message of the assistant, found role {facts.role!r}"
     if not isinstance(answer.text, str):
         return f"expected a text, found {answer.text!r}"
     for name in ("finish_reason", "response_id", "model"):
@@ -71,13 +75,13 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
         return "it calls tools in a request that offers none"
     seen: set[str] = set()
     for call in answer.calls:
-        problem = _problem_with_call(call, seen, facts.calls)
+        problem = _problem_with_call(call, seen, known)
         if problem is not None:
             return problem
     return None
 
 
-def _problem_with_call(call: Any, seen: set[str], known: tuple[str, ...]) -> str | None:
+def _problem_with_call(call: Any, seen: set[str], known: Sequence[str]) -> str | None:
     if not isinstance(call, ToolRequest):
         return f"expected a ToolRequest, found {call!r}"
     if not call.id or not _short_text(call.id) or call.id in seen:

@@ -105,6 +105,11 @@ class Answer(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     more: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def messages(self) -> tuple[dict[str, Any], ...]:
+        """All of the answer, in order."""
+        return (self.message, *self.more)
+
 
 class Chunk(msgspec.Struct, frozen=True):
     """A piece of an answer as it comes. ``block`` counts the answer's blocks from 0."""

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from eventctx.ends import described, status_of
 from eventctx.errors import InvalidSetting, TurnError
 from eventctx.orchestrators.forwarding import Forwarding
@@ -23,6 +25,7 @@ from eventctx.orchestrators.protocol import (
 from eventctx.orchestrators.provider_choice import Chosen, choose
 from eventctx.orchestrators.recording import ids_of, turn_of
 from eventctx.orchestrators.settings import OrchestratorSettings
+from eventctx.orchestrators.tools import as_tools, definition_of
 from eventctx.turns import Turn
 from eventctx.undisturbed import undisturbed
 
@@ -73,11 +76,25 @@ class Run:
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """The tools as a model is told of them."""
-        return tuple([_definition(name, tool) for name, tool in self.tools.items()])
+        return tuple(
+            [
+                msgspec.structs.replace(definition_of(tool), name=name)
+                for name, tool in self.tools.items()
+            ]
+        )
 
     async def add(self, message: dict[str, Any]) -> None:
         """Add a message. When a cancellation is raised, it was added all the same."""
         await undisturbed(self.context.add_message(message))
+
+    async def add_answer(self, answer: Answer) -> None:
+        """Add all of an answer. When a cancellation is raised, it was added all the same."""
+
+        async def added() -> None:
+            for message in answer.messages:
+                await self.context.add_message(message)
+
+        await undisturbed(added())
 
     async def add_prompt(self, prompt: str) -> None:
         """Add what the person said."""
@@ -203,20 +220,13 @@ def _checked_context(context: Any) -> Any:
 
 
 def _checked_tools(tools: Any) -> dict[str, Any]:
-    if tools is None:
-        return {}
+    """Tools by name. One that a host has under a name of its own is called by that."""
     if not isinstance(tools, Mapping):
-        raise InvalidSetting(f"tools: expected a mapping of names to tools, found {tools!r}")
-    for name, tool in tools.items():
-        if not isinstance(name, str) or not name or not callable(getattr(tool, "execute", None)):
-            raise InvalidSetting(
-                f"tools: expected a name and a tool with execute(input), found {name!r}: {tool!r}"
-            )
-    return dict(tools)
-
-
-def _definition(name: str, tool: Any) -> ToolDefinition:
-    schema = getattr(tool, "input_schema", None)
-    if not isinstance(schema, Mapping) or not schema:
-        schema = {"type": "object", "properties": {}}
-    return ToolDefinition(name, str(getattr(tool, "description", "") or ""), schema)
+        return dict(as_tools(tools))
+    found: dict[str, Any] = {}
+    for name, one in tools.items():
+        if isinstance(name, str) and name and callable(getattr(one, "execute", None)):
+            found[name] = one
+        else:
+            found |= as_tools({name: one})
+    return found

@@ -113,7 +113,7 @@ async def _once(run: Run, turn: Turn, outlet: Pieces) -> Finish:
                 if run.text:
                     await run.add({"role": "assistant", "content": run.text})
             raise
-        await run.add(answer.message)
+        await run.add_answer(answer)
     return "answered"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import inspect
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from eventctx.orchestrators.protocol import Answer, Ids, ToolOutcome, ToolReques
 from eventctx.orchestrators.recording import ids_of
 from eventctx.orchestrators.running import Run
 from eventctx.orchestrators.tool_results import presented, told, told_by_hook
+from eventctx.orchestrators.tools import run_tool
 from eventctx.turns import Iteration
 from eventctx.undisturbed import undisturbed
 
@@ -41,7 +41,7 @@ class Calls:
     async def carried_out(self) -> None:
         """Add the answer, run its calls, and add each result as soon as it is there."""
         try:
-            await self._run.add(self._answer.message)
+            await self._run.add_answer(self._answer)
         except asyncio.CancelledError as error:
             if error.__cause__ is None:
                 await self._given_up()
@@ -113,7 +113,7 @@ class Calls:
             changed = (said.data or {}).get("tool_input")
             arguments = changed if isinstance(changed, dict) else call.arguments
             facts["tool_input"] = arguments
-            value = await self._executed(call, arguments)
+            value = await self._executed(call, arguments, ids)
         except BaseException as error:
             more = {"error": error_payload(error), "status": failure_of(type(error))}
             await host.tell_end("tool:error", ids, facts | more, about=call.name)
@@ -131,7 +131,7 @@ class Calls:
             text, failed = told_by_hook(changed)
         return ToolOutcome(call, text, is_error=failed)
 
-    async def _executed(self, call: ToolRequest, arguments: dict[str, Any]) -> Any:
+    async def _executed(self, call: ToolRequest, arguments: dict[str, Any], ids: Ids) -> Any:
         run = self._run
         if call.error is not None:
             raise ToolFailed(call.name, f"its arguments cannot be used: {call.error}")
@@ -142,15 +142,14 @@ class Calls:
         run.stop.began(call.id, call.name)
         try:
             # A copy: the tool may keep or change it, and the answer's own is still to be sent.
-            work = self._work(tool, copy.deepcopy(arguments), call.id)
+            work = self._work(tool, copy.deepcopy(arguments), ids, call.id)
             return await within(work, run.settings.tool_timeout, run.stop)
         finally:
             run.stop.ended(call.id)
 
-    async def _work(self, tool: Any, arguments: dict[str, Any], call_id: str) -> Any:
+    async def _work(self, tool: Any, arguments: dict[str, Any], ids: Ids, call_id: str) -> Any:
         with self._dispatching(call_id):
-            result = tool.execute(arguments)
-            return await result if inspect.isawaitable(result) else result
+            return await run_tool(tool, arguments, ids)
 
     @contextmanager
     def _dispatching(self, call_id: str) -> Iterator[None]:

@@ -132,8 +132,11 @@ def as_tools(tools: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Tool]
 
 def definition_of(tool: Tool) -> ToolDefinition:
     """A tool as a model is told of it. Without an ``input_schema`` it takes an empty object."""
-    schema = getattr(tool, "input_schema", None) or {}
-    return ToolDefinition(tool.name, tool.description or "", {**_NOTHING, **schema})
+    schema = getattr(tool, "input_schema", None)
+    schema = schema if isinstance(schema, Mapping) else {}
+    described = getattr(tool, "description", None)
+    name = getattr(tool, "name", "")
+    return ToolDefinition(name, str(described or ""), {**_NOTHING, **schema})
 
 
 async def run_tool(tool: Tool, arguments: dict[str, Any], ids: Ids) -> Any:
@@ -141,7 +144,9 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], ids: Ids) -> Any:
     execute_with = getattr(tool, "execute_with", None)
     if execute_with is not None:
         return await execute_with(arguments, ids)
-    return await tool.execute(arguments)
+    result: Any = tool.execute(arguments)
+    # A host's tool may be a plain method.
+    return await result if inspect.isawaitable(result) else result
 
 
 def _as_tool(key: str | None, one: Any) -> Tool:

@@ -81,9 +81,9 @@ async def _loop(run: Run, turn: Turn) -> Finish:
 async def _plan(run: Run, cycle: Iteration) -> None:
     """Ask for a plan. The instructions are messages: the log has what the model was sent."""
     run.iterations = 1
-    async with cycle.plan("plan") as phase:
+    async with cycle.plan() as phase:
         ids = ids_of(phase.scope)
-        await run.host.tell("plan:start", ids, {"name": "plan"})
+        await run.host.tell("plan:start", ids, {})
         status = "error"
         try:
             await run.remind(PLAN)
@@ -92,5 +92,5 @@ async def _plan(run: Run, cycle: Iteration) -> None:
             await run.remind(CARRY_OUT)
             status = "ok"
         finally:
-            more = {"name": "plan", "status": status, "plan": run.text if status == "ok" else None}
+            more = {"status": status, "plan": run.text if status == "ok" else None}
             await run.host.tell_end("plan:end", ids, more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from eventctx.tokens import FAMILIES
 from tests.amplifier.given import events, records_of, spans, unended
 from tests.amplifier.hosts import as_text, hook_result, session
 
+ROOT = Path(__file__).resolve().parents[2]
 Heard = list[tuple[str, dict[str, Any]]]
 NAMES = ("context:pre_compact", "context:post_compact", "context:compaction", "context:compact")
 
@@ -65,6 +67,27 @@ async def test_a_compaction_is_told_before_and_after_with_both_spellings_and_fiv
         assert after["tokens_before"] - after["tokens_after"] == logged["tokens_saved"] > 0
         assert logged["before_tokens"] == logged["tokens_before"] == before["token_count"]
         assert logged["messages_removed"] == after["removed_messages"]
+
+
+async def test_the_reference_lists_the_fields_of_every_payload(tmp_path: Path) -> None:
+    heard: Heard = []
+    provider, tool = talkative(12)
+    async with session(provider, tool, hooks=hearing(heard)) as host:
+        for number in range(12):
+            await host.execute(f"question {number}")
+    page = (ROOT / "docs" / "reference" / "amplifier.md").read_text(encoding="utf-8")
+    emitted = page.partition("## What is emitted")[2].partition("## What does not hold")[0]
+    ids = set(re.findall(r"`(\w+)`", emitted.partition("| event")[0]))
+    counts = set(re.findall(r"`(\w+)`", emitted.partition("The counts are there")[2]))
+    rows = re.findall(r"^\| (`context:.*?) \| .*? \| (.*) \|$", emitted, flags=re.MULTILINE)
+    told = {name: set(data) - {"timestamp", "parent_id"} for name, data in heard}
+    assert set(told) == set(NAMES)
+    for names, fields in rows:
+        listed = set(re.findall(r"`(\w+)`", fields)) | ids
+        listed |= counts if "the counts below" in fields else set()
+        for name in re.findall(r"`(context:\w+)`", names):
+            assert told.pop(name) == listed, name
+    assert told == {}
 
 
 async def test_the_names_are_declared_for_the_hosts_logs() -> None:

@@ -150,7 +150,7 @@ async def test_a_planning_phase_is_a_span_of_the_trace_live_and_from_the_log() -
         stored = await planned(engine)
     folded = list(trace.fold(stored))
     assert list(trace.fold(live)) == folded
-    (plan,) = [span for span in folded if span.name == "plan plan"]
+    (plan,) = [span for span in folded if span.name == "plan"]
     (turn,) = [span for span in folded if span.name.startswith("invoke_agent")]
     chats = [span for span in folded if span.name.startswith("chat")]
     assert plan.parent_span_id == turn.span_id

@@ -1,0 +1,242 @@
+"""What adapters of hosts build on: following, observing one session, links, what was sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.codec import decode_event
+from eventctx.engine import Engine
+from eventctx.following import UNTOLD, ModelUsage
+from eventctx.record import Record
+
+QUESTION = {"role": "user", "content": "a"}
+
+
+async def records(engine: Engine, session: str = "s") -> list[Record]:
+    return [record async for record in engine.records(session)]
+
+
+def named(found: list[Record], name: str) -> list[Any]:
+    return [decode_event(record) for record in found if record.type == name]
+
+
+# -- following -----------------------------------------------------------------------------------
+
+
+async def test_what_a_host_tells_becomes_the_records_that_blocks_would_have_made() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        assert not host.in_turn
+        await host.turn_began("turn-1", agent="coder")
+        assert host.in_turn
+        await ctx.add_message(QUESTION)
+        await host.model_asked("anthropic", "m")
+        await ctx.get_messages_for_request()
+        await host.request_prepared()
+        await host.model_known(usage=ModelUsage(100, 7, 60), response_id="r", finish_reason="end")
+        await host.model_answered()
+        await host.tool_began("read", "c1", "key")
+        await host.tool_ended("key")
+        await host.turn_ended()
+        found = await records(engine)
+    assert [one.type for one in found][1:] == [
+        "prompt:submit",
+        "context:message_added",
+        "context:request_prepared",
+        "provider:request",
+        "usage:reported",
+        "provider:response",
+        "tool:pre",
+        "tool:post",
+        "prompt:complete",
+    ]
+    assert {one.turn_id for one in found[1:]} == {"turn-1"}
+    by_type = {one.type: one for one in found}
+    turn, call = by_type["prompt:submit"], by_type["provider:request"]
+    assert [one.iteration for one in found[1:]] == [None, None, *[1] * 6, None]
+    assert call.parent_span_id == turn.span_id
+    assert by_type["tool:pre"].parent_span_id == call.span_id
+    assert by_type["context:request_prepared"].span_id == turn.span_id
+    (asked,) = named(found, "provider:request")
+    assert asked.prepared == by_type["context:request_prepared"].position
+    (usage,) = named(found, "usage:reported")
+    assert (usage.prompt, usage.output, usage.cache_read) == (100, 7, 60)
+    assert usage.prepared == asked.prepared
+
+
+async def test_what_a_host_leaves_open_is_closed_by_what_comes_next() -> None:
+    async with eventctx.open() as engine:
+        host = (await engine.session("s")).following()
+        await host.turn_began()
+        await host.model_asked("p")
+        await host.tool_began("read", None, 1)
+        await host.model_asked("p")
+        await host.turn_began()
+        await host.model_asked("p")
+        await host.model_failed("TimeoutError", "slow")
+        await host.turn_began()
+        await host.turn_ended()
+        found = await records(engine)
+    assert [one.type for one in found][1:] == [
+        *("prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:error"),
+        *("provider:request", "provider:error", "prompt:complete"),
+        *("prompt:submit", "provider:request", "provider:error", "prompt:complete"),
+        *("prompt:submit", "prompt:complete"),
+    ]
+    ends = [(one.status, one.error) for one in named(found, "prompt:complete")]
+    assert ends == [("cancelled", UNTOLD), ("error", "TimeoutError: slow"), ("ok", None)]
+    assert [one.status for one in named(found, "tool:error")] == ["cancelled"]
+
+
+async def test_what_makes_no_sense_outside_of_a_turn_does_nothing() -> None:
+    async with eventctx.open() as engine:
+        host = (await engine.session("s")).following()
+        await host.turn_ended()
+        await host.model_asked("p")
+        await host.request_prepared()
+        await host.model_known(model="m")
+        await host.model_answered()
+        await host.model_failed("E", "x")
+        await host.tool_began("t", None, 1)
+        await host.tool_ended(1)
+        await host.tool_failed(1, "E", "x")
+        assert [one.type for one in await records(engine)] == ["session:start"]
+
+
+async def test_a_block_counts_more_than_what_a_host_told() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        await host.turn_began("host")
+        async with ctx.turn("block"):
+            await ctx.add_message(QUESTION)
+        await ctx.add_message(QUESTION)
+        await host.turn_ended()
+        await ctx.add_message(QUESTION)
+        found = [one for one in await records(engine) if one.type == "context:message_added"]
+    assert [one.turn_id for one in found] == ["block", "host", None]
+
+
+# -- observing one session -----------------------------------------------------------------------
+
+
+async def test_a_session_is_observed_alone_until_the_observer_stops() -> None:
+    async with eventctx.open() as engine:
+        one, other = await engine.session("one"), await engine.session("other")
+        heard: list[str] = []
+        stop = one.on("context:*", lambda record: heard.append(record.stream))
+        later: list[str] = []
+
+        async def slowly(record: Record) -> None:
+            later.append(record.type)
+
+        one.on("context:message_added", slowly)
+        await one.add_message(QUESTION)
+        await other.add_message(QUESTION)
+        stop()
+        await one.add_message(QUESTION)
+        await engine.hooks.drain()
+        assert heard == ["one"]
+        assert later == ["context:message_added"] * 2
+        with pytest.raises(eventctx.UnknownEventName):
+            one.on("context:nothing", heard.append)  # type: ignore[arg-type]
+
+
+# -- links and closing ---------------------------------------------------------------------------
+
+
+async def test_a_link_is_written_to_both_sessions_open_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path) as engine:
+        await engine.session("parent")
+        await engine.session("child")
+        await engine.link("parent", "child", call_id="c1")
+    async with eventctx.open(path) as engine:
+        await engine.session("second")
+        await engine.link("parent", "second", kind="handoff")
+        linked = {
+            session: [
+                (one.session, one.relation, one.kind, one.call_id)
+                for one in named(await records(engine, session), "session:linked")
+            ]
+            for session in ("parent", "child", "second")
+        }
+        assert (await engine.verify("parent")).ok
+    assert linked == {
+        "parent": [
+            ("child", "child", "subagent", "c1"),
+            ("second", "child", "handoff", None),
+        ],
+        "child": [("parent", "parent", "subagent", "c1")],
+        "second": [("parent", "parent", "handoff", None)],
+    }
+
+
+async def test_a_parent_that_is_elsewhere_is_named_in_the_child_alone() -> None:
+    async with eventctx.open() as engine:
+        await engine.session("child")
+        await engine.link("elsewhere", "child")
+        assert [info.stream for info in await engine.sessions()] == ["child"]
+        (linked,) = named(await records(engine, "child"), "session:linked")
+        assert (linked.session, linked.relation) == ("elsewhere", "parent")
+        with pytest.raises(eventctx.StreamNotFound):
+            await engine.link("child", "nobody")
+
+
+async def test_a_closed_session_opens_again_with_other_settings() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=1_000)
+        await ctx.add_message(QUESTION)
+        with pytest.raises(eventctx.InvalidSetting, match="is open with"):
+            await engine.session("s", max_tokens=2_000)
+        await engine.close_session("s")
+        await engine.close_session("s")
+        again = await engine.session("s", max_tokens=2_000)
+        assert again is not ctx
+        assert await again.get_messages() == [QUESTION]
+
+
+# -- what was sent -------------------------------------------------------------------------------
+
+
+async def test_what_a_host_adds_is_stored_once_and_referred_to_afterwards() -> None:
+    reminder = {"role": "user", "content": "<system-reminder>now</system-reminder>"}
+    other = {"role": "user", "content": "<system-reminder>then</system-reminder>"}
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(QUESTION)
+        for added in ([reminder], [reminder, other, reminder], [other]):
+            await ctx.get_messages_for_request()
+            prepared = (await records(engine))[-1].position
+            await ctx.record_sent(prepared, 1 + len(added), [(1, one) for one in added])
+        found = await records(engine)
+        assert (await engine.verify("s")).ok
+        carriers = [one for one in found if one.type == "context:request_sent"]
+        assert [len(one.bodies) for one in carriers] == [1, 1, 0]
+        told = named(found, "context:request_sent")
+        first, second = carriers[0].position, carriers[1].position
+        places = [[(one.position, one.index) for one in event.additions] for event in told]
+        assert places == [[(None, 0)], [(first, 0), (None, 0), (first, 0)], [(second, 0)]]
+        # None of it is in a view: it is what the host did besides.
+        assert await ctx.get_messages_for_request() == [QUESTION]
+
+
+@pytest.mark.parametrize("limit", [None, 500])
+async def test_without_a_limit_a_providers_window_is_used_whole(limit: int | None) -> None:
+    class Provider:
+        def get_info(self) -> dict[str, int]:
+            return {"context_window": 900_000, "max_output_tokens": 10_000}
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=limit, max_tokens_fallback=700)
+        await ctx.add_message(QUESTION)
+        await ctx.get_messages_for_request(provider=Provider())
+        await ctx.get_messages_for_request()
+        await ctx.get_messages_for_request(token_budget=600_000)
+        budgets = [one.budget for one in named(await records(engine), "context:request_prepared")]
+    assert budgets == ([889_000, 700, 600_000] if limit is None else [500, 500, 500])

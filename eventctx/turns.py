@@ -258,7 +258,7 @@ class PlanPhase(_Call):
 
 
 class ProviderCall(_Call):
-    """A model call in progress."""
+    """A model call in progress. ``prepared`` is the position of the request that it sends."""
 
     def __init__(
         self,
@@ -275,15 +275,13 @@ class ProviderCall(_Call):
         self._sends_view = sends_view
         self._finish_reason: str | None = None
         self._response_id: str | None = None
-        self._prepared: int | None = None
+        self.prepared: int | None = None
 
     async def __aenter__(self) -> ProviderCall:
         # A call that summarizes the view is no request of it, and its usage says nothing about it.
-        self._prepared = self._emitter.prepared_in(self._around) if self._sends_view else None
+        self.prepared = self._emitter.prepared_in(self._around) if self._sends_view else None
         await self._begin(
-            events.ProviderRequest(
-                model=self.model, provider=self.provider, prepared=self._prepared
-            )
+            events.ProviderRequest(model=self.model, provider=self.provider, prepared=self.prepared)
         )
         return self
 
@@ -307,7 +305,7 @@ class ProviderCall(_Call):
             cache_write=cache_write or 0,
             reasoning=reasoning or 0,
             model=self.model,
-            prepared=self._prepared,
+            prepared=self.prepared,
         )
         await self._emitter.emit(reported, self.scope)
 

@@ -13,7 +13,7 @@ from eventctx.orchestrators.failures import as_failure, problem_with
 from eventctx.orchestrators.host_hooks import Said, error_payload
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
-from eventctx.orchestrators.recording import ids_of, prepared
+from eventctx.orchestrators.recording import ids_of, prepared, record_additions
 from eventctx.orchestrators.running import Over, Run
 from eventctx.turns import ProviderCall
 
@@ -116,6 +116,7 @@ class Asking:
             self._carried = self._carried or run.host.taken()
             messages = said.sent_with(self._carried.sent_with(self._messages))
             async with call:
+                await record_additions(run.context, call.prepared, self._messages, messages)
                 answer = await self._checked(call, messages, ids)
         except BaseException as error:
             more = {"error": error_payload(error), "status": failure_of(type(error))}
@@ -186,9 +187,10 @@ class Asking:
         }
         host = self._run.host
         await host.tell_end("provider:response", ids, facts | more)
-        blocks = answer.message.get("content") if self._outlet is None else None
-        if not isinstance(blocks, list):
-            return
+        if self._outlet is not None:
+            return  # told as they came
+        contents = [one.get("content") for one in answer.messages]
+        blocks = [block for one in contents if isinstance(one, list) for block in one]
         for index, block in enumerate(blocks):
             kind = block.get("type") if isinstance(block, dict) else None
             place = {"block_type": kind, "block_index": index, "total_blocks": len(blocks)}

@@ -52,6 +52,8 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
     """Why an answer cannot be used; None for one that can."""
     if not isinstance(answer, Answer):
         return f"expected an Answer, found {type(answer).__name__}"
+    if not isinstance(answer.more, tuple):
+        return f"expected a tuple of further messages, found {type(answer.more).__name__}"
     known: list[str] = []
     try:
         for message in answer.messages:

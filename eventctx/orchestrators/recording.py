@@ -101,3 +101,22 @@ async def prepared(
             f"found {type(messages).__name__}: mount a context manager that keeps the contract"
         )
     return messages
+
+
+async def record_additions(
+    context: Any,
+    position: int | None,
+    made: Sequence[dict[str, Any]],
+    sent: Sequence[dict[str, Any]],
+) -> None:
+    """Record what is sent besides what was prepared at ``position``, where the context can.
+
+    ``sent`` has the prepared messages ``made``, of which the last may have been changed, and others
+    behind them.
+    """
+    record = getattr(context, "record_sent", None)
+    if position is None or not callable(record) or list(made) == list(sent):
+        return
+    same = len(made) if list(made) == list(sent[: len(made)]) else len(made) - 1
+    additions = [(min(place, len(made)), row) for place, row in enumerate(sent) if place >= same]
+    await record(position, len(sent), additions, len(made) - same)

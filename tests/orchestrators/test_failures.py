@@ -138,6 +138,8 @@ CALLING = calls(("1", "look"))
         Answer(MESSAGE, model=3),  # type: ignore[arg-type]
         Answer(MESSAGE, finish_reason=["stop"]),  # type: ignore[arg-type]
         Answer(MESSAGE, response_id="\ud800"),
+        Answer(MESSAGE, more=[MESSAGE]),  # type: ignore[arg-type]
+        Answer(MESSAGE, more=({"role": "user", "content": "x"},)),
         Answer(MESSAGE, calls=[1]),  # type: ignore[arg-type]
         Answer(MESSAGE, calls=(ToolRequest("1", "look", {}),)),
         Answer(CALLING.message, calls=(ToolRequest("", "look", {}),)),
@@ -145,7 +147,7 @@ CALLING = calls(("1", "look"))
         Answer(CALLING.message, calls=(ToolRequest("1", "look", []),)),  # type: ignore[arg-type]
         Answer(CALLING.message, calls=CALLING.calls * 2),
     ],
-    ids=range(21),
+    ids=range(23),
 )
 async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(garbage: Any) -> None:
     async with eventctx.open() as engine:

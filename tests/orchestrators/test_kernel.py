@@ -31,13 +31,14 @@ import eventctx
 from eventctx.codec import decode_event
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
 from eventctx.orchestrators.mounting import Mounted
+from eventctx.record import Body
 from tests.orchestrators.agents import Waits, activity, check_log, records
 
 ROOT = Path(__file__).resolve().parents[2]
-LOOPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
+POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
     "amplifier.modules"
 ]
-OURS = {name: target for name, target in LOOPS.items() if name.startswith("loop-eventctx-")}
+OURS = {name: target for name, target in POINTS.items() if name.startswith("loop-eventctx-")}
 
 
 class Module:
@@ -115,7 +116,7 @@ async def kernel(
     """A session of the kernel with our loop from its entry point, and these mounted beside it."""
     points = [
         importlib.metadata.EntryPoint(name, target, "amplifier.modules")
-        for name, target in OURS.items()
+        for name, target in POINTS.items()
     ]
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: points)
 
@@ -128,6 +129,9 @@ async def kernel(
         return made
 
     given = tool or Writes()
+    mounted: dict[str, Any] = {"module": "context-test"}
+    if isinstance(context, tuple):
+        mounted = {"module": context[0], "config": context[1]}
     for name, made in {
         "context_test": mounting("context", context),
         "provider_test": mounting("providers", module, "scripted"),
@@ -138,7 +142,7 @@ async def kernel(
         {
             "session": {
                 "orchestrator": {"module": f"loop-eventctx-{loop}", "config": config},
-                "context": {"module": "context-test"},
+                "context": mounted,
             },
             "providers": [{"module": "provider-test"}],
             "tools": [{"module": "tool-test"}],
@@ -341,7 +345,45 @@ async def test_what_hooks_inject_after_a_tool_is_sent_with_the_next_request_alon
             assert request[-1] == "look"
             assert request[-2].endswith("\n\nmind the gap")
         assert not any("look" in text or "gap" in text for text in sent[3])
+        # What was sent besides is in the log, for each of the two attempts.
+        found = [decode_event(one) for one in await records(engine) if "request_sent" in one.type]
+        assert [(one.messages, one.missing) for one in found] == [(4, 1)] * 2  # type: ignore[union-attr]
+        bodies = [
+            [body.data async for body in _bodies(engine, position)]
+            for position in [
+                one.position for one in await records(engine) if "request_sent" in one.type
+            ]
+        ]
+        assert b'"look"' in b"".join(bodies[0])
+        assert bodies[1] == []  # the same texts, by reference
         assert len(await ctx.get_messages()) == 6
+
+
+async def _bodies(engine: eventctx.Engine, position: int) -> AsyncIterator[Body]:
+    async for record in engine.records("s", position, position, bodies=True):
+        for body in record.bodies:
+            yield body
+
+
+async def test_with_our_own_context_module_the_log_has_every_step_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = tmp_path / "c.db"
+    module = Module(calls("c1", "write", text="x"), says("done"), says("again"))
+    config = {"store": str(store), "max_tokens": 100_000}
+    async with kernel(monkeypatch, ("context-eventctx", config), module) as session:
+        compacted = hear(session, "context:post_compact")
+        assert await session.execute("go") == "done"
+        assert await session.execute("more") == "again"
+        assert compacted == []
+    async with eventctx.open(store) as engine:
+        assert activity(await records(engine)) == [
+            *("prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post"),
+            *("provider:request", "provider:response", "prompt:complete"),
+            *("prompt:submit", "provider:request", "provider:response", "prompt:complete"),
+        ]
+        assert [one.type for one in await records(engine)].count("usage:reported") == 2
+        await check_log(engine)
 
 
 async def test_a_hook_that_raises_does_not_hurt_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 import eventctx
 from eventctx.testing import EventRecorder, Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, types, unended
-from tests.amplifier.hosts import session
+from tests.amplifier.hosts import hook_result, session
 
 NAMES = [
     *("prompt:submit", "prompt:complete", "provider:request", "provider:response"),
@@ -84,6 +84,38 @@ async def test_compactions_reach_the_hosts_hooks_once(tmp_path: Path) -> None:
     assert ended
     assert [data["span_id"] for data in told] == [one.span_id for one in ended]
     assert unended(records) == []
+
+
+async def test_an_injection_for_one_request_is_recorded_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+
+    def remind(event: str, data: dict[str, Any]) -> Any:
+        return hook_result(
+            action="inject_context",
+            context_injection="Mind the tabs.",
+            context_injection_role="user",
+            ephemeral=True,
+        )
+
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {})]), "Done.")
+    tool = ScriptedTool("read", amplifier=True)
+    async with session(
+        provider,
+        tool,
+        loop="loop-eventctx-events",
+        hooks={"provider:request": remind},
+        config={"store": str(path)},
+    ) as host:
+        await host.execute("Read.")
+        stored = await host.coordinator.get("context").get_messages()
+    assert "Mind the tabs." not in str(stored)
+    assert all("Mind the tabs." in str(rows[-1]) for rows in provider.messages)
+    records = await records_of(path)
+    told = events(records, "context:request_sent")
+    assert [one.prepared for one in told] == [
+        one.position for one in spans(records, "context:request_prepared")
+    ]
+    assert sum(len(one.bodies) for one in spans(records, "context:request_sent")) == 1
 
 
 async def test_a_plan_is_a_span_of_its_own(tmp_path: Path) -> None:

@@ -177,6 +177,16 @@ class AmplifierContext:
         self._owned.add(chosen)
         return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
 
+    async def record_sent(
+        self,
+        prepared: int,
+        messages: int,
+        additions: Sequence[tuple[int, dict[str, Any]]],
+        missing: int = 0,
+    ) -> None:
+        """What an orchestrator of ours sent besides the request; see ``Context.record_sent``."""
+        await (await self._opened()).record_sent(prepared, messages, additions, missing)
+
     # -- life ------------------------------------------------------------------------------------
 
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:

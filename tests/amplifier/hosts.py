@@ -193,8 +193,9 @@ async def session(
     hooks: Mapping[str, Callable[[str, dict[str, Any]], Any]] | None = None,
     session_id: str = "session-1",
     parent_id: str | None = None,
+    modules: Mapping[str, Mount] | None = None,
 ) -> AsyncIterator[AmplifierSession]:
-    """A session of the real kernel, initialised; cleaned up at the end."""
+    """A session of the real kernel, initialised; cleaned up at the end. ``modules`` by name."""
     orchestrator = LOOPS[loop]() if isinstance(loop, str) else loop
 
     async def mount_hooks(coordinator: Any, config: Any) -> None:
@@ -206,6 +207,7 @@ async def session(
         "provider-test": mounting("providers", provider, "scripted"),
         "hooks-test": mount_hooks,
     }
+    given |= modules or {}
     given |= {f"tool-{tool.name}": mounting("tools", tool, tool.name) for tool in tools}
     plan = {
         "session": {

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import gc
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from eventctx.errors import DecodeError, InvalidMessage, InvalidSetting
 from eventctx.events import CATALOGUE, Event
+from eventctx.lent import LentDict, LentList
 from eventctx.record import Record
 from eventctx.upcast import upcast
 
@@ -97,9 +100,10 @@ def encode_message(message: object) -> bytes:
 
     The walk is strict because msgspec alone would turn NaN into null, tuples into lists and dates
     into strings without a word: string keys; str, bool, None, int, finite float, list and dict
-    values; nothing else. Raises InvalidMessage with the path to what is in the way.
+    values, lent ones included; nothing else. Raises InvalidMessage with the path to what is in
+    the way.
     """
-    if type(message) is not dict:
+    if type(message) not in _DICTS:
         raise InvalidMessage("$", _described(message), "a dict")
     if not _is_plain(message):
         _refuse(message, "$", 0)
@@ -121,22 +125,32 @@ that the memory for it is not asked of the system anew every time."""
 
 def decode_bodies(parts: list[bytes]) -> list[Any]:
     """Decode many bodies in few passes, which is cheaper than one by one."""
-    # A large decode makes live objects only; the collector would walk them all again and again,
-    # which takes as long as the decoding.
-    pause = len(parts) > MANY and gc.isenabled()
-    if pause:
-        gc.disable()
-    try:
-        messages: list[Any] = []
+    messages: list[Any] = []
+    with collector_paused(len(parts)):
         for first in range(0, len(parts), PASS):
             messages += _json.decode(b"[" + b",".join(parts[first : first + PASS]) + b"]")
-    finally:
-        if pause:
-            gc.enable()
     return messages
 
 
+@contextmanager
+def collector_paused(messages: int) -> Iterator[None]:
+    """Pause the cyclic garbage collector where so many messages are made at once that it shows.
+
+    They are live objects only; the collector would walk them all again and again, which takes as
+    long as the decoding.
+    """
+    pause = messages > MANY and gc.isenabled()
+    if pause:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pause:
+            gc.enable()
+
+
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+_DICTS, _LISTS = (dict, LentDict), (list, LentList)
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -144,7 +158,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     kind = type(value)
     if kind is str:
         return value.isascii() or _encodes(value)
-    if kind is dict:
+    if kind is dict or kind is LentDict:
         if depth >= MAX_DEPTH:
             return False
         for key, item in value.items():
@@ -156,7 +170,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
             if not _is_plain(item, depth + 1):
                 return False
         return True
-    if kind is list:
+    if kind is list or kind is LentList:
         return depth < MAX_DEPTH and all(_is_plain(item, depth + 1) for item in value)
     return _is_plain_scalar(value)
 
@@ -174,14 +188,14 @@ def _refuse(value: Any, path: str, depth: int) -> None:
     """Raise InvalidMessage with the path of the first thing that cannot be stored."""
     if isinstance(value, dict | list) and depth >= MAX_DEPTH:
         raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
-    if type(value) is dict:
+    if type(value) in _DICTS:
         for key, item in value.items():
             if type(key) is not str:
                 raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
             if not _encodes(key):
                 raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
             _refuse(item, f"{path}.{key}", depth + 1)
-    elif type(value) is list:
+    elif type(value) in _LISTS:
         for index, item in enumerate(value):
             _refuse(item, f"{path}[{index}]", depth + 1)
     elif type(value) is str:

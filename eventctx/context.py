@@ -30,11 +30,11 @@ from eventctx.exporting import write_transcript
 from eventctx.facts import decode_facts
 from eventctx.following import Following
 from eventctx.identity import CurrentSpan
+from eventctx.lending import Lending
 from eventctx.live import LiveSession
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy
 from eventctx.projections import planned, request_view, transcript
-from eventctx.projections.render import addresses, render
 from eventctx.projections.request_view import ViewState
 from eventctx.recalling import Recall, RecallTool
 from eventctx.record import Body, Draft, Record, place
@@ -58,7 +58,8 @@ class Context:
     """One session's context manager. ``Engine.session`` makes it.
 
     Safe to call from several tasks, threads and event loops. Messages go in as dicts of any
-    dialect and come out equal; what is returned is the caller's own.
+    dialect and come out equal. What a caller does with what is returned reaches neither the log
+    nor a later request.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Context:
         self._emitter = SessionEmitter(live, current_span)
         asking = Asking(live, self._emitter, advisers or Advisers())
         self._requests = Requests(live, policy, settings, asking, self._emitter, intercept)
+        self._lending = Lending(live)
         self._transcript: transcript.TranscriptState | None = None
         self._recaller = recaller
         self._observe = observe
@@ -115,6 +117,9 @@ class Context:
         along; they count. ``model`` says which one will be asked, where that is known. Compacts
         when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
+
+        The list is the caller's own. Its rows are dicts that the next request may hand out again:
+        one that the caller has changed by then is made anew for it (``eventctx.lent``).
         """
         limit = await budgets.resolve(
             token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
@@ -127,7 +132,7 @@ class Context:
         done = await self._requests.prepare(Wanted(limit, reserve, model, digest))
         if done.compacted is not None:
             await self._exported(done.compacted)
-        return await self._rendered(done.view)
+        return await self._lending.rows(done)
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -153,6 +158,7 @@ class Context:
             matched = match_in_order(stored, [body.data or b"" for body in made])
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
             appended = await self._live.append_exactly(version, draft)
+        self._lending.drop()
 
     async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Take the transcript that a host kept of this session, as far as it says anything new.
@@ -216,6 +222,7 @@ class Context:
             view, version = await self._live.settled()
             draft = self._draft(events.Cleared(messages=view.messages))
             appended = await self._live.append_exactly(version, draft)
+        self._lending.drop()
 
     async def set_system_prompt(self, text: str | None) -> bool:
         """Put ``text`` before every view from here on; None: nothing. Says whether it changed.
@@ -280,6 +287,7 @@ class Context:
             raise InvalidSetting(f"compact: expected a policy or its name, found {policy!r}")
         result = await self._requests.compact(chosen, why, limit=budget, dry_run=dry_run)
         if result.outcome == "applied" and result.position is not None:
+            self._lending.drop()
             await self._exported(result.position)
         return result
 
@@ -437,6 +445,7 @@ class Context:
 
     async def close(self) -> None:
         """Wait for what is under way. The engine does this when it closes."""
+        self._lending.drop()
         await self._requests.ended()
         await self._live.settled()
 
@@ -452,13 +461,6 @@ class Context:
             await write_transcript(folder, self.session_id, position, await self.get_messages())
 
     # -- reading ---------------------------------------------------------------------------------
-
-    async def _rendered(self, view: ViewState) -> list[dict[str, Any]]:
-        entries = view.layout.entries()
-        wanted = addresses(entries)
-        messages = render(entries, await self._live.texts(wanted))
-        self._live.trim(wanted)
-        return messages
 
     async def _lines(self, head: int) -> transcript.TranscriptState:
         """The transcript's addresses at ``head``, folded on from where the last call left off."""

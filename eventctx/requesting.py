@@ -40,10 +40,15 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A request as recorded: its view, and the position of a compaction made for it."""
+    """A request as recorded: its position, its view, and the position of a compaction made for it.
 
+    ``continues`` is the position of the request before it; None where a break lies between them.
+    """
+
+    position: int
     view: ViewState
     compacted: int | None
+    continues: int | None
 
 
 class Requests:
@@ -195,7 +200,13 @@ class Requests:
         self._emitter.remember(self._live.scope, records[-1].position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
-        return Prepared(after, records[-2].position if applied else None)
+        before = after.gauge.asked[-1:] if event.breaks == () else ()
+        return Prepared(
+            records[-1].position,
+            after,
+            records[-2].position if applied else None,
+            before[0].position if before else None,
+        )
 
     # -- when it does not work out ---------------------------------------------------------------
 

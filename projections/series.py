@@ -45,6 +45,10 @@ class Series(Generic[T]):
             shared.extend(added)
         return self._version(shared, self._length + len(added))
 
+    def continues(self, older: Series[T]) -> bool:
+        """Whether ``older`` is known, without comparing items, to be the beginning of this one."""
+        return self._items is older._items and self._length >= older._length
+
     @staticmethod
     def _version(shared: list[T], length: int) -> Series[T]:
         grown: Series[T] = Series.__new__(Series)

@@ -32,7 +32,8 @@ ROOMS: list[tuple[set[str], ...]] = [
             "session_id",
         }
         | {"refs", "rounds", "shorten", "tokens", "gauge", "verdict", "words", "summarizer"}
-        | {"text_index", "losses", "one_at_a_time", "default_store", "undisturbed", "ends"},
+        | {"text_index", "losses", "one_at_a_time", "default_store", "undisturbed", "ends"}
+        | {"lent"},
     ),
     ({"codec", "upcast", "diff", "store", "policies"},),
     ({"stores"}, {"projections"}),
@@ -54,6 +55,7 @@ ROOMS: list[tuple[set[str], ...]] = [
         | {
             "asking",
             "requesting",
+            "lending",
             "restoring",
             "returned",
             "exporting",

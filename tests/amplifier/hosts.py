@@ -194,10 +194,12 @@ async def session(
     hooks: Mapping[str, Callable[[str, dict[str, Any]], Any]] | None = None,
     session_id: str = "session-1",
     parent_id: str | None = None,
+    modules: Mapping[str, Mount] | None = None,
 ) -> AsyncIterator[AmplifierSession]:
     """A session of the real kernel, initialised; cleaned up at the end.
 
-    ``loop`` is a name of ``LOOPS``, an orchestrator, or the id of a module that is installed.
+    ``loop`` is a name of ``LOOPS``, an orchestrator, or the id of a module that is installed;
+    ``modules`` are mount functions by name.
     """
     module = loop if isinstance(loop, str) and loop not in LOOPS else "loop-test"
     orchestrator = LOOPS.get(loop, LikeBasic)() if isinstance(loop, str) else loop
@@ -211,6 +213,7 @@ async def session(
         "provider-test": mounting("providers", provider, "scripted"),
         "hooks-test": mount_hooks,
     }
+    given |= modules or {}
     given |= {f"tool-{tool.name}": mounting("tools", tool, tool.name) for tool in tools}
     plan = {
         "session": {

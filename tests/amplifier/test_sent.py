@@ -84,7 +84,9 @@ def test_usage_is_read_in_the_forms_in_which_hosts_tell_it() -> None:
     assert usage_of({"input": 7, "output": 1, "cache_write": 3}) == ModelUsage(10, 1, 0, 3)
     wire = {"input_tokens": 10, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30}
     assert usage_of(wire) == ModelUsage(100, 0, 60, 30)
-    for nothing in (None, "Usage(input_tokens=5)", {}, {"input_tokens": True}, {"input": -4}):
+    text = "input_tokens=100 output_tokens=5 total_tokens=105 cache_read_tokens=60 cost_usd=None"
+    assert usage_of(text) == ModelUsage(100, 5, 60)
+    for nothing in (None, "no usage", "", {}, {"input_tokens": True}, {"input": -4}):
         assert usage_of(nothing) is None
 
 

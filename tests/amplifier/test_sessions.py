@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.orchestrators.protocol import Usage
 from eventctx.testing import Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, types, unended
 from tests.amplifier.hosts import hook_result, session
@@ -61,6 +62,48 @@ async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(
     assert {one.call_id for one in events(records, "tool:pre")} == {"call_1", "call_2"}
     prepared = [one.position for one in spans(records, "context:request_prepared")]
     assert [one.prepared for one in events(records, "provider:request")] == prepared
+
+
+@LOOPS
+async def test_what_a_provider_counted_is_recorded_for_the_request_that_it_answered(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    replies = [Reply("One.", usage=Usage(700, 8)), Reply("Two.", usage=Usage(900, 9))]
+    async with session(
+        ScriptedAmplifierProvider(*replies), loop=loop, config={"store": str(path)}
+    ) as host:
+        await host.execute("First.")
+        await host.execute("Second.")
+    records = await records_of(path)
+    prepared = [one.position for one in spans(records, "context:request_prepared")]
+    told = [(one.prompt, one.output, one.prepared) for one in events(records, "usage:reported")]
+    assert told == [(700, 8, prepared[0]), (900, 9, prepared[1])]
+
+
+async def test_an_answer_that_is_the_last_thing_a_host_tells_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+
+    class Broken:
+        async def execute(
+            self, prompt: str, context: Any, providers: Any, tools: Any, hooks: Any, **_: Any
+        ) -> str:
+            await hooks.emit("prompt:submit", {"prompt": prompt})
+            await context.add_message({"role": "user", "content": prompt})
+            await hooks.emit("provider:request", {"provider": "p", "iteration": 0})
+            await context.get_messages_for_request()
+            usage = {"input_tokens": 70, "output_tokens": 8}
+            await hooks.emit("provider:response", {"provider": "p", "usage": usage})
+            raise RuntimeError("broken")
+
+    provider = ScriptedAmplifierProvider("never asked")
+    async with session(provider, loop=Broken(), config={"store": str(path)}) as host:
+        with pytest.raises(RuntimeError, match="broken"):
+            await host.execute("Go.")
+    records = await records_of(path)
+    assert unended(records) == []
+    assert len(spans(records, "provider:response")) == 1
+    assert [one.prompt for one in events(records, "usage:reported")] == [70]
 
 
 @LOOPS

@@ -25,6 +25,7 @@ MODULES = (
     "disk",
     "importing",
     "observing",
+    "hosting",
     "starting",
     "tokens",
 )

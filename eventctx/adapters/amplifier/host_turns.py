@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from eventctx.errors import EventctxError
 from eventctx.events import SessionEnd, Status
 from eventctx.following import Following, ModelUsage
+from eventctx.one_at_a_time import OneAtATime
 
 MAX_MESSAGE: Final = 2_000
 """Characters of an error's words that are recorded."""
@@ -23,6 +26,7 @@ MAX_MESSAGE: Final = 2_000
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
 Data = Mapping[str, Any]
+Step = Callable[[Following, Data], Awaitable[None]]
 
 
 class HostTurns:
@@ -47,16 +51,16 @@ class HostTurns:
         self._call_id = call_id
         self._sent = sent
         self._began = False
+        self._noted: deque[tuple[Step, str, Data]] = deque()
+        self._catching_up = OneAtATime()
 
-    def listeners(self) -> dict[str, Callable[[str, Data], Awaitable[None]]]:
+    def listeners(self) -> dict[str, Callable[[str, Data], Any]]:
         """Handlers by event name."""
-        steps: dict[str, Callable[[Following, Data], Awaitable[None]]] = {
+        steps: dict[str, Step] = {
             "prompt:submit": self._submitted,
             "prompt:complete": self._completed,
             "orchestrator:complete": self._completed,
             "execution:end": self._completed,
-            "provider:request": self._asked,
-            "provider:response": self._answered,
             "provider:error": self._failed,
             "llm:response": self._heard,
             "tool:pre": self._tool_began,
@@ -65,26 +69,61 @@ class HostTurns:
         }
         if self._sent is not None:
             steps["llm:request"] = self._was_sent
-        return {name: self._guarded(step) for name, step in steps.items()}
+        # What a host emits around every request is only noted, and recorded with the next thing
+        # that it does: for an async handler the kernel goes to another thread and back, and the
+        # disk would be written to twice.
+        noted: dict[str, Step] = {
+            "provider:request": self._asked,
+            "provider:response": self._answered,
+        }
+        return {
+            **{name: self._following_at_once(step) for name, step in steps.items()},
+            **{name: self._noting(step) for name, step in noted.items()},
+        }
 
-    def _guarded(
-        self, step: Callable[[Following, Data], Awaitable[None]]
-    ) -> Callable[[str, Data], Awaitable[None]]:
+    def _following_at_once(self, step: Step) -> Callable[[str, Data], Awaitable[None]]:
         async def heard(event: str, data: Data) -> None:
-            if data.get("session_id") not in (None, self._session):
-                return
-            if self._owned(data.get("turn_id")):
-                return
-            if not self._began and event != "prompt:submit":
-                return  # what comes before the first turn says nothing, and must open nothing
-            self._began = True
-            try:
-                await step(await self._following(), data)
-            except EventctxError as error:
-                # The registry would print it; the next call of the context raises it.
-                _log.warning("%s of session %r is not recorded: %s", event, self._session, error)
+            if self._concerns_us(event, data):
+                await self.caught_up()
+                await self._take(step, event, data)
 
         return heard
+
+    def _noting(self, step: Step) -> Callable[[str, Data], None]:
+        def heard(event: str, data: Data) -> None:
+            # The kernel calls this in a thread of its own.
+            if self._concerns_us(event, data):
+                self._noted.append((step, event, data))
+
+        return heard
+
+    def _concerns_us(self, event: str, data: Data) -> bool:
+        if data.get("session_id") not in (None, self._session):
+            return False
+        if self._owned(data.get("turn_id")):
+            return False
+        # What comes before the first turn says nothing, and must open nothing.
+        self._began = self._began or event == "prompt:submit"
+        return self._began
+
+    async def caught_up(self) -> None:
+        """Record what was only noted until now. Every other event, and every call, comes after."""
+        if not self._noted:
+            return
+        async with self._catching_up(self._session):
+            while self._noted:
+                try:
+                    await self._take(*self._noted[0])
+                finally:
+                    # Not before: while it is here, others wait until it is recorded.
+                    self._noted.popleft()
+
+    async def _take(self, step: Step, event: str, data: Data) -> None:
+        try:
+            await step(await self._following(), data)
+        except EventctxError as error:
+            # The registry would print it; the next call of the context raises it.
+            _log.warning("%s of session %r is not recorded: %s", event, self._session, error)
 
     async def end_session(self, following: Following) -> SessionEnd:
         """Close what is open; returns the event that says that the session ended."""
@@ -160,12 +199,19 @@ _STATUS: Final[dict[str, Status]] = {
 }
 
 
+_FIELDS: Final = re.compile(r"\b([a-z_]+_tokens)=(\d+)\b")
+"""Counts in the text of a pydantic model, ``input_tokens=5 output_tokens=2``."""
+
+
 def usage_of(usage: object) -> ModelUsage | None:
     """Tokens from a host's ``usage``: pydantic's fields, or those of ``llm:response``.
 
     Amplifier's ``input_tokens`` holds what was read from the cache, not what was written to it.
     None for anything else; a provider's own counts leave caches out of ``input_tokens``.
     """
+    if isinstance(usage, str):
+        # loop-basic passes the kernel's model, and the registry hands on its text.
+        usage = {name: int(count) for name, count in _FIELDS.findall(usage)}
     if not isinstance(usage, Mapping):
         return None
     if "cache_creation_input_tokens" in usage and "cache_write_tokens" not in usage:

@@ -192,10 +192,12 @@ class AmplifierContext:
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if anything was recorded of it."""
         if self._context is not None and data.get("session_id") in (None, self.session_id):
+            await self.host_turns.caught_up()
             await self._context.emit(await self.host_turns.end_session(await self._following()))
 
     async def close(self) -> None:
         """Let go of the store. The mount's cleanup calls it; a second time does nothing."""
+        await self.host_turns.caught_up()
         self._closed = True
         async with self._opening(self.session_id):
             context, self._context = self._context, None
@@ -214,6 +216,12 @@ class AmplifierContext:
                 await ENGINES.release(self._config.store, self._config.durability, self.session_id)
 
     async def _opened(self) -> Context:
+        """The session's context, after what the host told until now."""
+        context = await self._open_once()
+        await self.host_turns.caught_up()
+        return context
+
+    async def _open_once(self) -> Context:
         if self._context is not None:
             return self._context
         async with self._opening(self.session_id):
@@ -248,7 +256,7 @@ class AmplifierContext:
         return context
 
     async def _following(self) -> Following:
-        await self._opened()
+        await self._open_once()
         assert self._follow is not None  # noqa: S101 - opened above
         return self._follow
 

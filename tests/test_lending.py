@@ -1,0 +1,323 @@
+"""Requests hand out the rows of the one before again, and each is what the log says it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx import events
+from eventctx.codec import encode_event
+from eventctx.engine import Engine
+from eventctx.errors import EventctxError
+from eventctx.record import Draft
+from eventctx.store import ANY
+from eventctx.stores.memory import MemoryStore
+from tests.sessions import USER, filled, tool_round
+from tests.transcripts import Message, stories
+
+Rows = list[dict[str, Any]]
+
+
+async def is_as_recorded(engine: Engine, rows: Rows) -> None:
+    """The rows are, in content and order of keys, those of the last request on record."""
+    position = (await engine.audit("s")).requests[-1].position
+    view = await engine.request_view("s", position=position)
+    assert json.dumps(rows) == json.dumps(view.messages)
+    assert view.verified
+
+
+async def test_a_request_hands_out_the_rows_of_the_one_before_and_adds_what_is_new() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine)
+    first = await ctx.get_messages_for_request()
+    await ctx.add_message({"role": "user", "content": "more"})
+    second = await ctx.get_messages_for_request()
+    assert second is not first
+    assert all(one is other for one, other in zip(first, second, strict=False))
+    assert second[len(first) :] == [{"role": "user", "content": "more"}]
+    await is_as_recorded(engine, second)
+
+
+async def test_what_a_caller_changed_is_made_anew_and_nothing_else() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine)
+    first = await ctx.get_messages_for_request()
+    kept = json.dumps(first)
+    first[1]["content"][0]["input"]["path"] = "mine"
+    first[4]["content"].clear()
+    del first[8:]
+    second = await ctx.get_messages_for_request()
+    assert json.dumps(second) == kept
+    assert [n for n in range(8) if second[n] is not first[n]] == [1, 4]
+    assert first[4]["content"] == [], "what the caller did to its own row stays"
+    first[4]["content"].append("late")
+    assert json.dumps(await ctx.get_messages_for_request()) == kept
+
+
+async def test_a_row_that_was_given_back_is_stored_as_the_plain_one() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine, rounds=3)
+    rows = await ctx.get_messages_for_request()
+    await ctx.set_messages(rows)
+    assert await ctx.resume_messages(await ctx.get_messages_for_request()) is False
+    await ctx.add_message(rows[0])
+    transcript = await ctx.get_messages()
+    assert transcript == [*rows, rows[0]]
+    assert type(transcript[1]["content"][0]) is dict
+    assert [line.number for line in await engine.transcript("s")] == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_a_task_gets_rows_of_its_own_while_another_that_has_some_runs() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine)
+    asked, done = asyncio.Event(), asyncio.Event()
+
+    async def other() -> Rows:
+        rows = await ctx.get_messages_for_request()
+        asked.set()
+        await done.wait()
+        return rows
+
+    task = asyncio.create_task(other())
+    await asked.wait()
+    mine = await ctx.get_messages_for_request()
+    mine[0]["content"] = "mine"
+    done.set()
+    theirs = await task
+    assert theirs[0] == USER
+    assert not {id(row) for row in mine} & {id(row) for row in theirs}
+
+
+async def test_a_task_that_ended_gives_its_rows_back() -> None:
+    ctx = await filled(Engine(MemoryStore()))
+    first = await asyncio.create_task(ctx.get_messages_for_request())
+    second = await asyncio.create_task(ctx.get_messages_for_request())
+    assert first[0] is second[0]
+
+
+async def test_requests_of_many_tasks_that_change_their_rows_are_all_as_the_log_has_them() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine)
+    original = await ctx.get_messages()
+
+    async def work(number: int) -> None:
+        for _ in range(10):
+            rows = await ctx.get_messages_for_request()
+            assert rows == original
+            for row in rows:
+                row["worker"] = number
+            await asyncio.sleep(0)
+            assert {row["worker"] for row in rows} == {number}
+
+    await asyncio.gather(*(work(number) for number in range(8)))
+    await is_as_recorded(engine, await ctx.get_messages_for_request())
+
+
+async def test_requests_of_many_threads_that_change_their_rows_are_all_as_the_log_has_them() -> (
+    None
+):
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine)
+    original = await ctx.get_messages()
+    failures: list[BaseException] = []
+
+    async def work() -> None:
+        for _ in range(15):
+            rows = await ctx.get_messages_for_request()
+            assert rows == original
+            for row in rows:
+                row.clear()
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=run) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+    finally:
+        sys.setswitchinterval(before)
+    assert failures == []
+    await is_as_recorded(engine, await ctx.get_messages_for_request())
+
+
+async def test_the_first_system_prompt_may_change_before_anything_was_said() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    for text in ("one", "two", None, "three"):
+        await ctx.set_system_prompt(text)
+        await is_as_recorded(engine, await ctx.get_messages_for_request())
+
+
+async def test_a_result_takes_the_place_of_the_made_up_one() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    call, result = tool_round(1)
+    await ctx.add_message(call)
+    assert len(await ctx.get_messages_for_request()) == 3
+    await ctx.add_message(result)
+    second = await ctx.get_messages_for_request()
+    assert second == [USER, call, result]
+    await is_as_recorded(engine, second)
+
+
+async def test_an_erasure_makes_every_row_anew() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine)
+    first = await ctx.get_messages_for_request()
+    name, version, payload = encode_event(events.Erased(numbers=(0,), bodies=((0, 0),)))
+    await engine.store.append("s", [Draft(os.urandom(16), name, version, 0, payload)], ANY)
+    await ctx.get_messages()
+    second = await ctx.get_messages_for_request()
+    assert second == first
+    assert not {id(row) for row in first} & {id(row) for row in second}
+
+
+async def test_rows_are_let_go_when_a_view_shrinks_and_at_the_end() -> None:
+    ends: list[Callable[[eventctx.Context], Awaitable[object]]] = [
+        lambda ctx: ctx.clear(),
+        lambda ctx: ctx.compact(),
+        lambda ctx: ctx.set_messages([USER]),
+        lambda ctx: ctx.close(),
+    ]
+    for end in ends:
+        ctx = await filled(Engine(MemoryStore()))
+        await ctx.get_messages_for_request()
+        assert ctx._lending._lent is not None
+        await end(ctx)
+        assert ctx._lending._lent is None
+
+
+async def test_another_process_may_ask_in_between(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    async with eventctx.open(path) as ours, eventctx.open(path) as theirs:
+        a = await filled(ours, rounds=5)
+        b = await theirs.session("s")
+        for number in range(4):
+            for engine, ctx in ((ours, a), (theirs, b), (ours, a), (ours, a), (theirs, b)):
+                await ctx.add_message({"role": "user", "content": f"more {number}"})
+                rows = await ctx.get_messages_for_request()
+                await is_as_recorded(engine, rows)
+                rows[number]["content"] = "mine"
+                rows[-1].clear()
+
+
+# -- any order of anything -----------------------------------------------------------------------
+
+ACTS = ("set", "clear", "compact", "restore", "pin", "unpin", "prompt", "theirs", "resume")
+
+
+def change(rows: Rows, draw: st.DrawFn) -> None:
+    """Do something to a row, on top or deep in it."""
+    if not rows:
+        return
+    value: Any = draw(st.sampled_from(rows))
+    while draw(st.booleans()):
+        items = list(value.values()) if isinstance(value, dict) else list(value)
+        inner = [item for item in items if isinstance(item, dict | list)]
+        if not inner:
+            break
+        value = draw(st.sampled_from(inner))
+    if isinstance(value, dict):
+        by = draw(st.sampled_from(["set", "delete", "clear", "update"]))
+        if by == "set" or not value:
+            value[draw(st.sampled_from([*value, "new"]))] = "mine"
+        elif by == "delete":
+            del value[draw(st.sampled_from([*value]))]
+        elif by == "clear":
+            value.clear()
+        else:
+            value |= {"role": "mine"}
+    else:
+        by = draw(st.sampled_from(["append", "clear", "insert", "double"]))
+        if by == "append":
+            value.append("mine")
+        elif by == "clear":
+            value.clear()
+        elif by == "insert":
+            value.insert(0, {"type": "text", "text": "mine"})
+        else:
+            value *= 2
+
+
+class Play:
+    """One session of two engines on a store, with every request that was handed out."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+        self.store = MemoryStore()
+        self.handed_out: list[Rows] = []
+
+    async def run(self, messages: list[Message]) -> None:
+        self.engine, self.other = Engine(self.store), Engine(self.store)
+        options: dict[str, Any] = {"policy": "simple", "keep_recent": 4}
+        budget = self.draw(st.sampled_from([300, 2_000, 100_000]))
+        options |= {"max_tokens": budget, "on_overflow": "send_floor"}
+        self.ctx = await self.engine.session("s", **options)
+        self.theirs = await self.other.session("s", **options)
+        for message in messages:
+            await self.ctx.add_message(message)
+            if self.draw(st.integers(0, 3)) == 0:
+                await self._act(self.draw(st.sampled_from(ACTS)))
+            for _ in range(self.draw(st.integers(0, 2))):
+                await self._ask()
+
+    async def _ask(self) -> None:
+        rows = await self.ctx.get_messages_for_request()
+        await is_as_recorded(self.engine, rows)
+        self.handed_out.append(rows)
+        for _ in range(self.draw(st.integers(0, 3))):
+            change(self.draw(st.sampled_from(self.handed_out)), self.draw)
+
+    async def _act(self, act: str) -> None:
+        ctx, draw = self.ctx, self.draw
+        numbers = [message.number for message in await self.engine.transcript("s")]
+        number = draw(st.sampled_from(numbers)) if numbers else 0
+        try:
+            if act == "set":
+                await ctx.set_messages([m for m in await ctx.get_messages() if draw(st.booleans())])
+            elif act == "resume":
+                await ctx.resume_messages((await ctx.get_messages())[: draw(st.integers(0, 9))])
+            elif act == "prompt":
+                await ctx.set_system_prompt(draw(st.sampled_from(["one", "two", None])))
+            elif act == "theirs":
+                await self.theirs.add_message({"role": "user", "content": "theirs"})
+                if draw(st.booleans()):
+                    (await self.theirs.get_messages_for_request())[-1].clear()
+            elif act in ("pin", "unpin", "restore"):
+                await getattr(ctx, act)(number)
+            else:
+                await getattr(ctx, act)()
+        except EventctxError:
+            pass  # what cannot be done at this point leaves the session as it was
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_request_is_as_recorded_whatever_happened_and_was_done_to_earlier_rows(
+    data: st.DataObject,
+) -> None:
+    story = data.draw(stories())
+
+    def draw(strategy: Any) -> Any:
+        return data.draw(strategy)
+
+    asyncio.run(Play(draw).run(story.messages))

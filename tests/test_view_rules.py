@@ -211,10 +211,15 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
             (n for n, ref in enumerate(refs) if ref.facts.kind == "assistant"),  # type: ignore[union-attr]
             default=-1,
         )
+        # What is to be answered stays; a system message behind it is no answer to it.
+        to_answer = max(
+            (n for n, ref in enumerate(refs) if ref.facts.kind != "system"),  # type: ignore[union-attr]
+            default=-1,
+        )
         only_floor = all(
             ref.facts.kind == "system"  # type: ignore[union-attr]
             or ref in people[-1:]
-            or place == len(refs) - 1
+            or place == to_answer
             or (last_call >= 0 and place >= _start_of_round(refs, last_call))
             for place, ref in enumerate(refs)
         )

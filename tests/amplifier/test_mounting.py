@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from amplifier_core import AmplifierSession
 from amplifier_core.testing import MockCoordinator
-from amplifier_core.validation import ContextValidator
+from amplifier_core.validation import ContextValidator, OrchestratorValidator
 from amplifier_core.validation.behavioral import ContextBehaviorTests
 from amplifier_core.validation.structural import ContextStructuralTests
 
@@ -245,3 +246,26 @@ async def test_export_on_compact_writes_to_the_folder_of_context_persistent(
         for number in range(10):
             await host.execute(f"question {number} " * 30)
     assert list((tmp_path / "exports").iterdir())
+
+
+# -- the source folder ---------------------------------------------------------------------------
+
+
+def test_every_entry_point_has_a_module_in_the_source_folder() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    points = project["entry-points"]["amplifier.modules"]
+    folders = {f"amplifier_module_{name.replace('-', '_')}" for name in points}
+    assert folders == {place.name for place in SOURCE.iterdir() if place.is_dir()}
+    source = tomllib.loads((SOURCE / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(source["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == folders
+    for name, point in points.items():
+        folder = f"amplifier_module_{name.replace('-', '_')}"
+        written = (SOURCE / folder / "__init__.py").read_text(encoding="utf-8")
+        assert f"from {point.partition(':')[0]} import mount" in written
+
+
+@pytest.mark.parametrize("loop", ["basic", "streaming", "events"])
+async def test_the_kernels_validator_finds_nothing_wrong_with_an_orchestrator(loop: str) -> None:
+    place = SOURCE / f"amplifier_module_loop_eventctx_{loop}"
+    found = await OrchestratorValidator().validate(place, config={})
+    assert found.passed, [check for check in found.checks if not check.passed]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from eventctx.orchestrators.settings import OrchestratorSettings
     from eventctx.orchestrators.sse import server_sent_events
     from eventctx.orchestrators.streaming import StreamingOrchestrator
+    from eventctx.orchestrators.tools import as_tools, tool
 
 _HOMES = {
     "Answer": "protocol",
@@ -51,8 +52,10 @@ _HOMES = {
     "ToolOutcome": "protocol",
     "ToolRequest": "protocol",
     "Usage": "protocol",
+    "as_tools": "tools",
     "current_ids": "recording",
     "server_sent_events": "sse",
+    "tool": "tools",
 }
 
 __all__ = [
@@ -74,8 +77,10 @@ __all__ = [
     "ToolOutcome",
     "ToolRequest",
     "Usage",
+    "as_tools",
     "current_ids",
     "server_sent_events",
+    "tool",
 ]
 
 

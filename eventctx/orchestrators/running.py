@@ -206,11 +206,15 @@ def _checked_tools(tools: Any) -> dict[str, Any]:
     if tools is None:
         return {}
     if not isinstance(tools, Mapping):
-        raise InvalidSetting(f"tools: expected a mapping of names to tools, found {tools!r}")
+        raise InvalidSetting(
+            "tools: expected a mapping of names to tools, as `as_tools` makes it of functions, "
+            f"found {tools!r}"
+        )
     for name, tool in tools.items():
         if not isinstance(name, str) or not name or not callable(getattr(tool, "execute", None)):
             raise InvalidSetting(
-                f"tools: expected a name and a tool with execute(input), found {name!r}: {tool!r}"
+                "tools: expected a name and a tool with execute(input), as `as_tools` makes it of "
+                f"a function, found {name!r}: {tool!r}"
             )
     return dict(tools)
 

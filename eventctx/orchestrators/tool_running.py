@@ -113,7 +113,7 @@ class Calls:
             changed = (said.data or {}).get("tool_input")
             arguments = changed if isinstance(changed, dict) else call.arguments
             facts["tool_input"] = arguments
-            value = await self._executed(call, arguments)
+            value = await self._executed(call, arguments, ids)
         except BaseException as error:
             more = {"error": error_payload(error), "status": failure_of(type(error))}
             await host.tell_end("tool:error", ids, facts | more, about=call.name)
@@ -131,7 +131,7 @@ class Calls:
             text, failed = told_by_hook(changed)
         return ToolOutcome(call, text, is_error=failed)
 
-    async def _executed(self, call: ToolRequest, arguments: dict[str, Any]) -> Any:
+    async def _executed(self, call: ToolRequest, arguments: dict[str, Any], ids: Ids) -> Any:
         run = self._run
         if call.error is not None:
             raise ToolFailed(call.name, f"its arguments cannot be used: {call.error}")
@@ -142,14 +142,18 @@ class Calls:
         run.stop.began(call.id, call.name)
         try:
             # A copy: the tool may keep or change it, and the answer's own is still to be sent.
-            work = self._work(tool, copy.deepcopy(arguments), call.id)
+            work = self._work(tool, copy.deepcopy(arguments), call.id, ids)
             return await within(work, run.settings.tool_timeout, run.stop)
         finally:
             run.stop.ended(call.id)
 
-    async def _work(self, tool: Any, arguments: dict[str, Any], call_id: str) -> Any:
+    async def _work(self, tool: Any, arguments: dict[str, Any], call_id: str, ids: Ids) -> Any:
+        execute_with = getattr(tool, "execute_with", None)
         with self._dispatching(call_id):
-            result = tool.execute(arguments)
+            if callable(execute_with):
+                result = execute_with(arguments, ids)
+            else:
+                result = tool.execute(arguments)
             return await result if inspect.isawaitable(result) else result
 
     @contextmanager

@@ -6,6 +6,7 @@ How a page is read:
   ``text`` block directly behind one is what it prints.
 - Console blocks run their ``$ eventctx …`` commands in the page's own folder. What stands below a
   command is its output; ``$ echo $?`` and a number say how it exited, else that is with 0.
+  ``$ python FILE …`` runs a file of the page as a process of its own.
 - In shown output ``…`` stands for anything, on a line of its own for any lines. Digests, ids and
   times differ from run to run and are not compared.
 - ``<!-- figures: REASON -->`` before a console block says that its numbers vary, durations and
@@ -27,6 +28,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -153,9 +155,23 @@ class Reader:
                 result = CliRunner().invoke(cli, words[1:])
                 compare(shown, result.output, where, block.note.startswith("figures: "))
                 code = result.exit_code
+            elif words[0] == "python":
+                done = _python_process(words[1:])
+                compare(shown, done.stdout + done.stderr, where)
+                code = done.returncode
             else:
                 assert words[0] in SOMEBODY_ELSES, f"{where}: nobody knows how to run this"
         assert not code, f"{self._page.name}:{block.line}: the last command exited with {code}"
+
+
+def _python_process(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def _commands(text: str) -> list[tuple[str, str]]:
@@ -218,6 +234,8 @@ def test_the_code_of_a_page_runs(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("EVENTCTX_STORE", "")
+    # The programs of a page run in its folder, where a relative PYTHONPATH would lead elsewhere.
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setattr(sys, "argv", ["eventctx"])  # suggested commands are spelt so
     try:
         with asyncio.Runner() as runner:

@@ -55,6 +55,11 @@ async def _audit(session: str, turn: int | None, store: str | None) -> Audit:
             + (f"turns {min(known)} to {max(known)}" if known else "no turns")
             + f", found {turn}"
         )
+    return of_turn(audit, turn)
+
+
+def of_turn(audit: Audit, turn: int) -> Audit:
+    """The requests and compactions of one turn."""
     return msgspec.structs.replace(
         audit,
         requests=tuple(row for row in audit.requests if row.turn == turn),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,27 +12,24 @@ import click
 
 from eventctx.auditing import Audit
 from eventctx.cli import opening
-from eventctx.cli.audit import compaction_line, show_audit
+from eventctx.cli.audit import show_audit
+from eventctx.cli.demo_agent import show_agent
+from eventctx.cli.demo_stage import Compactions, free_name, show_commands
 from eventctx.cli.imports import is_export
 from eventctx.cli.messages import snippet
 from eventctx.cli.plain import number, plural
-from eventctx.cli.program import FOUND, Problem, run, spelling
-from eventctx.cli.records import reason_in_words
+from eventctx.cli.program import FOUND, Problem, run
 from eventctx.cli.replay import bar
 from eventctx.cli.screen import Screen
 from eventctx.cli.verify import show_verifications
-from eventctx.codec import decode_event
 from eventctx.demo.play import Player, Size, TurnFigures, measure
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
 from eventctx.importers.detect import FORMATS, choose
 from eventctx.importers.items import Item
 from eventctx.importers.lines import read_lines
 from eventctx.importers.naming import session_name
 from eventctx.opening import open_engine
-from eventctx.plan import Plan, expand
-from eventctx.projections.audit import AuditRow, CompactionRow
-from eventctx.record import Record
+from eventctx.projections.audit import AuditRow
 
 SAMPLE: Final = Path(__file__).parent.parent / "demo" / "session.jsonl"
 BUDGET: Final = 32_000
@@ -62,15 +58,26 @@ class _Recording(NamedTuple):
 )
 @click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="Tokens per request.")
 @click.option("--format", "format_", type=click.Choice(list(FORMATS)), help="The file's format.")
+@click.option("--agent", is_flag=True, help="Run an agent, kill it in mid-tool, and let it go on.")
 @opening.store_options
 def demo_command(
-    file: Path | None, budget: int | None, format_: str | None, store: str | None
+    file: Path | None, budget: int | None, format_: str | None, agent: bool, store: str | None
 ) -> None:
     """Run a sample session, or your own FILE, live under a budget that forces compactions.
 
     Needs no network. Without --store it runs on a new store in the temporary folder. The budget is
     40 % of what all messages of FILE take together, unless you give one.
+
+    With --agent a small agent with tools runs in a process of its own, which is killed while a tool
+    runs; it goes on in this one, and the turn that it died in is audited. Its model is a script.
     """
+    if agent and (file is not None or budget is not None or format_ is not None):
+        raise click.UsageError(
+            "--agent runs an agent of its own: it takes no FILE, no --budget and no --format"
+        )
+    if agent:
+        show_agent(Screen(), _url(store))
+        return
     if file is not None and is_export(file):
         raise InvalidSetting(
             f"{file} is an export of eventctx: `eventctx import {file}` reads it back, "
@@ -81,21 +88,27 @@ def demo_command(
     if not size.messages:
         raise MalformedTranscript(f"{recording.path}: expected a session, found no message in it")
     wanted = budget or (BUDGET if recording.sample else max(_SMALLEST, round(size.tokens * _SHARE)))
+    run(_demo(Screen(), recording, size, wanted, _url(store)))
+
+
+def _url(store: str | None) -> str:
+    """The store that was named, or a new one in the temporary folder."""
     url = opening.named_store(store)
     if url is None:
-        url = str(Path(tempfile.mkdtemp(prefix="ectx-")) / "demo.db")
-    elif url in ("memory://", ":memory:"):
+        return str(Path(tempfile.mkdtemp(prefix="ectx-")) / "demo.db")
+    if url in ("memory://", ":memory:"):
         raise InvalidSetting(f"store: expected a file that outlives the command, found {url}")
-    run(_demo(Screen(), recording, size, wanted, url))
+    return url
 
 
 async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, url: str) -> None:
     async with open_engine(url) as engine:
-        session = await _free_name(engine, recording)
+        wanted = "demo" if recording.sample else _short(recording.path)
+        session = await free_name(engine, wanted)
         _introduce(screen, recording, size, budget)
         context = await engine.session(session, max_tokens=budget, on_overflow="send_floor")
         stage = _Stage(screen, budget)
-        engine.on("context:post_compact", stage.compacted)
+        engine.on("context:post_compact", Compactions(screen).compacted)
         player = Player(context, budget, began=stage.began, ended=stage.ended)
         await player.play(recording.items())
         audit = await engine.audit(session)
@@ -106,16 +119,6 @@ async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, 
     _suggest(screen, session, url, audit)
     if not verification.ok:
         raise Problem(FOUND)
-
-
-async def _free_name(engine: Engine, recording: _Recording) -> str:
-    """A session name that is not taken: a demo never adds to a session that is there."""
-    taken = {info.stream for info in await engine.sessions()}
-    wanted = "demo" if recording.sample else _short(recording.path)
-    name, following = wanted, 2
-    while name in taken:
-        name, following = f"{wanted}-{following}", following + 1
-    return name
 
 
 def _short(path: Path) -> str:
@@ -151,7 +154,6 @@ class _Stage:
     def __init__(self, screen: Screen, budget: int) -> None:
         self._screen = screen
         self._budget = budget
-        self._plan: Plan | None = None
 
     def began(self, turn: int, message: dict[str, Any]) -> None:
         """A turn began with this human message."""
@@ -168,38 +170,6 @@ class _Stage:
             f"{plural(turn.tool_calls, 'call')}{parallel}{failed}",
             indent=2,
         )
-
-    def compacted(self, record: Record) -> None:
-        """A compaction ended: called by the engine's hooks, as any observer of yours would be."""
-        event: Any = decode_event(record)
-        row = CompactionRow(
-            record.position, record.time, None, record.iteration, event.outcome, event.trigger,
-            event.strategy, event.tokens_before, event.tokens_after, event.messages_before,
-            event.messages_after, event.budget, event.duration, event.fallback, event.error,
-        )  # fmt: skip
-        line = compaction_line(row)
-        self._screen.line(*[_unbroken(part) for part in line], indent=2)
-        if event.plan is not None:
-            for reason, count in _reasons(event.plan, self._plan).items():
-                self._screen.line((f"{count} {reason}", "dim"), indent=6)
-            self._plan = event.plan
-
-
-def _unbroken(part: str | tuple[str, str]) -> str | tuple[str, str]:
-    return part.rstrip("\n") if isinstance(part, str) else part
-
-
-def _reasons(plan: Plan, before: Plan | None) -> dict[str, int]:
-    """How many messages a plan leaves out or shortens that the one before did not, and why."""
-    known = {
-        one: disposition
-        for one, disposition, _ in expand(before.runs if before is not None else ())
-    }
-    found: Counter[str] = Counter()
-    for one, disposition, reason in expand(plan.runs):
-        if disposition != "kept" and known.get(one) != disposition:
-            found[f"{disposition}: {reason_in_words(reason)}"] += 1
-    return dict(found)
 
 
 def _chosen(audit: Audit) -> list[AuditRow | int]:
@@ -240,13 +210,7 @@ def _show_result(screen: Screen, audit: Audit, messages: int) -> None:
 
 def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
     """What to try next: commands that work as they stand."""
-    program = spelling()
-    path = opening.path_of(url)
-    # Absolute, so that the commands work from any folder.
-    where = f"--store {shlex.quote(str(path.absolute()) if path is not None else url)}"
     name = shlex.quote(session)
-    screen.blank()
-    screen.line(("Try next", "bold"))
     applied = [row for row in audit.compactions if row.outcome == "applied" and row.turn]
     commands: list[tuple[str, str]] = []
     if applied:
@@ -274,10 +238,6 @@ def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
         ("step by step through the session", f"replay {name}"),
         ("check every digest of the log again", f"verify {name}"),
     ]
-    for text, command in commands:
-        screen.line((f"# {text}", "dim"))
-        # Unindented and unbroken, so that a long path leaves a line that can be copied.
-        screen.whole((f"{program} {command} {where}", "cyan"))
-    if audit.session == "demo":
-        screen.line(("# the same with a session of your own", "dim"))
-        screen.whole((f"{program} demo FILE", "cyan"))
+    if session == "demo":
+        commands.append(("the same with a session of your own", "demo FILE"))
+    show_commands(screen, url, commands)

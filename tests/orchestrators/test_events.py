@@ -20,6 +20,7 @@ from eventctx.orchestrators import (
     OrchestratorSettings,
     Response,
     Usage,
+    as_tools,
     current_ids,
 )
 from eventctx.projections import trace
@@ -229,6 +230,21 @@ async def test_providers_and_tools_are_told_where_they_are_called() -> None:
     assert (ids.span_id, ids.turn_id) == (requested.span_id, requested.turn_id)
     assert ids.iteration == 1
     assert ids.traceparent() == f"00-{ids.trace_id}-{ids.span_id}-01"
+
+
+async def test_a_function_that_wants_the_ids_of_its_call_gets_those_of_the_log() -> None:
+    told: list[Ids] = []
+
+    async def where(ids: Ids) -> str:
+        told.append(ids)
+        return "here"
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        provider = Scripted(calls(("a", "where")), says("Done."))
+        await EventsOrchestrator().execute("Go", ctx, {"p": provider}, as_tools([where]))
+        [began] = [record async for record in engine.records("s") if record.type == "tool:pre"]
+    assert [ids.span_id for ids in told] == [began.span_id]
 
 
 async def test_at_the_limit_the_model_is_asked_to_answer_without_tools() -> None:

@@ -118,8 +118,11 @@ class Asking:
             async with call:
                 answer = await self._checked(call, messages, ids)
         except BaseException as error:
-            more = {"error": error_payload(error), "status": failure_of(type(error))}
-            await run.host.tell_end("provider:error", ids, facts | more)
+            status = failure_of(type(error))
+            more = {"error": error_payload(error), "status": status}
+            await run.host.tell_end(
+                "provider:error", ids, facts | more, broken_off=status == "cancelled"
+            )
             raise
         await self._told(answer, ids, facts)
         return answer

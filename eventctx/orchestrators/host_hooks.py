@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -107,12 +107,24 @@ class Host:
         return carried
 
     async def tell_end(
-        self, event: str, ids: Ids, fields: Mapping[str, Any], *, about: str = "orchestrator"
+        self,
+        event: str,
+        ids: Ids,
+        fields: Mapping[str, Any],
+        *,
+        about: str = "orchestrator",
+        broken_off: bool = False,
     ) -> Said:
-        """Say how something ended; a cancellation is raised when it was said, or after GRACE."""
+        """Say how something ended; a cancellation is raised when it was said, or after GRACE.
+
+        What was ``broken_off`` waits no longer than that for its hooks, cancelled again or not.
+        """
         if not self._handlers:
             return Said()
-        return await undisturbed(self.tell(event, ids, fields, about=about), GRACE)
+        told = self.tell(event, ids, fields, about=about)
+        if broken_off or _cancelled():
+            told = _hurried(event, told)
+        return await undisturbed(told, GRACE)
 
     async def _asked(
         self, handler: Callable[[str, dict[str, Any]], Any], event: str, payload: dict[str, Any]
@@ -140,6 +152,15 @@ class Host:
         except Exception:
             _log.warning("the result of a hook of %s was refused", event, exc_info=True)
             return result if getattr(result, "action", None) == "deny" else None
+
+
+async def _hurried(event: str, telling: Coroutine[Any, Any, Said]) -> Said:
+    try:
+        async with asyncio.timeout(GRACE):
+            return await telling
+    except TimeoutError:
+        _log.warning("the hooks of %s took longer than %g s; the turn goes on", event, GRACE)
+        return Said()
 
 
 def _hears_records(hooks: Any) -> bool:

@@ -163,6 +163,8 @@ async def _told(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
 
 async def _ended(run: Run, ids: Ids, finish: Finish | None, raised: BaseException | None) -> None:
     status = status_of(None if raised is None else type(raised))
+    # Also after turn_timeout, which is a promise of when the turn is over.
+    broken_off = raised is not None
     complete = {
         "response_preview": run.text[:PREVIEW],
         "length": len(run.text),
@@ -170,12 +172,12 @@ async def _ended(run: Run, ids: Ids, finish: Finish | None, raised: BaseExceptio
         "error": described(raised),
         "finish": finish,
     }
-    await run.host.tell_end("prompt:complete", ids, complete)
+    await run.host.tell_end("prompt:complete", ids, complete, broken_off=broken_off)
     execution = {"response": run.text, "status": "completed" if status == "ok" else status}
-    await run.host.tell_end("execution:end", ids, execution)
+    await run.host.tell_end("execution:end", ids, execution, broken_off=broken_off)
     whole = {"orchestrator": run.name, "turn_count": run.iterations}
     outcome = {"status": _outcome(status, finish)}
-    await run.host.tell_end("orchestrator:complete", ids, whole | outcome)
+    await run.host.tell_end("orchestrator:complete", ids, whole | outcome, broken_off=broken_off)
 
 
 async def _begun(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:

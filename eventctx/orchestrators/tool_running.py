@@ -115,8 +115,15 @@ class Calls:
             facts["tool_input"] = arguments
             value = await self._executed(call, arguments, ids)
         except BaseException as error:
-            more = {"error": error_payload(error), "status": failure_of(type(error))}
-            await host.tell_end("tool:error", ids, facts | more, about=call.name)
+            status = failure_of(type(error))
+            more = {"error": error_payload(error), "status": status}
+            await host.tell_end(
+                "tool:error",
+                ids,
+                facts | more,
+                about=call.name,
+                broken_off=status == "cancelled",
+            )
             raise
         text, failed = told(value)
         self._known[call.id] = ToolOutcome(call, text, is_error=failed)

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -151,7 +151,8 @@ class Host:
             raise  # the context that it injects into is ours: what it raises ends the turn
         except Exception:
             _log.warning("the result of a hook of %s was refused", event, exc_info=True)
-            return result if getattr(result, "action", None) == "deny" else None
+            # What a hook wants withheld, or asked for, is not to be let through by a fault.
+            return result if getattr(result, "action", None) in ("deny", "ask_user") else None
 
 
 async def _hurried(event: str, telling: Coroutine[Any, Any, Said]) -> Said:
@@ -186,6 +187,8 @@ def _joined(said: Said, result: Any) -> Said:
     if action == "deny":
         reason = getattr(result, "reason", None)
         return msgspec.structs.replace(said, denied=str(reason or "no reason was given"))
+    if action == "ask_user" and getattr(result, "approval_default", None) != "allow":
+        return msgspec.structs.replace(said, denied=f"{_UNASKED}: {_question(result)}")
     # Amplifier's registry answers a chain that modified something with "continue" and its data.
     if action in ("modify", "continue") and isinstance(getattr(result, "data", None), Mapping):
         return msgspec.structs.replace(said, data=result.data)
@@ -201,6 +204,14 @@ def _joined(said: Said, result: Any) -> Said:
             row = {"role": one.role, "content": one.content}
             said = msgspec.structs.replace(said, injected=(*said.injected, row))
     return said
+
+
+_UNASKED: Final = "the user is to be asked, and nobody here could"
+
+
+def _question(result: Any) -> str:
+    asked = getattr(result, "approval_prompt", None) or getattr(result, "reason", None)
+    return str(asked or "no question was given")
 
 
 class _Injection(msgspec.Struct, frozen=True):

@@ -313,6 +313,37 @@ class Said(msgspec.Struct):
     reason: str | None = None
 
 
+class Asks(msgspec.Struct):
+    approval_default: str
+    action: str = "ask_user"
+    approval_prompt: str = "Look?"
+
+
+class CannotAsk:
+    async def process_hook_result(self, *_: Any) -> Any:
+        raise ConnectionError("the user's screen is gone")
+
+
+@pytest.mark.parametrize("coordinator", [None, CannotAsk()])
+@pytest.mark.parametrize("default", ["deny", "allow"])
+async def test_a_call_that_nobody_can_be_asked_about_is_decided_by_the_hooks_default(
+    coordinator: Any, default: str
+) -> None:
+    async def hook(event: str, _: dict[str, Any]) -> Asks | None:
+        return Asks(default) if event == "tool:pre" else None
+
+    provider = Scripted(calls(("1", "look")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await EventsOrchestrator().execute(
+            "go", ctx, {"p": provider}, tools(tool("look")), [hook], coordinator=coordinator
+        )
+        result = (await ctx.get_messages())[2]["content"]
+        ran = "tool:post" in [one.type for one in await records(engine)]
+    assert ran is (default == "allow")
+    assert ("Look?" in result) is (default == "deny")
+
+
 async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None:
     seen: list[Any] = []
     heard: list[str] = []

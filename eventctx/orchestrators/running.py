@@ -106,16 +106,13 @@ class Run:
             {"role": "user", "content": f"<system-reminder>\n{text}\n</system-reminder>"}
         )
 
-    def answered(self, answer: Answer) -> None:
-        """Add up what an answer cost, and keep its text."""
-        used = answer.usage
-        if used is not None:
-            sums = {
-                name: getattr(self.usage, name) + getattr(used, name)
-                for name in Usage.__struct_fields__
-            }
-            self.usage = Usage(**sums)
-        self.text = answer.text
+    def spent(self, used: Usage) -> None:
+        """Add up what answers cost."""
+        sums = {
+            name: getattr(self.usage, name) + getattr(used, name)
+            for name in Usage.__struct_fields__
+        }
+        self.usage = Usage(**sums)
 
     def check_stop(self) -> None:
         """Raise Over or Stopped when the host asked to stop."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, Final, Protocol
 
 from eventctx.ends import failure_of
-from eventctx.errors import EventctxError, ProviderFailed
+from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
 from eventctx.orchestrators.failures import as_failure, counted, problem_with
 from eventctx.orchestrators.host_hooks import Said, error_payload
 from eventctx.orchestrators.limits import within
@@ -144,6 +144,8 @@ class Asking:
         request = Request(messages, ids, self._tools)
         try:
             received = await self._received(request)
+        except InvalidSetting:
+            raise  # it is the program that is to be corrected
         except Exception as error:
             failure = as_failure(name, error)
             raise failure from (None if failure is error else error)

@@ -25,7 +25,7 @@ from eventctx.orchestrators.protocol import (
 from eventctx.orchestrators.provider_choice import Chosen, choose
 from eventctx.orchestrators.recording import ids_of, turn_of
 from eventctx.orchestrators.settings import OrchestratorSettings
-from eventctx.orchestrators.tools import as_tools, definition_of
+from eventctx.orchestrators.tools import as_tools, check_name, definition_of
 from eventctx.turns import Turn
 from eventctx.undisturbed import undisturbed
 
@@ -224,8 +224,8 @@ def _checked_tools(tools: Any) -> dict[str, Any]:
         return dict(as_tools(tools))
     found: dict[str, Any] = {}
     for name, one in tools.items():
-        if isinstance(name, str) and name and callable(getattr(one, "execute", None)):
-            found[name] = one
+        if isinstance(name, str) and callable(getattr(one, "execute", None)):
+            found[check_name(name, one)] = one
         else:
             found |= as_tools({name: one})
     return found

@@ -113,7 +113,7 @@ def tool(
             "collect what it yields and return that"
         )
     chosen = name or str(getattr(function, "__name__", ""))
-    _check_name(chosen, function)
+    check_name(chosen, function)
     return FunctionTool(function, chosen, description or _paragraph(function))
 
 
@@ -125,6 +125,10 @@ def as_tools(tools: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Tool]
     """
     if tools is None:
         return {}
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise InvalidSetting(
+            f"tools: expected a list of functions and tools, or a mapping by name, found {tools!r}"
+        )
     named = tools.items() if isinstance(tools, Mapping) else ((None, one) for one in tools)
     found: dict[str, Tool] = {}
     for key, one in named:
@@ -160,17 +164,19 @@ def _as_tool(key: str | None, one: Any) -> Tool:
     if isinstance(one, RecallTool):
         return _Recall(one)
     if isinstance(one, Tool) and not isinstance(one, type):
-        _check_name(one.name, one)
+        check_name(one.name, one)
         return one
     made: FunctionTool = tool(one, name=key)
     return made
 
 
-def _check_name(name: object, named: object) -> None:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InvalidSetting(
-            f"tool {named!r}: expected a name of 1 to 64 letters, digits, _ and -, found {name!r}"
-        )
+def check_name(name: object, named: object) -> str:
+    """Return a name by which models can call ``named``. Raises InvalidSetting."""
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return name
+    raise InvalidSetting(
+        f"tool {named!r}: expected a name of 1 to 64 letters, digits, _ and -, found {name!r}"
+    )
 
 
 def _paragraph(function: Callable[..., Any]) -> str:

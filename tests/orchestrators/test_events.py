@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import eventctx
+from eventctx.errors import InvalidSetting
 from eventctx.orchestrators import (
     EventsOrchestrator,
     Ids,
@@ -303,6 +304,10 @@ async def test_hooks_may_be_a_list_of_callables() -> None:
     assert heard[:2] == ["prompt:submit"] * 2
 
 
+class Undefined(Scripted):
+    definitions = None  # type: ignore[assignment]
+
+
 class Odd(Scripted):
     model = 3  # type: ignore[assignment]
 
@@ -311,6 +316,15 @@ class Said(msgspec.Struct):
     action: str
     data: dict[str, Any] | None = None
     reason: str | None = None
+
+
+async def test_a_setting_that_a_provider_cannot_use_is_a_setting_to_correct() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        wrong = InvalidSetting("temprature: no such option")
+        with pytest.raises(InvalidSetting, match="temprature"):
+            await EventsOrchestrator().execute("go", ctx, {"p": Scripted(wrong)})
+        await check_log(engine)
 
 
 class Asks(msgspec.Struct):
@@ -374,7 +388,12 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None
         ({"providers": {}}, "at least one provider"),
         ({"providers": {"p": object()}}, "complete"),
         ({"providers": {"p": Odd()}}, "a model's name"),
+        ({"providers": {"p": Scripted}}, r"an object with a complete\(\) method"),
+        ({"providers": {"p": Undefined()}}, r"an object with a definitions\(\) method"),
         ({"tools": [1]}, "expected a function, found 1"),
+        ({"tools": len}, "expected a list of functions and tools"),
+        ({"tools": "look"}, "expected a list of functions and tools"),
+        ({"tools": {"my look": tool("look")}}, "letters, digits"),
         ({"tools": {"a": object()}}, "expected a function"),
         ({"hooks": 3}, "hooks: expected"),
         ({"context": object()}, "context manager with add_message"),

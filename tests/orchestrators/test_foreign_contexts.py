@@ -16,19 +16,20 @@ TOO_LONG = ProviderFailed("p", "prompt is too long", status=400, too_long=True)
 
 
 class Slow(MockContextManager):
-    """Waits before it adds what the model answered, and may fail then."""
+    """Waits before it adds a message of a role, and may fail then, once."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, role: str | None = "assistant", error: Exception | None = None) -> None:
         super().__init__()
         self.reached, self.release = asyncio.Event(), asyncio.Event()
-        self._error = error
+        self._role, self._error = role, error
 
     async def add_message(self, message: dict[str, Any]) -> None:
-        if message.get("role") != "user":
+        if message.get("role") == self._role:
             self.reached.set()
             await self.release.wait()
-            if self._error is not None:
-                raise self._error
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
         await super().add_message(message)
 
 
@@ -48,7 +49,7 @@ async def test_an_answer_that_is_being_added_is_added_whole_and_its_calls_get_re
     thought = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"}
     call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
     answer = Answer(thought, calls=(ToolRequest("c", "look", {}),), more=(call,))
-    context = Slow()
+    context = Slow(role=None)
     await cancelled_while_adding(context, answer)
     kinds = [row.get("type", row.get("role")) for row in context.messages]
     assert kinds[:3] == ["user", "reasoning", "function_call"]
@@ -57,9 +58,16 @@ async def test_an_answer_that_is_being_added_is_added_whole_and_its_calls_get_re
 
 
 async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
-    context = Slow(StoreUnavailable("the disk is full"))
+    context = Slow(error=StoreUnavailable("the disk is full"))
     await cancelled_while_adding(context, calls(("1", "look")))
     assert [row["role"] for row in context.messages] == ["user"]
+    check_request(context.messages)
+
+
+async def test_a_result_that_is_being_added_is_added() -> None:
+    context = Slow("tool")
+    await cancelled_while_adding(context, calls(("1", "look")))
+    assert context.messages[-1]["content"] == "fine"
     check_request(context.messages)
 
 

@@ -10,7 +10,7 @@ import pytest
 from eventctx.errors import ProviderFailed, StoreUnavailable
 from eventctx.orchestrators import Answer, EventsOrchestrator, ToolRequest
 from eventctx.testing import MockContextManager, check_request
-from tests.orchestrators.agents import Scripted, calls, says, tool, tools
+from tests.orchestrators.agents import Heard, Scripted, calls, says, tool, tools
 
 TOO_LONG = ProviderFailed("p", "prompt is too long", status=400, too_long=True)
 
@@ -98,6 +98,23 @@ async def test_a_request_that_cannot_be_made_shorter_is_not_sent_again(
     with pytest.raises(ProviderFailed, match="too long"):
         await EventsOrchestrator().execute("go", context, {"p": provider})
     assert (len(provider.requests), context.calls["compact"]) == (1, compactions)
+
+
+class TellsItself(MockContextManager):
+    """Says its compactions to the host's hooks, so that nobody else has to."""
+
+    emits_to_host = True
+
+    def on(self, name: str, _: Any) -> Any:
+        raise AssertionError(f"{name} would be heard twice")
+
+
+async def test_a_context_that_tells_the_host_by_itself_is_not_listened_to() -> None:
+    heard = Heard()
+    await EventsOrchestrator().execute(
+        "go", TellsItself(), {"p": Scripted(says("ok"))}, hooks=heard
+    )
+    assert heard.names[-1] == "orchestrator:complete"
 
 
 class Token:

@@ -180,14 +180,14 @@ class Asking:
         if outlet is not None and callable(stream):
             received = _streamed(stream(request), outlet, request.ids, seconds)
             return await within(received, None, run.stop)
-        answer = await within(run.provider.complete(request), seconds, run.stop)
-        if outlet is not None and isinstance(answer, Answer) and answer.text:
-            await outlet.put(Chunk("text", answer.text), request.ids)
-        return answer
+        return await within(run.provider.complete(request), seconds, run.stop)
 
     async def _told(self, answer: Answer, ids: Ids, facts: dict[str, Any]) -> None:
-        if self._outlet is not None:
-            await self._outlet.end(ids)
+        outlet = self._outlet
+        if outlet is not None:
+            if answer.text and not outlet.began:  # it came in one piece
+                await outlet.put(Chunk("text", answer.text), ids)
+            await outlet.end(ids)
         usage = None if answer.usage is None else usage_payload(answer.usage)
         more = {
             "model": answer.model or facts["model"],

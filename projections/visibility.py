@@ -102,6 +102,8 @@ def _content(content: object, row: _Row) -> object:
     if isinstance(content, list):
         kept = [_block(block, row) for block in content]
         return [block for block in kept if block is not None]
+    if isinstance(content, dict):
+        return _block(content, row)
     level = row.usual if row.marked is not None else _of_text(content, row)
     return content if level >= row.rank else None
 

@@ -205,3 +205,9 @@ def test_what_is_marked_internal_is_shown_to_nobody_else(rows):
     for audience in ("developer", "user"):
         for leaf in leaves(for_audience(rows, audience)):
             assert "'visibility': 'internal'" not in leaf
+
+
+def test_a_block_that_is_no_list_is_shown_as_it_would_be_in_one() -> None:
+    thought = {"role": "assistant", "content": {"type": "thinking", "thinking": "hm"}}
+    said = {"role": "assistant", "content": {"type": "text", "text": "yes"}}
+    assert for_audience([thought, said], "user") == [said]

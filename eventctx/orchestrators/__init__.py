@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eventctx.orchestrators.settings import OrchestratorSettings
     from eventctx.orchestrators.sse import server_sent_events
     from eventctx.orchestrators.streaming import StreamingOrchestrator
-    from eventctx.orchestrators.tools import as_tools, tool
+    from eventctx.orchestrators.tools import as_tools, definition_of, run_tool, tool
 
 _HOMES = {
     "Answer": "protocol",
@@ -60,6 +60,8 @@ _HOMES = {
     "Usage": "protocol",
     "as_tools": "tools",
     "current_ids": "recording",
+    "definition_of": "tools",
+    "run_tool": "tools",
     "server_sent_events": "sse",
     "tool": "tools",
 }
@@ -88,6 +90,8 @@ __all__ = [
     "Usage",
     "as_tools",
     "current_ids",
+    "definition_of",
+    "run_tool",
     "server_sent_events",
     "tool",
 ]

@@ -31,6 +31,7 @@ LOWEST: Final = "0.47"
 """The oldest release that knows of thinking."""
 
 _SYSTEM: Final = ("system", "developer")
+_THINKING: Final = ("thinking", "redacted_thinking")
 
 
 class AnthropicProvider:
@@ -119,7 +120,7 @@ class AnthropicProvider:
         for row in request.messages:
             if row.get("role") in _SYSTEM:
                 system += _system_blocks(row.get("content"))
-            elif (content := _content(row)) or row.get("role") != "assistant":
+            elif content := _content(row):
                 messages.append({"role": row.get("role"), "content": content})
         arguments: dict[str, Any] = {
             "model": self.model,
@@ -152,25 +153,30 @@ def _system_blocks(content: Any) -> list[dict[str, Any]]:
     """The API refuses an empty text, so it is left out."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
-    return list(content or ())
-
-
-def _content(row: dict[str, Any]) -> Any:
-    """A row's content as stored, but for the empty texts that models write and the API refuses."""
-    content = row.get("content")
-    if row.get("role") != "assistant":
-        return content
-    if isinstance(content, str):
-        return content if content.strip() else ""
     return [block for block in content or () if not _is_empty_text(block)]
 
 
+def _content(row: dict[str, Any]) -> Any:
+    """A row's content as stored, but for what models and people write and the API refuses.
+
+    That is an empty text, and thinking at the end of an answer: a model that reached its
+    ``max_tokens`` had nothing behind it. Stored, either would spoil every request to come.
+    """
+    content = row.get("content")
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    blocks = [block for block in content or () if not _is_empty_text(block)]
+    while row.get("role") == "assistant" and blocks and _kind(blocks[-1]) in _THINKING:
+        blocks.pop()
+    return blocks
+
+
 def _is_empty_text(block: Any) -> bool:
-    return (
-        isinstance(block, dict)
-        and block.get("type") == "text"
-        and not str(block.get("text") or "").strip()
-    )
+    return _kind(block) == "text" and not str(block.get("text") or "").strip()
+
+
+def _kind(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else None
 
 
 def _results_together(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

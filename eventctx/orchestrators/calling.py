@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, Final, Protocol
 
 from eventctx.ends import failure_of
-from eventctx.errors import EventctxError, ProviderFailed
-from eventctx.orchestrators.failures import as_failure, problem_with
+from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
+from eventctx.orchestrators.failures import as_failure, counted, problem_with
 from eventctx.orchestrators.host_hooks import Said, error_payload
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
@@ -92,7 +92,8 @@ class Asking:
                 if shown or not failure.retryable or retries == settings.max_retries:
                     raise
                 retries += 1
-                await settings.sleep(self._wait(retries, failure.retry_after))
+                wait = settings.sleep(self._wait(retries, failure.retry_after))
+                await within(_awaited(wait), None, self._run.stop)
                 self._run.check_stop()
 
     def _wait(self, retry: int, asked: float | None) -> float:
@@ -119,8 +120,11 @@ class Asking:
                 await record_additions(run.context, call.prepared, self._messages, messages)
                 answer = await self._checked(call, messages, ids)
         except BaseException as error:
-            more = {"error": error_payload(error), "status": failure_of(type(error))}
-            await run.host.tell_end("provider:error", ids, facts | more)
+            status = failure_of(type(error))
+            more = {"error": error_payload(error), "status": status}
+            await run.host.tell_end(
+                "provider:error", ids, facts | more, broken_off=status == "cancelled"
+            )
             raise
         await self._told(answer, ids, facts)
         return answer
@@ -141,27 +145,35 @@ class Asking:
         request = Request(messages, ids, self._tools)
         try:
             received = await self._received(request)
+        except InvalidSetting:
+            raise  # it is the program that is to be corrected
         except Exception as error:
             failure = as_failure(name, error)
             raise failure from (None if failure is error else error)
         problem = problem_with(received, calls_allowed=bool(self._tools))
         if problem is not None:
             self._unusable += 1
+            # It was paid for all the same.
+            await self._spent(call, counted(received))
             raise ProviderFailed(name, problem[:MAX_PROBLEM], retryable=self._unusable == 1)
         answer: Answer = received
         call.model = answer.model or call.model
         call.finished(answer.finish_reason, answer.response_id)
-        used = answer.usage
-        if used is not None:
-            await call.usage(
-                used.prompt,
-                used.output,
-                cache_read=used.cache_read,
-                cache_write=used.cache_write,
-                reasoning=used.reasoning,
-            )
-        self._run.answered(answer)
+        await self._spent(call, answer.usage)
+        self._run.text = answer.text
         return answer
+
+    async def _spent(self, call: ProviderCall, used: Usage | None) -> None:
+        if used is None:
+            return
+        await call.usage(
+            used.prompt,
+            used.output,
+            cache_read=used.cache_read,
+            cache_write=used.cache_write,
+            reasoning=used.reasoning,
+        )
+        self._run.spent(used)
 
     async def _received(self, request: Request) -> Any:
         run, outlet, seconds = self._run, self._outlet, self._run.settings.provider_timeout
@@ -169,14 +181,14 @@ class Asking:
         if outlet is not None and callable(stream):
             received = _streamed(stream(request), outlet, request.ids, seconds)
             return await within(received, None, run.stop)
-        answer = await within(run.provider.complete(request), seconds, run.stop)
-        if outlet is not None and isinstance(answer, Answer) and answer.text:
-            await outlet.put(Chunk("text", answer.text), request.ids)
-        return answer
+        return await within(run.provider.complete(request), seconds, run.stop)
 
     async def _told(self, answer: Answer, ids: Ids, facts: dict[str, Any]) -> None:
-        if self._outlet is not None:
-            await self._outlet.end(ids)
+        outlet = self._outlet
+        if outlet is not None:
+            if answer.text and not outlet.began:  # it came in one piece
+                await outlet.put(Chunk("text", answer.text), ids)
+            await outlet.end(ids)
         usage = None if answer.usage is None else usage_payload(answer.usage)
         more = {
             "model": answer.model or facts["model"],
@@ -220,6 +232,10 @@ class Asking:
             await self._run.forwarding.told()
         self._messages = None
         return int(saved or 0) > 0
+
+
+async def _awaited(wait: Awaitable[None]) -> None:
+    await wait
 
 
 def usage_payload(usage: Usage) -> dict[str, int]:

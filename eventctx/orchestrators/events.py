@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Final
 
+from eventctx.ends import status_of
+from eventctx.events import Status
 from eventctx.orchestrators.calling import Asking
 from eventctx.orchestrators.protocol import ContextManager, Finish, Response
 from eventctx.orchestrators.recording import ids_of
@@ -84,13 +86,17 @@ async def _plan(run: Run, cycle: Iteration) -> None:
     async with cycle.plan() as phase:
         ids = ids_of(phase.scope)
         await run.host.tell("plan:start", ids, {})
-        status = "error"
+        status: Status = "ok"
+        plan: str | None = None
         try:
             await run.remind(PLAN)
             answer = await Asking(run, phase).answer()
             await run.add_answer(answer)
             await run.remind(CARRY_OUT)
-            status = "ok"
+            plan = run.text
+        except BaseException as error:
+            status = status_of(type(error))
+            raise
         finally:
-            more = {"status": status, "plan": run.text if status == "ok" else None}
-            await run.host.tell_end("plan:end", ids, more)
+            more = {"status": status, "plan": plan}
+            await run.host.tell_end("plan:end", ids, more, broken_off=status == "cancelled")

@@ -83,6 +83,12 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
     return None
 
 
+def counted(answer: Any) -> Usage | None:
+    """What an answer that cannot be used has cost, as far as it says so."""
+    used = answer.usage if isinstance(answer, Answer) else None
+    return used if _counts(used) else None
+
+
 def _problem_with_call(call: Any, seen: set[str], known: Sequence[str]) -> str | None:
     if not isinstance(call, ToolRequest):
         return f"expected a ToolRequest, found {call!r}"

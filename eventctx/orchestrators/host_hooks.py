@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -107,12 +107,24 @@ class Host:
         return carried
 
     async def tell_end(
-        self, event: str, ids: Ids, fields: Mapping[str, Any], *, about: str = "orchestrator"
+        self,
+        event: str,
+        ids: Ids,
+        fields: Mapping[str, Any],
+        *,
+        about: str = "orchestrator",
+        broken_off: bool = False,
     ) -> Said:
-        """Say how something ended; a cancellation is raised when it was said, or after GRACE."""
+        """Say how something ended; a cancellation is raised when it was said, or after GRACE.
+
+        What was ``broken_off`` waits no longer than that for its hooks, cancelled again or not.
+        """
         if not self._handlers:
             return Said()
-        return await undisturbed(self.tell(event, ids, fields, about=about), GRACE)
+        told = self.tell(event, ids, fields, about=about)
+        if broken_off or _cancelled():
+            told = _hurried(event, told)
+        return await undisturbed(told, GRACE)
 
     async def _asked(
         self, handler: Callable[[str, dict[str, Any]], Any], event: str, payload: dict[str, Any]
@@ -139,7 +151,17 @@ class Host:
             raise  # the context that it injects into is ours: what it raises ends the turn
         except Exception:
             _log.warning("the result of a hook of %s was refused", event, exc_info=True)
-            return result if getattr(result, "action", None) == "deny" else None
+            # What a hook wants withheld, or asked for, is not to be let through by a fault.
+            return result if getattr(result, "action", None) in ("deny", "ask_user") else None
+
+
+async def _hurried(event: str, telling: Coroutine[Any, Any, Said]) -> Said:
+    try:
+        async with asyncio.timeout(GRACE):
+            return await telling
+    except TimeoutError:
+        _log.warning("the hooks of %s took longer than %g s; the turn goes on", event, GRACE)
+        return Said()
 
 
 def _hears_records(hooks: Any) -> bool:
@@ -165,6 +187,8 @@ def _joined(said: Said, result: Any) -> Said:
     if action == "deny":
         reason = getattr(result, "reason", None)
         return msgspec.structs.replace(said, denied=str(reason or "no reason was given"))
+    if action == "ask_user" and getattr(result, "approval_default", None) != "allow":
+        return msgspec.structs.replace(said, denied=f"{_UNASKED}: {_question(result)}")
     # Amplifier's registry answers a chain that modified something with "continue" and its data.
     if action in ("modify", "continue") and isinstance(getattr(result, "data", None), Mapping):
         return msgspec.structs.replace(said, data=result.data)
@@ -180,6 +204,14 @@ def _joined(said: Said, result: Any) -> Said:
             row = {"role": one.role, "content": one.content}
             said = msgspec.structs.replace(said, injected=(*said.injected, row))
     return said
+
+
+_UNASKED: Final = "the user is to be asked, and nobody here could"
+
+
+def _question(result: Any) -> str:
+    asked = getattr(result, "approval_prompt", None) or getattr(result, "reason", None)
+    return str(asked or "no question was given")
 
 
 class _Injection(msgspec.Struct, frozen=True):

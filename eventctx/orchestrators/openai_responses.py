@@ -124,7 +124,8 @@ class OpenAIResponsesProvider:
         yield _answer(self.name, response)
 
     def _arguments(self, request: Request) -> dict[str, Any]:
-        items = [_sent(item) for item in request.messages if not _says_nothing(item)]
+        rows = [item for item in request.messages if not _says_nothing(item)]
+        items = [_sent(item) for item in _without_lone_reasoning(rows)]
         arguments: dict[str, Any] = {"model": self.model, "input": items}
         if tools := self.definitions(request.tools) + self._tools:
             arguments["tools"] = tools
@@ -139,6 +140,24 @@ def _sent(item: dict[str, Any]) -> dict[str, Any]:
 def _says_nothing(item: dict[str, Any]) -> bool:
     """A message of the assistant without content; the API refuses it."""
     return item.get("role") == "assistant" and not item.get("content")
+
+
+def _without_lone_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out reasoning that no item of its answer follows, which the API refuses.
+
+    A model that reached its limit, or a process that was killed, left it so.
+    """
+    kept: list[dict[str, Any]] = []
+    for item in reversed(items):
+        if item.get("type") != "reasoning" or (kept and not _is_given(kept[-1])):
+            kept.append(item)
+    return kept[::-1]
+
+
+def _is_given(item: dict[str, Any]) -> bool:
+    """Whether the model was given it: what is new to us is more likely a part of an answer."""
+    role = item.get("role", "assistant")
+    return role != "assistant" or str(item.get("type")).endswith("_output")
 
 
 def _answer(provider: str, body: dict[str, Any]) -> Answer:

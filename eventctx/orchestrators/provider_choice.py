@@ -35,10 +35,12 @@ def choose(providers: Any, wanted: str | None) -> Chosen:
         )
     names = [wanted] if wanted is not None else sorted(providers, key=lambda n: _rank(providers[n]))
     given = providers[names[0]]
-    if not callable(getattr(given, "complete", None)):
-        raise InvalidSetting(
-            f"provider {names[0]!r}: expected a complete() method, found {given!r}"
-        )
+    for method in ("complete", *(("definitions",) if hasattr(given, "result_message") else ())):
+        if isinstance(given, type) or not callable(getattr(given, method, None)):
+            raise InvalidSetting(
+                f"provider {names[0]!r}: expected an object with a {method}() method, "
+                f"found {given!r}"
+            )
     model = getattr(given, "model", None)
     if callable(getattr(given, "result_message", None)):
         if model is not None and not isinstance(model, str):

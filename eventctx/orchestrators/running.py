@@ -25,7 +25,7 @@ from eventctx.orchestrators.protocol import (
 from eventctx.orchestrators.provider_choice import Chosen, choose
 from eventctx.orchestrators.recording import ids_of, turn_of
 from eventctx.orchestrators.settings import OrchestratorSettings
-from eventctx.orchestrators.tools import as_tools, definition_of
+from eventctx.orchestrators.tools import as_tools, check_name, definition_of
 from eventctx.turns import Turn
 from eventctx.undisturbed import undisturbed
 
@@ -106,16 +106,13 @@ class Run:
             {"role": "user", "content": f"<system-reminder>\n{text}\n</system-reminder>"}
         )
 
-    def answered(self, answer: Answer) -> None:
-        """Add up what an answer cost, and keep its text."""
-        used = answer.usage
-        if used is not None:
-            sums = {
-                name: getattr(self.usage, name) + getattr(used, name)
-                for name in Usage.__struct_fields__
-            }
-            self.usage = Usage(**sums)
-        self.text = answer.text
+    def spent(self, used: Usage) -> None:
+        """Add up what answers cost."""
+        sums = {
+            name: getattr(self.usage, name) + getattr(used, name)
+            for name in Usage.__struct_fields__
+        }
+        self.usage = Usage(**sums)
 
     def check_stop(self) -> None:
         """Raise Over or Stopped when the host asked to stop."""
@@ -163,6 +160,8 @@ async def _told(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
 
 async def _ended(run: Run, ids: Ids, finish: Finish | None, raised: BaseException | None) -> None:
     status = status_of(None if raised is None else type(raised))
+    # Also after turn_timeout, which is a promise of when the turn is over.
+    broken_off = raised is not None
     complete = {
         "response_preview": run.text[:PREVIEW],
         "length": len(run.text),
@@ -170,12 +169,12 @@ async def _ended(run: Run, ids: Ids, finish: Finish | None, raised: BaseExceptio
         "error": described(raised),
         "finish": finish,
     }
-    await run.host.tell_end("prompt:complete", ids, complete)
+    await run.host.tell_end("prompt:complete", ids, complete, broken_off=broken_off)
     execution = {"response": run.text, "status": "completed" if status == "ok" else status}
-    await run.host.tell_end("execution:end", ids, execution)
+    await run.host.tell_end("execution:end", ids, execution, broken_off=broken_off)
     whole = {"orchestrator": run.name, "turn_count": run.iterations}
     outcome = {"status": _outcome(status, finish)}
-    await run.host.tell_end("orchestrator:complete", ids, whole | outcome)
+    await run.host.tell_end("orchestrator:complete", ids, whole | outcome, broken_off=broken_off)
 
 
 async def _begun(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
@@ -225,8 +224,8 @@ def _checked_tools(tools: Any) -> dict[str, Any]:
         return dict(as_tools(tools))
     found: dict[str, Any] = {}
     for name, one in tools.items():
-        if isinstance(name, str) and name and callable(getattr(one, "execute", None)):
-            found[name] = one
+        if isinstance(name, str) and callable(getattr(one, "execute", None)):
+            found[check_name(name, one)] = one
         else:
             found |= as_tools({name: one})
     return found

@@ -25,7 +25,11 @@ class Signature:
         self._takes_ids: dict[str, bool] = {}
         fields: list[tuple[str, Any, Any]] = []
         hints = _hints(function, name)
+        # What the program has settled is not the model's to say.
+        settled = function.keywords if isinstance(function, functools.partial) else {}
         for parameter in inspect.signature(function).parameters.values():
+            if parameter.name in settled:
+                continue
             if parameter.kind not in _BY_NAME:
                 raise InvalidSetting(
                     f"tool {name!r}: {parameter} cannot be given by name, and a model's arguments "

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import copy
 import uuid
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from eventctx.ends import described, failure_of
-from eventctx.errors import ToolFailed
+from eventctx.errors import EventctxError, ToolFailed
 from eventctx.orchestrators.failures import as_failure
-from eventctx.orchestrators.host_hooks import error_payload
+from eventctx.orchestrators.host_hooks import Said, error_payload
 from eventctx.orchestrators.limits import Stopped, within
 from eventctx.orchestrators.protocol import Answer, Ids, ToolOutcome, ToolRequest
 from eventctx.orchestrators.recording import ids_of
@@ -37,6 +37,7 @@ class Calls:
         self._group = uuid.uuid4().hex
         self._open = {call.id: call for call in answer.calls}
         self._known: dict[str, ToolOutcome] = {}
+        self._refused: EventctxError | None = None
 
     async def carried_out(self) -> None:
         """Add the answer, run its calls, and add each result as soon as it is there."""
@@ -67,6 +68,8 @@ class Calls:
             raise
         for task in tasks:
             task.result()
+        if self._refused is not None:
+            raise self._refused
 
     async def _given_up(self) -> None:
         """Give the calls that are open a result: models refuse a conversation without."""
@@ -107,7 +110,7 @@ class Calls:
             "parallel_group_id": self._group,
         }
         try:
-            said = await host.tell("tool:pre", ids, facts, about=call.name)
+            said = await self._heard(host.tell("tool:pre", ids, facts, about=call.name))
             if said.denied is not None:
                 raise ToolFailed(call.name, f"denied by a hook: {said.denied}")
             changed = (said.data or {}).get("tool_input")
@@ -115,21 +118,38 @@ class Calls:
             facts["tool_input"] = arguments
             value = await self._executed(call, arguments, ids)
         except BaseException as error:
-            more = {"error": error_payload(error), "status": failure_of(type(error))}
-            await host.tell_end("tool:error", ids, facts | more, about=call.name)
+            status = failure_of(type(error))
+            more = {"error": error_payload(error), "status": status}
+            await host.tell_end(
+                "tool:error",
+                ids,
+                facts | more,
+                about=call.name,
+                broken_off=status == "cancelled",
+            )
             raise
         text, failed = told(value)
         self._known[call.id] = ToolOutcome(call, text, is_error=failed)
         shown = presented(value) if host.listens else None
         try:
-            said = await host.tell_end("tool:post", ids, facts | {"result": shown}, about=call.name)
-        except asyncio.CancelledError:
-            # The call itself had ended and is recorded so; who cancelled raises it (``_all``).
+            said = await self._heard(
+                host.tell_end("tool:post", ids, facts | {"result": shown}, about=call.name)
+            )
+        except (asyncio.CancelledError, EventctxError):
+            # The call itself had ended and is recorded so; what broke off is raised by ``_all``.
             return self._known[call.id]
         changed = shown if said.data is None else said.data.get("result", shown)
         if changed != shown:
             text, failed = told_by_hook(changed)
         return ToolOutcome(call, text, is_error=failed)
+
+    async def _heard(self, telling: Coroutine[Any, Any, Said]) -> Said:
+        """What hooks answered. That the context did not take an injection ends the turn."""
+        try:
+            return await telling
+        except EventctxError as error:
+            self._refused = self._refused or error
+            raise
 
     async def _executed(self, call: ToolRequest, arguments: dict[str, Any], ids: Ids) -> Any:
         run = self._run

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, overload
 
 from eventctx.errors import InvalidSetting
+from eventctx.orchestrators.own_thread import in_own_thread
 from eventctx.orchestrators.protocol import Ids, Tool, ToolDefinition
 from eventctx.orchestrators.signatures import Signature
 from eventctx.recalling import RecallTool
@@ -57,7 +58,7 @@ class FunctionTool:
         if _is_async(self._function):
             return await self._function(**keywords)
         # In a thread, so that a blocking function does not stop every other session of the loop.
-        result = await asyncio.to_thread(self._function, **keywords)
+        result = await in_own_thread(partial(self._function, **keywords), self.name)
         return await result if inspect.isawaitable(result) else result
 
 
@@ -97,16 +98,22 @@ def tool(
     The model is told the function's name, its docstring's first paragraph, and a JSON schema of
     its type hints; ``Annotated[int, msgspec.Meta(description="…", ge=1)]`` says more. What the
     model sends is converted to those types. A parameter of type ``Ids`` is not in the schema: it
-    gets the ids of the call. A sync function runs in a thread, which a cancelled call leaves to
-    its end. Raises InvalidSetting for a signature that no JSON object fits, and for a name that
-    the APIs refuse.
+    gets the ids of the call; nor is one that ``functools.partial`` has given a value by its name.
+    A sync function runs in a thread, which a cancelled call leaves to its end. Raises
+    InvalidSetting for a signature that no JSON object fits, for a function that yields, and for a
+    name that the APIs refuse.
     """
     if function is None:
         return lambda found: tool(found, name=name, description=description)
     if isinstance(function, type) or not callable(function):
         raise InvalidSetting(f"tool: expected a function, found {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidSetting(
+            f"tool: expected a function that returns its result, found {function!r}, which yields; "
+            "collect what it yields and return that"
+        )
     chosen = name or str(getattr(function, "__name__", ""))
-    _check_name(chosen, function)
+    check_name(chosen, function)
     return FunctionTool(function, chosen, description or _paragraph(function))
 
 
@@ -118,6 +125,10 @@ def as_tools(tools: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Tool]
     """
     if tools is None:
         return {}
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise InvalidSetting(
+            f"tools: expected a list of functions and tools, or a mapping by name, found {tools!r}"
+        )
     named = tools.items() if isinstance(tools, Mapping) else ((None, one) for one in tools)
     found: dict[str, Tool] = {}
     for key, one in named:
@@ -153,20 +164,24 @@ def _as_tool(key: str | None, one: Any) -> Tool:
     if isinstance(one, RecallTool):
         return _Recall(one)
     if isinstance(one, Tool) and not isinstance(one, type):
-        _check_name(one.name, one)
+        check_name(one.name, one)
         return one
     made: FunctionTool = tool(one, name=key)
     return made
 
 
-def _check_name(name: object, named: object) -> None:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InvalidSetting(
-            f"tool {named!r}: expected a name of 1 to 64 letters, digits, _ and -, found {name!r}"
-        )
+def check_name(name: object, named: object) -> str:
+    """Return a name by which models can call ``named``. Raises InvalidSetting."""
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return name
+    raise InvalidSetting(
+        f"tool {named!r}: expected a name of 1 to 64 letters, digits, _ and -, found {name!r}"
+    )
 
 
 def _paragraph(function: Callable[..., Any]) -> str:
+    while isinstance(function, partial):
+        function = function.func
     text = inspect.getdoc(function) or ""
     return " ".join(text.partition("\n\n")[0].split())
 

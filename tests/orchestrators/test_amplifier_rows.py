@@ -142,3 +142,10 @@ def test_other_dialects_are_put_into_amplifiers_words(
 ) -> None:
     made = [one.model_dump(exclude_none=True) for one in as_messages([row])]
     assert made == expected
+
+
+def test_a_call_that_stands_in_a_row_twice_is_one_call() -> None:
+    block = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    (message,) = as_messages([{"role": "assistant", "content": [block], "tool_calls": [call]}])
+    assert [one.id for one in message.content] == ["1"]

@@ -220,6 +220,56 @@ async def test_a_tool_that_does_not_end_when_it_is_cancelled_does_not_hold_up_th
     freed.set()
 
 
+@pytest.mark.parametrize(
+    "event", ["tool:error", "provider:error", "prompt:complete", "execution:end"]
+)
+async def test_a_hook_that_hangs_does_not_hold_up_the_end_of_a_turn_that_took_too_long(
+    event: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("eventctx.orchestrators.host_hooks.GRACE", 0.01)
+
+    async def hangs(*_: Any) -> Any:
+        return await asyncio.Event().wait()
+
+    async def hook(said: str, _: dict[str, Any]) -> None:
+        if said == event:
+            await hangs()
+
+    provider = Scripted(hangs) if event == "provider:error" else Scripted(calls(("1", "stuck")))
+    stuck = Doing("stuck", hangs)
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        turn = EventsOrchestrator(turn_timeout=0.01).execute(
+            "go on", ctx, {"p": provider}, tools(stuck), [hook]
+        )
+        with pytest.raises(eventctx.TurnError, match="took longer"):
+            await asyncio.wait_for(turn, 10)
+        await check_log(engine)
+        await next_turn_works(engine)
+    assert f"the hooks of {event} took longer" in caplog.text
+
+
+async def test_hooks_hear_that_a_plan_was_cancelled_as_the_log_does() -> None:
+    asked = asyncio.Event()
+
+    async def hangs(_: Any) -> Any:
+        asked.set()
+        return await asyncio.Event().wait()
+
+    heard = Heard()
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = EventsOrchestrator(planning=True)
+        task = asyncio.create_task(agent.execute("go on", ctx, {"p": Scripted(hangs)}, {}, heard))
+        await asked.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        (recorded,) = [one for one in await records(engine) if one.type == "plan:end"]
+    (said,) = heard.of("plan:end")
+    assert (said["status"], said["plan"]) == ("cancelled", None)
+    assert b'"status":"cancelled"' in recorded.payload
+
+
 async def test_a_tool_that_cancels_itself_is_a_tool_that_failed() -> None:
     provider = Scripted(calls(("1", "odd")), says("it broke"))
     async with eventctx.open() as engine:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import eventctx
+from eventctx.errors import InvalidSetting
 from eventctx.orchestrators import (
     EventsOrchestrator,
     Ids,
@@ -319,6 +320,10 @@ async def test_hooks_may_be_a_list_of_callables() -> None:
     assert heard[:2] == ["prompt:submit"] * 2
 
 
+class Undefined(Scripted):
+    definitions = None  # type: ignore[assignment]
+
+
 class Odd(Scripted):
     model = 3  # type: ignore[assignment]
 
@@ -327,6 +332,46 @@ class Said(msgspec.Struct):
     action: str
     data: dict[str, Any] | None = None
     reason: str | None = None
+
+
+async def test_a_setting_that_a_provider_cannot_use_is_a_setting_to_correct() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        wrong = InvalidSetting("temprature: no such option")
+        with pytest.raises(InvalidSetting, match="temprature"):
+            await EventsOrchestrator().execute("go", ctx, {"p": Scripted(wrong)})
+        await check_log(engine)
+
+
+class Asks(msgspec.Struct):
+    approval_default: str
+    action: str = "ask_user"
+    approval_prompt: str = "Look?"
+
+
+class CannotAsk:
+    async def process_hook_result(self, *_: Any) -> Any:
+        raise ConnectionError("the user's screen is gone")
+
+
+@pytest.mark.parametrize("coordinator", [None, CannotAsk()])
+@pytest.mark.parametrize("default", ["deny", "allow"])
+async def test_a_call_that_nobody_can_be_asked_about_is_decided_by_the_hooks_default(
+    coordinator: Any, default: str
+) -> None:
+    async def hook(event: str, _: dict[str, Any]) -> Asks | None:
+        return Asks(default) if event == "tool:pre" else None
+
+    provider = Scripted(calls(("1", "look")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await EventsOrchestrator().execute(
+            "go", ctx, {"p": provider}, tools(tool("look")), [hook], coordinator=coordinator
+        )
+        result = (await ctx.get_messages())[2]["content"]
+        ran = "tool:post" in [one.type for one in await records(engine)]
+    assert ran is (default == "allow")
+    assert ("Look?" in result) is (default == "deny")
 
 
 async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None:
@@ -359,7 +404,12 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None
         ({"providers": {}}, "at least one provider"),
         ({"providers": {"p": object()}}, "complete"),
         ({"providers": {"p": Odd()}}, "a model's name"),
+        ({"providers": {"p": Scripted}}, r"an object with a complete\(\) method"),
+        ({"providers": {"p": Undefined()}}, r"an object with a definitions\(\) method"),
         ({"tools": [1]}, "expected a function, found 1"),
+        ({"tools": len}, "expected a list of functions and tools"),
+        ({"tools": "look"}, "expected a list of functions and tools"),
+        ({"tools": {"my look": tool("look")}}, "letters, digits"),
         ({"tools": {"a": object()}}, "expected a function"),
         ({"hooks": 3}, "hooks: expected"),
         ({"context": object()}, "context manager with add_message"),

@@ -321,6 +321,47 @@ async def test_a_turn_that_takes_too_long_ends_with_an_error() -> None:
         await check_log(engine)
 
 
+async def test_an_answer_that_cannot_be_used_was_paid_for_all_the_same() -> None:
+    bad = msgspec.structs.replace(says("x", Usage(100, 5)), calls=(ToolRequest("1", "none", {}),))
+    worse = msgspec.structs.replace(bad, usage=Usage(-1))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = EventsOrchestrator(sleep=Waits())
+        response = await agent.execute("go", ctx, {"p": Scripted(bad, says("ok", Usage(90, 1)))})
+        with pytest.raises(ProviderFailed):
+            await agent.execute("go", ctx, {"p": Scripted(worse, worse)})
+        reported = [one for one in await records(engine) if one.type == "usage:reported"]
+        requests = [one for one in await records(engine) if one.type == "provider:request"]
+    assert (response.usage.prompt, response.usage.output) == (190, 6)
+    assert [one.span_id for one in reported] == [one.span_id for one in requests[:2]]
+
+
+class Hurry:
+    """A host's cancellation token."""
+
+    is_cancelled = is_immediate = False
+
+
+async def test_a_wait_before_an_attempt_ends_when_the_host_asks_to_stop_at_once() -> None:
+    token = Hurry()
+
+    class Host:
+        cancellation = token
+
+    async def stops(_: float) -> None:
+        token.is_cancelled = token.is_immediate = True
+        await asyncio.Event().wait()
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        turn = EventsOrchestrator(sleep=stops).execute(
+            "go", ctx, {"p": Scripted(ConnectionError("gone"))}, coordinator=Host()
+        )
+        response = await asyncio.wait_for(turn, 10)
+        assert response.finish == "stopped"
+        await check_log(engine)
+
+
 async def test_a_stream_that_stands_still_is_ended() -> None:
     provider = Streaming([Chunk("text", "So "), asyncio.Event()])
     async with eventctx.open() as engine:

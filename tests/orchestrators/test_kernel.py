@@ -265,6 +265,20 @@ async def test_a_hook_of_the_kernel_may_deny_a_tool_call(monkeypatch: pytest.Mon
         await check_log(engine)
 
 
+async def test_a_call_that_the_user_is_to_approve_does_not_run_where_the_kernel_cannot_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tool, module = Writes(), Module(calls("c1", "write"), says("then not"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with kernel(monkeypatch, ctx, module, tool) as session:
+            ask = HookResult(action="ask_user", approval_prompt="Write it?")
+            hear(session, "tool:pre", ask)
+            assert await session.execute("go") == "then not"
+        assert tool.inputs == []
+        await check_log(engine)
+
+
 async def test_a_hook_of_the_kernel_may_change_a_tools_input_and_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 
 import eventctx
@@ -17,6 +18,7 @@ from eventctx.orchestrators import (
     Chunk,
     Response,
     StreamingOrchestrator,
+    ToolRequest,
     server_sent_events,
 )
 from tests.orchestrators.agents import (
@@ -73,6 +75,25 @@ async def test_a_provider_that_cannot_stream_gives_one_piece() -> None:
         found = [piece async for piece in stream]
     assert found[0] == Chunk("text", "all")
     assert isinstance(found[1], Response)
+
+
+async def test_a_stream_without_chunks_is_shown_by_its_answer() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        stream = StreamingOrchestrator().stream("go", ctx, {"p": Streaming([says("all")])})
+        shown = [piece async for piece in stream]
+    assert shown[0] == Chunk("text", "all")
+
+
+async def test_nothing_is_shown_of_an_answer_that_is_asked_for_again() -> None:
+    bad = msgspec.structs.replace(says("wrong"), calls=(ToolRequest("1", "none", {}),))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = StreamingOrchestrator(sleep=Waits())
+        stream = agent.stream("go", ctx, {"p": Scripted(bad, says("right"))})
+        shown = [piece async for piece in stream if isinstance(piece, Chunk)]
+        assert [one["content"] for one in await ctx.get_messages()] == ["go", "right"]
+    assert shown == [Chunk("text", "right")]
 
 
 async def test_no_scope_of_a_stream_leaks_to_its_reader() -> None:

@@ -138,6 +138,33 @@ async def test_a_function_may_be_a_method_a_partial_or_an_object() -> None:
     assert await late.execute({}) == 9
 
 
+async def test_what_a_partial_has_settled_is_not_the_models_to_say() -> None:
+    def read(root: str, path: str) -> str:
+        """Read a file."""
+        return f"{root}/{path}"
+
+    made = tool(functools.partial(read, root="/safe"), name="read")
+    assert list(made.input_schema["properties"]) == ["path"]
+    assert made.description == "Read a file."
+    assert await made.execute({"path": "a"}) == "/safe/a"
+    with pytest.raises(eventctx.InvalidSetting, match="root"):
+        await made.execute({"path": "a", "root": "/etc"})
+
+
+def yields() -> Any:
+    yield 1
+
+
+async def yields_later() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [yields, yields_later])
+def test_a_function_that_yields_is_refused(function: Any) -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="collect what it yields"):
+        tool(function)
+
+
 async def test_types_that_json_does_not_have_are_read_from_texts() -> None:
     def due(day: datetime.date, kind: Literal["tax", "rent"], tags: list[str] | None = None) -> Any:
         return day, kind, tags
@@ -175,6 +202,50 @@ async def test_a_blocking_function_does_not_block_the_loop() -> None:
     await asyncio.to_thread(entered.wait)
     leave.set()
     assert await running != threading.current_thread().name
+
+
+async def test_functions_that_never_return_do_not_take_threads_from_others() -> None:
+    released = threading.Event()
+    stuck = tool(released.wait, name="stuck")
+    try:
+        waiting = [asyncio.create_task(stuck.execute({})) for _ in range(40)]
+        assert await asyncio.wait_for(tool(lambda: "fine", name="other").execute({}), 20) == "fine"
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "fine"), 20) == "fine"
+        threads = [one for one in threading.enumerate() if one.name == "eventctx-tool-stuck"]
+        # Python waits for no daemon when a program ends.
+        assert len(threads) == 40 and all(one.daemon for one in threads)
+    finally:
+        released.set()
+    await asyncio.gather(*waiting)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(2), StopIteration("over"), KeyboardInterrupt()])
+async def test_a_function_cannot_end_the_program(raised: BaseException) -> None:
+    def ends() -> None:
+        raise raised
+
+    with pytest.raises(RuntimeError) as told:
+        await asyncio.wait_for(tool(ends).execute({}), 20)
+    assert told.value.__cause__ is raised
+
+
+async def test_a_function_that_was_given_up_may_end_after_the_loop() -> None:
+    released, ended = threading.Event(), threading.Event()
+
+    def late() -> None:
+        released.wait()
+        ended.set()
+
+    def whole_program() -> None:
+        async def given_up() -> None:
+            await asyncio.wait_for(tool(late).execute({}), 0.01)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(given_up())
+
+    await asyncio.to_thread(whole_program)
+    released.set()
+    assert await asyncio.to_thread(ended.wait, 20)
 
 
 async def test_an_error_of_the_function_is_the_callers_to_handle() -> None:

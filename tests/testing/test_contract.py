@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = "tests.testing.modules"
 SOUND = f"{MODULES}.sound_context"
 BROKEN = f"{MODULES}.broken_contexts"
+HAS_CORE = coordinators.core_version() is not None
 
 
 async def found(given: str, folder: Path, **config: Any) -> list[Finding]:
@@ -242,6 +243,53 @@ async def test_a_module_that_ends_only_the_validator_of_amplifier_is_told_so(tmp
 async def test_what_a_module_prints_is_no_finding():
     findings = await validate(f"{BROKEN}:prints")
     assert failed(findings) == []
+
+
+def module(folder: Path, before: str) -> str:
+    """A file with a module that does something when it is imported and is sound otherwise."""
+    path = folder / "context_of_test.py"
+    path.write_text(f"{before}\nfrom {SOUND} import *\nfrom {SOUND} import mount\n")
+    return str(path)
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_a_module_that_ends_its_process_with_success_has_not_passed(tmp_path):
+    findings = await validate(module(tmp_path, "import os; os._exit(0)"))
+    assert failed(findings) == (["imports", "validator"] if HAS_CORE else ["imports"])
+    assert seen(findings, "imports") == "its process ended with code 0"
+    assert not all_required_hold(findings)
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_a_module_that_hangs_when_it_is_imported_is_not_imported_for_every_check(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 0.5)
+    tried = tmp_path / "tried"
+    hangs = f"open({str(tried)!r}, 'a').write('x')\nimport time\nwhile True: time.sleep(60)"
+    findings = await validate(module(tmp_path, hangs), seconds=0.5)
+    assert "did not return within 1 s" in seen(findings, "imports")
+    assert {one.verdict for one in findings[1 : len(names_in_order())]} == {"not checked"}
+    assert len(tried.read_text()) == (2 if HAS_CORE else 1)
+
+
+@pytest.mark.usefixtures("from_root")
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import os, time\nif os.fork() == 0: time.sleep(1_000)",
+        "import os\nos.fork()",
+        (
+            "import os\nfor one in range(3, 20):\n"
+            "    try: os.write(one, b'[1]\\nno finding\\n')\n    except OSError: pass"
+        ),
+    ],
+)
+async def test_what_a_module_forks_or_writes_where_findings_go_changes_no_verdict(before, tmp_path):
+    findings = await validate(module(tmp_path, before))
+    assert failed(findings) == []
+    own = [one.check for one in findings if one.source == "eventctx"]
+    assert own == names_in_order()
 
 
 @pytest.mark.usefixtures("from_root")

@@ -40,8 +40,16 @@ class Started(msgspec.Struct, frozen=True, tag_field="kind", tag="started"):
     """The process is up; from here on the checks' own time runs."""
 
 
+class Ended(msgspec.Struct, frozen=True, tag_field="kind", tag="ended"):
+    """All findings are out: whatever becomes of the process now says nothing of the module."""
+
+
 async def _work(order: Order, out: int) -> None:
+    process = os.getpid()
+
     def put(value: object) -> None:
+        if os.getpid() != process:
+            os._exit(1)  # the module forked, and its copy of us has nothing to say
         os.write(out, msgspec.json.encode(value) + b"\n")
 
     put(Started())
@@ -61,6 +69,7 @@ async def _work(order: Order, out: int) -> None:
         failed=order.failed,
     ):
         put(found)
+    put(Ended())
 
 
 def main() -> None:

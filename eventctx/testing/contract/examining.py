@@ -35,7 +35,8 @@ async def examine(
     were, and ``failed`` which checks did not hold.
     """
     broken = set(failed)
-    loaded = _load(target)
+    # A module that hangs when it is imported would do so again before every check.
+    loaded = ImportError("it was tried") if IMPORTS in broken else _load(target)
     if not done:
         yield _finding(_IMPORTS, loaded if isinstance(loaded, BaseException) else None)
     if isinstance(loaded, BaseException):

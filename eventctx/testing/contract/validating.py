@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -74,6 +75,7 @@ async def _run(
             env={**os.environ, "PYTHONPATH": os.pathsep.join(_path())},
             cwd=folder,
             limit=_LINE,
+            start_new_session=True,
         )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -83,19 +85,27 @@ async def _run(
         patience = _START
         try:
             while line := await asyncio.wait_for(process.stdout.readline(), patience):
-                _take(line, findings)
+                if _take(line, findings):
+                    return None
                 patience = seconds + _GRACE
             code = await asyncio.wait_for(process.wait(), patience)
         except TimeoutError:
             return f"it blocked its thread, and did not return within {patience:g} s"
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        # A group of which nothing is left; macOS says so by PermissionError.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            _kill(process)
         await process.wait()
-    if code == 0:
-        return None
     last = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     return f"its process ended with code {code}{f': {last[0]}' if last else ''}"
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """End a process, and what the module forked, which would hold the pipe open."""
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _path() -> list[str]:
@@ -103,11 +113,15 @@ def _path() -> list[str]:
     return [*[str(Path(one).absolute()) for one in sys.path if one], str(Path.cwd())]
 
 
-def _take(line: bytes, findings: list[Finding]) -> None:
-    found = msgspec.json.decode(line)
-    match found.get("kind"):
-        case "started":
-            return
-        case "unusable":
-            raise InvalidSetting(found["problem"])
-    findings.append(msgspec.convert(found, Finding))
+def _take(line: bytes, findings: list[Finding]) -> bool:
+    """Keep a finding; whether it was the last. What the module itself wrote is passed over."""
+    try:
+        found = msgspec.json.decode(line, type=dict[str, Any])
+        kind = found.get("kind")
+        if kind is None:
+            findings.append(msgspec.convert(found, Finding))
+    except msgspec.DecodeError:
+        return False
+    if kind == "unusable":
+        raise InvalidSetting(found["problem"])
+    return bool(kind == "ended")

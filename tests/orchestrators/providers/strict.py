@@ -35,6 +35,8 @@ def _anthropic(body: dict[str, Any]) -> str | None:
                 return f"messages.{place}: text content blocks must be non-empty"
             if None in block.values():
                 return f"messages.{place}: null in {block['type']}"
+        if message["role"] == "assistant" and blocks[-1]["type"].endswith("thinking"):
+            return f"messages.{place}: The final block in an assistant message cannot be `thinking`"
         answered = {b["tool_use_id"] for b in blocks if b["type"] == "tool_result"}
         if answered != open_calls:
             return f"messages.{place}: {open_calls} called, {answered} answered in one message"
@@ -65,5 +67,12 @@ def _responses(body: dict[str, Any]) -> str | None:
             return f"input[{place}]: null or unknown parameter in {sorted(item)}"
         if item.get("type") == "reasoning" and "encrypted_content" not in item:
             return f"Item with id {item['id']!r} not found. Items are not persisted"
+        following = body["input"][place + 1 : place + 2]
+        if item.get("type") == "reasoning" and not any(map(_is_of_model, following)):
+            return f"Item {item['id']!r} was provided without its required following item"
     # The API has compacted what stood before such an item: a conversation may begin with one.
     return refusal([item for item in body["input"] if item.get("type") != "compaction"])
+
+
+def _is_of_model(item: dict[str, Any]) -> bool:
+    return item.get("role") == "assistant" or item.get("type") in ("reasoning", "function_call")

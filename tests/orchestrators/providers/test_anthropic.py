@@ -123,6 +123,37 @@ async def test_an_answer_without_words_does_not_spoil_the_next_request(
     assert body["messages"][3]["content"] == CLAUDE_CALL["content"]
 
 
+async def test_thinking_that_reached_its_limit_does_not_spoil_the_next_request(
+    connect: Connect, server: Server
+) -> None:
+    thought = CLAUDE_TEXT["content"][0]
+    provider = connect(ANTHROPIC)
+    server.replies = [said({**CLAUDE_TEXT, "content": [thought], "stop_reason": "max_tokens"})]
+    cut = await provider.complete(asking(HELLO))
+    assert cut.message["content"] == [thought]
+    again = {"role": "user", "content": "Go on."}
+    assert (await sent(server, provider, HELLO, cut.message, again))["messages"] == [HELLO, again]
+    said_first = {"type": "text", "text": "First"}
+    wordy = {"role": "assistant", "content": [said_first, thought, {"type": "text", "text": ""}]}
+    body = await sent(server, provider, HELLO, wordy, again)
+    assert body["messages"][1]["content"] == [said_first]
+
+
+async def test_an_empty_prompt_does_not_spoil_the_next_request(
+    connect: Connect, server: Server
+) -> None:
+    empty = [{"type": "text", "text": " "}]
+    body = await sent(
+        server,
+        connect(ANTHROPIC),
+        {"role": "system", "content": [{"type": "text", "text": ""}]},
+        {"role": "user", "content": ""},
+        HELLO,
+        {"role": "user", "content": empty},
+    )
+    assert body["messages"] == [HELLO] and "system" not in body
+
+
 def pieces(*parts: str, block: dict[str, Any] | None = None) -> list[Event | str]:
     """A streamed call whose input comes in these pieces."""
     started = block or {"type": "tool_use", "id": "c1", "name": "read", "input": {}}

@@ -99,6 +99,19 @@ async def test_a_response_that_is_cut_short_says_so(connect: Connect, server: Se
     assert whole.finish_reason == "max_output_tokens" and last == whole
 
 
+async def test_reasoning_that_reached_its_limit_does_not_spoil_the_next_request(
+    connect: Connect, server: Server
+) -> None:
+    thought = RESPONSE_CALL["output"][0]
+    ended = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    server.replies = [said({**RESPONSE_CALL, **ended, "output": [thought]}), said(RESPONSE)]
+    provider = connect(RESPONSES)
+    cut = await provider.complete(asking())
+    assert cut.message["type"] == "reasoning"
+    await provider.complete(asking(HELLO, cut.message, HELLO))
+    assert server.asked[-1].body["input"] == [HELLO, HELLO]
+
+
 async def test_a_refusal_is_the_text(connect: Connect, server: Server) -> None:
     refused = {**RESPONSE["output"][1], "content": [{"type": "refusal", "refusal": "No."}]}
     server.replies = [said({**RESPONSE, "output": [refused]})]

@@ -1,0 +1,181 @@
+"""Contexts of other libraries, which may be slow, fail, or know less than ours."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from eventctx.errors import ProviderFailed, StoreUnavailable
+from eventctx.orchestrators import Answer, EventsOrchestrator, ToolRequest
+from eventctx.testing import MockContextManager, check_request
+from tests.orchestrators.agents import Heard, Scripted, calls, says, tool, tools
+
+TOO_LONG = ProviderFailed("p", "prompt is too long", status=400, too_long=True)
+
+
+class Slow(MockContextManager):
+    """Waits before it adds a message of a role, and may fail then, once."""
+
+    def __init__(self, role: str | None = "assistant", error: Exception | None = None) -> None:
+        super().__init__()
+        self.reached, self.release = asyncio.Event(), asyncio.Event()
+        self._role, self._error = role, error
+
+    async def add_message(self, message: dict[str, Any]) -> None:
+        if message.get("role") == self._role:
+            self.reached.set()
+            await self.release.wait()
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+        await super().add_message(message)
+
+
+async def cancelled_while_adding(context: Slow, answer: Answer) -> None:
+    turn = asyncio.create_task(
+        EventsOrchestrator().execute("go", context, {"p": Scripted(answer)}, tools(tool("look")))
+    )
+    await context.reached.wait()
+    turn.cancel()
+    await asyncio.sleep(0)
+    context.release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+
+
+async def test_an_answer_that_is_being_added_is_added_whole_and_its_calls_get_results() -> None:
+    thought = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"}
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    answer = Answer(thought, calls=(ToolRequest("c", "look", {}),), more=(call,))
+    context = Slow(role=None)
+    await cancelled_while_adding(context, answer)
+    kinds = [row.get("type", row.get("role")) for row in context.messages]
+    assert kinds[:3] == ["user", "reasoning", "function_call"]
+    (result,) = context.messages[3:]
+    assert result["tool_call_id"] == "c" and "cancelled" in result["content"]
+
+
+async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
+    context = Slow(error=StoreUnavailable("the disk is full"))
+    await cancelled_while_adding(context, calls(("1", "look")))
+    assert [row["role"] for row in context.messages] == ["user"]
+    check_request(context.messages)
+
+
+async def test_a_result_that_is_being_added_is_added() -> None:
+    context = Slow("tool")
+    await cancelled_while_adding(context, calls(("1", "look")))
+    assert context.messages[-1]["content"] == "fine"
+    check_request(context.messages)
+
+
+class Compacting(MockContextManager):
+    """Says how much it saved, of whatever budget."""
+
+    saves = 0
+
+    async def get_token_count(self) -> int:
+        return 1_000
+
+    async def compact(self, budget: int | None = None, reason: str = "") -> int:
+        self.calls["compact"] += 1
+        return self.saves
+
+
+class CompactingBlindly(Compacting):
+    async def compact(self) -> int:  # type: ignore[override]
+        self.calls["compact"] += 1
+        return 500
+
+
+@pytest.mark.parametrize(("kind", "compactions"), [(Compacting, 1), (CompactingBlindly, 0)])
+async def test_a_request_that_cannot_be_made_shorter_is_not_sent_again(
+    kind: type[Compacting], compactions: int
+) -> None:
+    context, provider = kind(), Scripted(TOO_LONG, says("too late"))
+    with pytest.raises(ProviderFailed, match="too long"):
+        await EventsOrchestrator().execute("go", context, {"p": provider})
+    assert (len(provider.requests), context.calls["compact"]) == (1, compactions)
+
+
+class TellsItself(MockContextManager):
+    """Says its compactions to the host's hooks, so that nobody else has to."""
+
+    emits_to_host = True
+
+    def on(self, name: str, _: Any) -> Any:
+        raise AssertionError(f"{name} would be heard twice")
+
+
+async def test_a_context_that_tells_the_host_by_itself_is_not_listened_to() -> None:
+    heard = Heard()
+    await EventsOrchestrator().execute(
+        "go", TellsItself(), {"p": Scripted(says("ok"))}, hooks=heard
+    )
+    assert heard.names[-1] == "orchestrator:complete"
+
+
+class Token:
+    """A host's cancellation token that keeps a list of the tools that run."""
+
+    is_cancelled = is_immediate = False
+
+    def __init__(self) -> None:
+        self.running: dict[str, str] = {}
+        self.seen: list[dict[str, str]] = []
+
+    def register_tool_start(self, call_id: str, name: str) -> None:
+        self.running[call_id] = name
+        self.seen.append(dict(self.running))
+
+    def register_tool_complete(self, call_id: str) -> None:
+        del self.running[call_id]
+
+
+class Injecting:
+    """A coordinator whose injections cannot be written."""
+
+    def __init__(self, at: str = "tool:post") -> None:
+        self.cancellation = Token()
+        self.at = at
+
+    async def process_hook_result(self, result: Any, event: str, _: str) -> Any:
+        if event == self.at:
+            raise StoreUnavailable("the disk is full")
+        return result
+
+
+class Continues:
+    action = "continue"
+
+
+async def test_the_host_is_told_of_each_tool_that_runs_and_that_it_ended() -> None:
+    host = Injecting()
+    provider = Scripted(calls(("1", "look"), ("2", "look")), says("ok"))
+    await EventsOrchestrator().execute(
+        "go", MockContextManager(), {"p": provider}, tools(tool("look")), coordinator=host
+    )
+    assert host.cancellation.seen == [{"1": "look"}, {"1": "look", "2": "look"}]
+    assert host.cancellation.running == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "result"), [("tool:post", "fine"), ("tool:pre", "StoreUnavailable: the disk is full")]
+)
+async def test_an_injection_that_the_store_did_not_take_ends_the_turn_with_whole_calls(
+    event: str, result: str
+) -> None:
+    context, provider = MockContextManager(), Scripted(calls(("1", "look")), says("ok"))
+    with pytest.raises(StoreUnavailable):
+        await EventsOrchestrator().execute(
+            "go",
+            context,
+            {"p": provider},
+            tools(tool("look")),
+            [lambda _, __: Continues()],
+            coordinator=Injecting(event),
+        )
+    check_request(context.messages)
+    assert context.messages[-1]["content"] == result

@@ -78,6 +78,11 @@ class Following:
         return self._turn is not None
 
     @property
+    def awaits_answer(self) -> bool:
+        """Whether a model call is open."""
+        return self._call is not None
+
+    @property
     def scope(self) -> Scope | None:
         """Where the session is: the turn, in its iteration; None outside of turns."""
         if self._turn is None or self._iteration == 0:

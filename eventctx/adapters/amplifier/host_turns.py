@@ -47,6 +47,7 @@ class HostTurns:
         self._call_id = call_id
         self._sent = sent
         self._began = False
+        self._awaited = False
 
     def listeners(self) -> dict[str, Callable[[str, Data], Awaitable[None]]]:
         """Handlers by event name."""
@@ -74,8 +75,9 @@ class HostTurns:
             if data.get("session_id") not in (None, self._session):
                 return
             if self._owned(data.get("turn_id")):
+                self._awaited = event == "provider:request"
                 return
-            if not self._began and event != "prompt:submit":
+            if not (self._began or self._awaited or event == "prompt:submit"):
                 return  # what comes before the first turn says nothing, and must open nothing
             self._began = True
             try:
@@ -94,6 +96,7 @@ class HostTurns:
     # -- steps -----------------------------------------------------------------------------------
 
     async def _submitted(self, following: Following, data: Data) -> None:
+        self._awaited = False
         turn_id = data.get("turn_id")
         usable = isinstance(turn_id, str) and 0 < len(turn_id) <= 256 and turn_id.isprintable()
         await following.turn_began(turn_id if usable else None, _text(data.get("agent")))
@@ -105,6 +108,9 @@ class HostTurns:
         await following.model_asked(_text(data.get("provider")), _text(data.get("model")))
 
     async def _was_sent(self, following: Following, data: Data) -> None:
+        # Hooks and tools ask models too; what they send was not prepared here.
+        if not (following.awaits_answer or self._awaited):
+            return
         await following.model_known(model=_text(data.get("model")))
         await following.request_prepared()
         if self._sent is not None:

@@ -64,7 +64,7 @@ class AmplifierContext:
         self._calls: list[Mapping[str, Any]] = []
         self._ended: list[Record] = []
         self._prepared: Record | None = None
-        self._returned: list[dict[str, Any]] = []
+        self._returned: tuple[int, list[dict[str, Any]]] | None = None
         self.host_turns = HostTurns(
             session,
             self._following,
@@ -114,10 +114,10 @@ class AmplifierContext:
             )
         finally:
             await self._tell_host()
+        if self._config.record_sent and self._prepared is not None:
+            self._returned = self._prepared.position, sent.kept(messages)
         if self._follow is not None:
             await self._follow.request_prepared()
-        if self._config.record_sent:
-            self._returned = list(messages)
         return messages
 
     async def get_messages(self) -> list[dict[str, Any]]:
@@ -298,16 +298,17 @@ class AmplifierContext:
     async def _compare(self, data: Mapping[str, Any]) -> None:
         """Record what the provider sent besides what was prepared for it."""
         messages = sent.messages_of(data)
-        if messages is None or self._prepared is None:
+        if messages is None or self._returned is None:
             return
-        found = sent.compare(self._returned, messages)
+        position, prepared = self._returned
+        found = sent.compare(prepared, messages)
         if found.additions or found.missing:
             context = await self._opened()
             added = [
                 (behind, {"role": text.role, "content": text.text})
                 for behind, text in found.additions
             ]
-            await context.record_sent(self._prepared.position, found.messages, added, found.missing)
+            await context.record_sent(position, found.messages, added, found.missing)
 
 
 def _usable(session: str) -> str:

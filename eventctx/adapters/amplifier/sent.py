@@ -41,6 +41,17 @@ def messages_of(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return [*first, *(one for one in found if isinstance(one, dict))]
 
 
+def kept(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages as they are now: a host may add to its own before it sends them."""
+    return [{**one, "content": _kept(one.get("content"))} for one in messages]
+
+
+def _kept(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [dict(block) if isinstance(block, dict) else block for block in content]
+
+
 def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]) -> Sent:
     """How ``sent`` differs from ``prepared``, by texts."""
     places: dict[str, int] = {}

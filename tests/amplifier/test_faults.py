@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from amplifier_core.testing import MockCoordinator
 
 import eventctx
 from eventctx.adapters.amplifier import mount
+from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
 from tests.amplifier.given import events, records_of, unended
 from tests.amplifier.hosts import session
@@ -21,8 +23,23 @@ from tests.amplifier.hosts import session
 QUESTION = {"role": "user", "content": "a"}
 
 
-async def mounted(config: dict[str, Any]) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    coordinator = MockCoordinator()
+class Child(MockCoordinator):
+    """A coordinator of a session of another name, with a parent."""
+
+    session_id = parent_id = None
+
+    def __new__(cls, session: str, parent: str | None) -> Child:
+        return super().__new__(cls)
+
+    def __init__(self, session: str, parent: str | None) -> None:
+        super().__init__()
+        self.session_id, self.parent_id = session, parent
+
+
+async def mounted(
+    config: dict[str, Any], coordinator: Any = None
+) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    coordinator = coordinator or MockCoordinator()
     cleanup = await mount(coordinator, config)
     return coordinator.get("context"), cleanup
 
@@ -93,6 +110,24 @@ async def test_a_session_is_opened_again_with_other_settings_while_another_goes_
             provider = ScriptedAmplifierProvider("y")
             async with session(provider, config={**store, "max_tokens": limit}) as host:
                 assert await host.execute("Hello") == "y"
+
+
+def test_a_session_goes_on_and_ends_in_another_loop_than_it_began_in(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    config = {"store": str(tmp_path / "contexts.db")}
+
+    async def begin() -> tuple[Any, Callable[[], Awaitable[None]]]:
+        context, cleanup = await mounted(config)
+        await context.add_message(QUESTION)
+        return context, cleanup
+
+    async def end(context: Any, cleanup: Callable[[], Awaitable[None]]) -> None:
+        await context.add_message(QUESTION)
+        assert len(await context.get_messages()) == 2
+        await cleanup()
+
+    asyncio.run(end(*asyncio.run(begin())))
+    assert set(threading.enumerate()) == before
 
 
 async def test_a_store_that_is_a_folder_is_said_to_the_host(tmp_path: Path) -> None:
@@ -323,6 +358,29 @@ class Steps:
                     waited = steps.send(sent)
                 except StopIteration as end:
                     return end.value
+
+
+async def test_a_child_whose_beginning_is_cancelled_is_linked_to_its_parent_all_the_same(
+    tmp_path: Path,
+) -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    engines, at, done = len(ENGINES._shared), 0, False
+    while not done:
+        at += 1
+        assert at < 200
+        context, cleanup = await mounted(config, Child(f"child-{at}", "parent"))
+
+        async def add(context: Any = context, number: int = at) -> None:
+            await Steps(context.add_message(QUESTION), number)
+
+        (came,) = await asyncio.gather(asyncio.ensure_future(add()), return_exceptions=True)
+        done = came is None
+        await context.add_message(QUESTION)
+        await cleanup()
+        linked = events(await records_of(tmp_path / "contexts.db", f"child-{at}"), "session:linked")
+        assert [one.session for one in linked] == ["parent"]
+    assert at > 1
+    assert len(ENGINES._shared) == engines
 
 
 async def test_a_session_survives_a_cancellation_at_every_await(tmp_path: Path) -> None:

@@ -42,13 +42,15 @@ class Engines:
             shared.users[session] += 1
             return shared.engine
 
-    async def release(self, store: str, durability: Any, session: str) -> None:
-        """Let go of it; the session's last user closes the session, the last of all the engine."""
-        key = (store, durability, asyncio.get_running_loop())
+    async def release(self, store: str, engine: Engine, session: str) -> None:
+        """Let go of it; the session's last user closes the session, the last of all the engine.
+
+        The loop may be another one than at the beginning: hosts run a session's parts in several.
+        """
         async with self._opening(store):
-            shared = self._shared.get(key)
-            if shared is None:
-                return
+            key, shared = next(
+                (key, one) for key, one in list(self._shared.items()) if one.engine is engine
+            )
             shared.users[session] -= 1
             if shared.users[session] > 0:
                 return

@@ -28,6 +28,7 @@ from eventctx.record import Record
 from eventctx.result import CompactionResult
 from eventctx.session_id import check_session_id
 from eventctx.turns import Turn, check_turn_id
+from eventctx.undisturbed import undisturbed
 from eventctx.verdict import CompactionAsked, Verdict
 
 HOST_REASON: Final = "the host asked for it"
@@ -187,6 +188,9 @@ class AmplifierContext:
     async def close(self) -> None:
         """Let go of the store. The mount's cleanup calls it; a second time does nothing."""
         self._closed = True
+        await undisturbed(self._close())
+
+    async def _close(self) -> None:
         async with self._opening(self.session_id):
             context, self._context = self._context, None
             engine, self._engine = self._engine, None
@@ -201,7 +205,7 @@ class AmplifierContext:
                 if context is not None:
                     await context.close()
             finally:
-                await ENGINES.release(self._config.store, self._config.durability, self.session_id)
+                await ENGINES.release(self._config.store, engine, self.session_id)
 
     async def _opened(self) -> Context:
         if self._context is not None:
@@ -213,10 +217,12 @@ class AmplifierContext:
                         f"session {self.session_id!r}: expected a mounted context, found one after "
                         "its cleanup; mount it again, or open its store with eventctx.open"
                     )
-                self._context = await self._open()
+                # Who is cancelled meanwhile must leave it open or closed, and linked if it is new.
+                await undisturbed(self._open())
+            assert self._context is not None  # noqa: S101 - opened above
             return self._context
 
-    async def _open(self) -> Context:
+    async def _open(self) -> None:
         config = self._config
         engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
         try:
@@ -226,7 +232,7 @@ class AmplifierContext:
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
         except BaseException:
-            await ENGINES.release(config.store, config.durability, self.session_id)
+            await ENGINES.release(config.store, engine, self.session_id)
             raise
         self._engine = engine
         self._follow = context.following()
@@ -235,7 +241,7 @@ class AmplifierContext:
             context.on("context:request_prepared", self._note_prepared),
             engine.intercept("context:pre_compact", self._ask_host),
         ]
-        return context
+        self._context = context
 
     async def _following(self) -> Following:
         await self._opened()

@@ -68,6 +68,37 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
     return Returned((*rows[:end], *[(place, None) for place in kept], *rows[end:]))
 
 
+class AddedAgain:
+    """What a host adds one by one, in order, to a session that holds it already.
+
+    Amplifier's command line fills a resumed child so. ``count`` rows were known until now.
+    """
+
+    def __init__(self, stored: Sequence[dict[str, Any]]) -> None:
+        self._keys = [_key(row) for row in stored]
+        self._left_out = [_role(row) in _LEFT_OUT for row in stored]
+        self._roles = [_role(row) for row in stored]
+        self._next = 0
+        self.count = 0
+
+    def holds(self, row: dict[str, Any]) -> bool:
+        """Whether ``row`` is a copy of one behind those that came back. Raises InvalidMessage."""
+        try:
+            place = self._keys.index(_key(row), self._next)
+        except ValueError:
+            return False
+        self._left_out[place] = False
+        self._next = place + 1
+        self.count += 1
+        return True
+
+    @property
+    def missing_roles(self) -> tuple[str, ...]:
+        """Roles of the system and developer messages that did not come back."""
+        pairs = zip(self._left_out, self._roles, strict=True)
+        return tuple(dict.fromkeys([role for left_out, role in pairs if left_out]))
+
+
 def _leading(stored: Sequence[dict[str, Any] | None]) -> int:
     """How many system and developer messages the transcript begins with."""
     return next(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.returned import reconcile
+from eventctx.returned import AddedAgain, reconcile
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Use tabs."}
@@ -111,6 +111,15 @@ def test_a_transcript_without_its_system_rows_is_always_ignored(stored: list[Any
     conversation = [row for row in stored if row["role"] in ("user", "assistant")]
     found = reconcile(stored, conversation)
     assert found.rows is None or not stored
+
+
+def test_rows_that_are_added_again_are_known_in_their_order() -> None:
+    again = AddedAgain([SYSTEM, user("a"), assistant("b"), user("a"), DEVELOPER])
+    poorer = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "timestamp": "now"}
+    came = [user("a"), poorer, user("new"), user("a"), user("a"), SYSTEM, DEVELOPER]
+    assert [again.holds(row) for row in came] == [True, True, False, True, False, False, True]
+    assert again.count == 4
+    assert again.missing_roles == ("system",)
 
 
 async def test_an_ignored_set_is_recorded_and_the_view_goes_on_growing() -> None:

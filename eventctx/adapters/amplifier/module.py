@@ -21,13 +21,14 @@ from eventctx.codec import decode_known
 from eventctx.context import Context
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
-from eventctx.events import PostCompact, RequestPrepared
+from eventctx.events import PostCompact, RequestPrepared, SetIgnored
 from eventctx.following import Following
 from eventctx.one_at_a_time import OneAtATime
 from eventctx.record import Record
 from eventctx.result import CompactionResult
+from eventctx.returned import AddedAgain
 from eventctx.session_id import check_session_id
-from eventctx.turns import Turn, check_turn_id
+from eventctx.turns import Turn, check_turn_id, scope_of
 from eventctx.undisturbed import undisturbed
 from eventctx.verdict import CompactionAsked, Verdict
 
@@ -62,6 +63,8 @@ class AmplifierContext:
         self._closed = False
         self._factory: Factory | None = None
         self._owned: set[str] = set()
+        self._again: AddedAgain | None = None
+        self._runs = False
         self._calls: list[Mapping[str, Any]] = []
         self._ended: list[Record] = []
         self._prepared: Record | None = None
@@ -82,13 +85,20 @@ class AmplifierContext:
     # -- the contract ----------------------------------------------------------------------------
 
     async def add_message(self, message: dict[str, Any]) -> None:
-        """Store a message; returns when it is on disk. ValueError for one without a role."""
+        """Store a message; returns when it is on disk. ValueError for one without a role.
+
+        Before a resumed child runs, its host adds what it kept of it, which is known already.
+        """
         context = await self._opened()
         row = as_dict(message)
         try:
+            if await self._came_again(context, row):
+                return
             await context.add_message(row)
         except InvalidMessage as error:
             row = told_in_json(row, error)
+            if await self._came_again(context, row):
+                return
             await context.add_message(row)
         calls = row.get("tool_calls")
         if isinstance(calls, list) and calls:
@@ -107,6 +117,7 @@ class AmplifierContext:
         The system prompt's factory, if there is one, is called once.
         """
         context = await self._opened()
+        await self._nothing_comes_again(context)
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
         try:
@@ -132,6 +143,7 @@ class AmplifierContext:
         """
         rows = [as_dict(message) for message in messages]
         context = await self._opened()
+        await self._nothing_comes_again(context)
         try:
             await context.resume_messages(rows)
         except InvalidMessage as error:
@@ -139,7 +151,9 @@ class AmplifierContext:
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
-        await (await self._opened()).clear()
+        context = await self._opened()
+        await self._nothing_comes_again(context)
+        await context.clear()
 
     # -- what hosts look for beside them ---------------------------------------------------------
 
@@ -179,6 +193,11 @@ class AmplifierContext:
         return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
 
     # -- life ------------------------------------------------------------------------------------
+
+    async def session_began(self, event: str, data: Mapping[str, Any]) -> None:
+        """Take what is added from here on for new: the host runs the session."""
+        if data.get("session_id") in (None, self.session_id):
+            self._runs = True
 
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if anything was recorded of it."""
@@ -231,6 +250,8 @@ class AmplifierContext:
             context = await engine.session(self.session_id, policy=config.policy, **settings)
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
+            elif self._parent:
+                self._again = AddedAgain(await context.get_messages())
         except BaseException:
             await ENGINES.release(config.store, engine, self.session_id)
             raise
@@ -247,6 +268,20 @@ class AmplifierContext:
         await self._opened()
         assert self._follow is not None  # noqa: S101 - opened above
         return self._follow
+
+    async def _came_again(self, context: Context, row: Any) -> bool:
+        if self._again is None:
+            return False
+        in_turn = self._follow is not None and self._follow.in_turn
+        if self._runs or in_turn or scope_of(self.session_id).turn_id is not None:
+            await self._nothing_comes_again(context)
+            return False
+        return isinstance(row, dict) and self._again.holds(row)
+
+    async def _nothing_comes_again(self, context: Context) -> None:
+        again, self._again = self._again, None
+        if again is not None and again.count:
+            await context.emit(SetIgnored(messages=again.count, missing_roles=again.missing_roles))
 
     # -- the host's registry ---------------------------------------------------------------------
 

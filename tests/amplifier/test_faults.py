@@ -144,6 +144,13 @@ async def test_a_store_behind_a_file_is_said_to_the_host(tmp_path: Path) -> None
             await host.execute("Hello")
 
 
+async def test_a_folder_that_cannot_be_made_is_said_to_the_host() -> None:
+    store = "/proc/no-such-folder/contexts.db"
+    async with session(ScriptedAmplifierProvider("x"), config={"store": store}) as host:
+        with pytest.raises(RuntimeError, match="its folder cannot be made"):
+            await host.execute("Hello")
+
+
 @pytest.mark.parametrize("garbage", [None, 5, "text", object()])
 async def test_a_provider_that_answers_garbage_fails_the_turn_and_the_next_one_works(
     garbage: Any, tmp_path: Path

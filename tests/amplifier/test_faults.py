@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -228,6 +230,17 @@ async def test_what_json_cannot_hold_is_told_in_json(
     await cleanup()
 
 
+async def test_a_message_of_another_class_of_mapping_is_stored_as_a_dict() -> None:
+    context, cleanup = await mounted({"store": "memory://"})
+    await context.add_message(OrderedDict(role="user", content="a"))
+    await context.add_message(MappingProxyType({"role": "user", "content": "b"}))
+    await context.add_message({"role": "user", "content": "c", "\ud800": 1})
+    first, second, third = await context.get_messages()
+    assert (first, second) == ({"role": "user", "content": "a"}, {"role": "user", "content": "b"})
+    assert third == {"role": "user", "content": "c", "?": 1}
+    await cleanup()
+
+
 async def test_a_message_without_a_role_is_a_value_error_and_nothing_is_stored() -> None:
     context, cleanup = await mounted({"store": "memory://"})
     for bad in ({"content": "x"}, {}, 5, None, {"role": None, "content": "x"}):
@@ -307,6 +320,23 @@ async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log
     assert "expected a text" in caplog.text
     with pytest.raises(eventctx.InvalidSetting):
         await context.set_system_prompt_factory("You help.")
+    await cleanup()
+
+
+class Rendered(str):
+    """A text as a template engine gives it."""
+
+
+@pytest.mark.parametrize(
+    ("text", "led"), [(Rendered("You help."), "You help."), ("\ud800 You help.", "? You help.")]
+)
+async def test_a_factory_may_give_any_kind_of_text(text: str, led: str) -> None:
+    async def factory() -> str:
+        return text
+
+    context, cleanup = await mounted({"store": "memory://"})
+    await context.set_system_prompt_factory(factory)
+    assert (await context.get_messages_for_request())[0] == {"role": "system", "content": led}
     await cleanup()
 
 

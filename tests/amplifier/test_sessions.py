@@ -311,6 +311,42 @@ async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(
     assert unended(records) == []
 
 
+async def test_a_session_of_an_id_that_cannot_name_one_is_recorded_whole(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider("Hi.")
+    async with session(provider, config={"store": str(path)}, session_id="team/one") as host:
+        await host.execute("Hello")
+    records = await records_of(path, "team%2Fone")
+    assert types(records)[0] == "prompt:submit"
+    assert types(records)[-1] == "session:end"
+    assert unended(records) == []
+
+
+async def test_a_turn_id_that_is_none_is_no_reason_to_lose_an_event(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
+        await host.coordinator.hooks.emit("prompt:submit", {"turn_id": ["odd"]})
+        await host.coordinator.hooks.emit("prompt:complete", {"turn_id": {"odd": 1}})
+    assert types(await records_of(path))[:2] == ["prompt:submit", "prompt:complete"]
+
+
+async def test_a_call_whose_arguments_are_text_is_known_by_them(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
+        emit = host.coordinator.hooks.emit
+        await emit("prompt:submit", {})
+        called = [
+            {"id": f"c{n}", "function": {"name": "read", "arguments": f'{{"b":1,"a":{n}}}'}}
+            for n in range(2)
+        ]
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "assistant", "content": None, "tool_calls": called})
+        for n in (1, 0):
+            await emit("tool:pre", {"tool_name": "read", "tool_input": {"a": n, "b": 1}})
+    began = events(await records_of(path), "tool:pre")
+    assert [one.call_id for one in began] == ["c1", "c0"]
+
+
 async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_own(
     tmp_path: Path,
 ) -> None:

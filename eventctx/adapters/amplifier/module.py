@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import uuid
@@ -16,7 +17,7 @@ from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
-from eventctx.adapters.amplifier.plain import as_dict, told_in_json
+from eventctx.adapters.amplifier.plain import as_dict, text_of, told_in_json
 from eventctx.codec import decode_known
 from eventctx.context import Context
 from eventctx.engine import Engine
@@ -33,6 +34,9 @@ from eventctx.undisturbed import undisturbed
 from eventctx.verdict import CompactionAsked, Verdict
 
 HOST_REASON: Final = "the host asked for it"
+
+MAX_OWNED: Final = 256
+"""Turns whose late events are still known to be recorded by their orchestrator."""
 
 Factory = Callable[[], Awaitable[str]]
 
@@ -52,6 +56,7 @@ class AmplifierContext:
 
     def __init__(self, session: str, parent: str | None, hooks: Any, config: Config) -> None:
         self.session_id = _usable(session)
+        self._host_session = session
         self._parent = parent
         self._hooks = hooks
         self._config = config
@@ -62,7 +67,7 @@ class AmplifierContext:
         self._stop: list[Callable[[], None]] = []
         self._closed = False
         self._factory: Factory | None = None
-        self._owned: set[str] = set()
+        self._owned: dict[object, None] = {}
         self._again: AddedAgain | None = None
         self._runs = False
         self._calls: list[Mapping[str, Any]] = []
@@ -72,7 +77,7 @@ class AmplifierContext:
         self.host_turns = HostTurns(
             session,
             self._following,
-            self._owned.__contains__,
+            self._owns,
             self._call_id,
             self._compare if config.record_sent else None,
         )
@@ -189,19 +194,21 @@ class AmplifierContext:
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn whose orchestrator records it: what the host tells of it is not recorded again."""
         chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
-        self._owned.add(chosen)
+        self._owned[chosen] = None
+        if len(self._owned) > MAX_OWNED:
+            del self._owned[next(iter(self._owned))]
         return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
 
     # -- life ------------------------------------------------------------------------------------
 
     async def session_began(self, event: str, data: Mapping[str, Any]) -> None:
         """Take what is added from here on for new: the host runs the session."""
-        if data.get("session_id") in (None, self.session_id):
+        if data.get("session_id") in (None, self._host_session):
             self._runs = True
 
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if anything was recorded of it."""
-        if self._context is not None and data.get("session_id") in (None, self.session_id):
+        if self._context is not None and data.get("session_id") in (None, self._host_session):
             await self._context.emit(await self.host_turns.end_session(await self._following()))
 
     async def close(self) -> None:
@@ -283,6 +290,9 @@ class AmplifierContext:
         if again is not None and again.count:
             await context.emit(SetIgnored(messages=again.count, missing_roles=again.missing_roles))
 
+    def _owns(self, turn_id: object) -> bool:
+        return isinstance(turn_id, str) and turn_id in self._owned
+
     # -- the host's registry ---------------------------------------------------------------------
 
     async def _ask_host(self, asked: CompactionAsked) -> Verdict | None:
@@ -316,21 +326,20 @@ class AmplifierContext:
             _log.warning("the system prompt's factory raised %r; the last prompt stays", error)
             return
         if isinstance(text, str):
-            await context.set_system_prompt(text or None)
+            await context.set_system_prompt(text_of(text) or None)
         else:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 
     def _call_id(self, name: str, given: object) -> str | None:
         """The id of a call of the last answer, found by its tool and arguments."""
-        wanted = json.dumps(given, sort_keys=True, default=str)
+        wanted = _canonical(given)
         for at, call in enumerate(self._calls):
             function = call.get("function")
             named = call.get("tool", call.get("name"))
             arguments = call.get("arguments", call.get("input"))
             if isinstance(function, Mapping):
                 named, arguments = function.get("name"), function.get("arguments")
-            same = json.dumps(arguments, sort_keys=True, default=str) == wanted
-            if named == name and (same or arguments == wanted):
+            if named == name and _canonical(arguments) == wanted:
                 del self._calls[at]
                 call_id = call.get("id")
                 return call_id if isinstance(call_id, str) else None
@@ -350,6 +359,14 @@ class AmplifierContext:
                 for behind, text in found.additions
             ]
             await context.record_sent(position, found.messages, added, found.missing)
+
+
+def _canonical(arguments: object) -> str:
+    """Arguments in one form; some dialects have them as text."""
+    if isinstance(arguments, str):
+        with contextlib.suppress(ValueError):
+            arguments = json.loads(arguments)
+    return json.dumps(arguments, sort_keys=True, default=str)
 
 
 def _usable(session: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +14,7 @@ from eventctx.adapters.amplifier import payloads, sent
 from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
+from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
 from eventctx.adapters.amplifier.plain import as_dict, text_of, told_in_json
 from eventctx.codec import decode_known
@@ -70,7 +69,7 @@ class AmplifierContext:
         self._owned: dict[object, None] = {}
         self._again: AddedAgain | None = None
         self._runs = False
-        self._calls: list[Mapping[str, Any]] = []
+        self._calls = LastCalls()
         self._ended: list[Record] = []
         self._prepared: Record | None = None
         self._returned: tuple[int, list[dict[str, Any]]] | None = None
@@ -78,7 +77,7 @@ class AmplifierContext:
             session,
             self._following,
             self._owns,
-            self._call_id,
+            self._calls.taken,
             self._compare if config.record_sent else None,
         )
 
@@ -105,9 +104,7 @@ class AmplifierContext:
             if await self._came_again(context, row):
                 return
             await context.add_message(row)
-        calls = row.get("tool_calls")
-        if isinstance(calls, list) and calls:
-            self._calls = [call for call in calls if isinstance(call, Mapping)]
+        self._calls.noted(row)
 
     async def get_messages_for_request(
         self,
@@ -330,21 +327,6 @@ class AmplifierContext:
         else:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 
-    def _call_id(self, name: str, given: object) -> str | None:
-        """The id of a call of the last answer, found by its tool and arguments."""
-        wanted = _canonical(given)
-        for at, call in enumerate(self._calls):
-            function = call.get("function")
-            named = call.get("tool", call.get("name"))
-            arguments = call.get("arguments", call.get("input"))
-            if isinstance(function, Mapping):
-                named, arguments = function.get("name"), function.get("arguments")
-            if named == name and _canonical(arguments) == wanted:
-                del self._calls[at]
-                call_id = call.get("id")
-                return call_id if isinstance(call_id, str) else None
-        return None
-
     async def _compare(self, data: Mapping[str, Any]) -> None:
         """Record what the provider sent besides what was prepared for it."""
         messages = sent.messages_of(data)
@@ -359,14 +341,6 @@ class AmplifierContext:
                 for behind, text in found.additions
             ]
             await context.record_sent(position, found.messages, added, found.missing)
-
-
-def _canonical(arguments: object) -> str:
-    """Arguments in one form; some dialects have them as text."""
-    if isinstance(arguments, str):
-        with contextlib.suppress(ValueError):
-            arguments = json.loads(arguments)
-    return json.dumps(arguments, sort_keys=True, default=str)
 
 
 def _usable(session: str) -> str:

@@ -41,7 +41,7 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
 
     A given message that is a poorer copy of a stored one is that one. Stored system and developer
     messages that are not among the given ones stay behind the message that they followed; but where
-    the host brings a system prompt of its own, it takes the place of the one at the beginning.
+    the host begins with another system prompt, it takes the place of those at the beginning.
     Raises InvalidMessage.
     """
     keys = [None if row is None else _key(row) for row in stored]
@@ -50,7 +50,7 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
     kept = [place for place in left if _role(stored[place]) in _LEFT_OUT]
     if stored and None not in matched and kept == left:
         return Returned(None, tuple(dict.fromkeys([_role(stored[place]) for place in kept])))
-    if given and _role(given[0]) in _LEFT_OUT:
+    if given and matched[0] is None and _role(given[0]) in _LEFT_OUT:
         leading = _leading(stored)
         kept = [place for place in kept if place >= leading]
     rows: list[Row] = []

@@ -88,6 +88,13 @@ def test_a_message_that_was_not_sent_is_missing() -> None:
     assert compare(PREPARED, PREPARED[1:]).missing == 1
 
 
+def test_the_requests_of_a_responses_api_are_read_too() -> None:
+    item = {"type": "function_call_output", "call_id": "c", "output": "text of a"}
+    found = messages_of({"raw": {"instructions": "Be brief.", "input": [item, "odd"]}})
+    assert found == [{"role": "system", "content": "Be brief."}, item]
+    assert compare(PREPARED, found).additions == ()
+
+
 def test_a_payload_without_messages_says_nothing() -> None:
     assert messages_of({"provider": "p", "message_count": 3}) is None
     assert messages_of({"raw": "redacted"}) is None

@@ -337,14 +337,15 @@ async def test_a_call_whose_arguments_are_text_is_known_by_them(tmp_path: Path) 
         await emit("prompt:submit", {})
         called = [
             {"id": f"c{n}", "function": {"name": "read", "arguments": f'{{"b":1,"a":{n}}}'}}
-            for n in range(2)
+            for n in (0, 1, 1)
         ]
+        called[2]["id"] = "c2"
         context = host.coordinator.get("context")
         await context.add_message({"role": "assistant", "content": None, "tool_calls": called})
-        for n in (1, 0):
+        for n in (1, 1, 0):
             await emit("tool:pre", {"tool_name": "read", "tool_input": {"a": n, "b": 1}})
     began = events(await records_of(path), "tool:pre")
-    assert [one.call_id for one in began] == ["c1", "c0"]
+    assert [one.call_id for one in began] == ["c1", "c2", "c0"]
 
 
 async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_own(

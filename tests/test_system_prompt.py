@@ -139,6 +139,14 @@ async def test_it_is_there_after_a_restart_a_set_and_a_fork(tmp_path: Path) -> N
         assert (await engine.verify("branch")).ok
 
 
+async def test_a_compaction_that_could_only_take_it_out_is_skipped() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("You help.")
+        await ctx.add_message(user("a"))
+        assert (await ctx.compact()).outcome == "skipped"
+
+
 async def test_an_overflow_names_it() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=500)

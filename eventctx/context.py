@@ -50,6 +50,9 @@ from eventctx.verdict import Intercept
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
 
+_ERASED = encode_message({"role": "user", "content": "[erased]"})
+"""What is shown in the place of a message whose contents were erased."""
+
 MAX_ADDITIONS = 256
 """Texts that a host added to requests and that are known again when it adds them again."""
 
@@ -141,8 +144,7 @@ class Context:
         bodies = await self._live.store.bodies(
             self.session_id, [line.address for line in state.lines]
         )
-        erased = encode_message({"role": "user", "content": "[erased]"})
-        return decode_bodies([erased if body.data is None else body.data for body in bodies])
+        return decode_bodies([_ERASED if body.data is None else body.data for body in bodies])
 
     async def set_messages(self, messages: Sequence[dict[str, Any]]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
@@ -155,7 +157,9 @@ class Context:
         while appended is None:
             view, version = await self._live.settled()
             state, stored = await self._stored(version)
-            matched = match_in_order(stored, [body.data or b"" for body in made])
+            matched = match_in_order(
+                [data or _ERASED for data in stored], [body.data or b"" for body in made]
+            )
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
             appended = await self._live.append_exactly(version, draft)
         self._lending.drop()
@@ -172,7 +176,8 @@ class Context:
         while True:
             view, version = await self._live.settled()
             state, stored = await self._stored(version)
-            known = decode_bodies([data or b"null" for data in stored])
+            # An erased message comes back as it was shown, and is that one.
+            known = decode_bodies([data or _ERASED for data in stored])
             found = reconcile(known, list(messages))
             if found.rows is None:
                 event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from eventctx.errors import InvalidSetting
+
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""
 
@@ -18,5 +20,24 @@ def default_path() -> Path:
 
 
 def default_store() -> str:
-    """The store that the environment names, else the one in the user's data folder."""
-    return os.environ.get(ENVIRONMENT) or str(default_path())
+    """The store that the environment names, else the one in the user's data folder.
+
+    Raises InvalidSetting for a ``~`` of nobody.
+    """
+    named = os.environ.get(ENVIRONMENT)
+    return in_users_folder(named) if named else str(default_path())
+
+
+def in_users_folder(store: str, setting: str = "store") -> str:
+    """A path or URL with ``~`` put in full, which no shell did. Raises InvalidSetting."""
+    head, separator, path = ("", "", store)
+    if store.startswith("sqlite:///"):
+        head, separator, path = store.partition(":///")
+    if not path.startswith("~"):
+        return store
+    try:
+        return head + separator + str(Path(path).expanduser())
+    except RuntimeError as error:
+        raise InvalidSetting(
+            f"{setting}: expected the folder of a user of this machine, found {store!r}"
+        ) from error

@@ -105,7 +105,10 @@ class Erased(Event, frozen=True, tag="context:erased"):
 
 
 class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
-    """A host's ``set_messages`` lacked only rows that its own storage drops; nothing changed."""
+    """What a host brought back was known, but for what its own storage drops; nothing changed.
+
+    Brought by ``set_messages``, or by adding ``messages`` rows again, one by one.
+    """
 
     messages: int
     missing_roles: tuple[str, ...]

@@ -10,13 +10,19 @@ a host's listeners run in tasks of their own and cannot set a context variable.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
 from eventctx import events
 from eventctx.identity import derive_trace_id
+from eventctx.one_at_a_time import OneAtATime
 from eventctx.turns import Emitter, Scope, check_turn_id
+from eventctx.undisturbed import undisturbed
+
+P = ParamSpec("P")
 
 UNTOLD = "the host did not say how it ended"
 
@@ -55,16 +61,38 @@ class _ToolCall:
         self.key = key
 
 
+def _whole(
+    step: Callable[Concatenate[Following, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Following, P], Coroutine[Any, Any, None]]:
+    """A step that is not taken before the one before it has ended, nor left halfway.
+
+    A host's listeners run side by side and are cancelled with their turns; what began must still
+    get its one end.
+    """
+
+    @wraps(step)
+    async def whole(self: Following, /, *args: P.args, **named: P.kwargs) -> None:
+        async def alone() -> None:
+            async with self._steps(""):
+                await step(self, *args, **named)
+
+        await undisturbed(alone())
+
+    return whole
+
+
 class Following:
     """One session's turns as its host tells of them. ``Context.following`` makes it.
 
     Every method may be called at any time, also where it makes no sense: then it does nothing.
-    Raises what the store raises.
+    What is told at the same time is recorded one after the other, and wholly, also when the caller
+    is cancelled. Raises what the store raises.
     """
 
     def __init__(self, emitter: Emitter, hold: Callable[[Scope | None], None]) -> None:
         self._emitter = emitter
         self._hold = hold
+        self._steps = OneAtATime()
         self._turn: Scope | None = None
         self._iteration = 0
         self._call: _ModelCall | None = None
@@ -78,6 +106,11 @@ class Following:
         return self._turn is not None
 
     @property
+    def awaits_answer(self) -> bool:
+        """Whether a model call is open."""
+        return self._call is not None
+
+    @property
     def scope(self) -> Scope | None:
         """Where the session is: the turn, in its iteration; None outside of turns."""
         if self._turn is None or self._iteration == 0:
@@ -86,11 +119,12 @@ class Following:
 
     # -- turns -----------------------------------------------------------------------------------
 
+    @_whole
     async def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None:
         """A turn began. One that is still open ended without a word."""
         if self._turn is not None:
             error = self._error
-            await self.turn_ended("cancelled" if error is None else "error", error or UNTOLD)
+            await self._end_turn("cancelled" if error is None else "error", error or UNTOLD)
         session = self._emitter.session_id
         chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
         span = self._emitter.current_span
@@ -101,8 +135,12 @@ class Following:
         self._turn, self._iteration, self._error, self._parent = scope, 0, None, None
         self._hold(scope)
 
+    @_whole
     async def turn_ended(self, status: events.Status = "ok", error: str | None = None) -> None:
         """The turn ended; so did everything in it."""
+        await self._end_turn(status, error)
+
+    async def _end_turn(self, status: events.Status, error: str | None) -> None:
         turn = self._turn
         if turn is None:
             return
@@ -115,6 +153,7 @@ class Following:
 
     # -- model calls -----------------------------------------------------------------------------
 
+    @_whole
     async def model_asked(self, provider: str | None = None, model: str | None = None) -> None:
         """The next cycle of the turn begins, with a request that is still to be prepared."""
         if self._turn is None:
@@ -129,11 +168,13 @@ class Following:
         self._call = _ModelCall(span, provider, model)
         self._hold(scope)
 
+    @_whole
     async def request_prepared(self) -> None:
         """The request of the present cycle was prepared: the model is about to get it."""
         if self._call is not None:
             await self._begin(self._call)
 
+    @_whole
     async def model_known(
         self,
         *,
@@ -150,8 +191,12 @@ class Following:
             call.response_id = response_id or call.response_id
             call.finish_reason = finish_reason or call.finish_reason
 
+    @_whole
     async def model_answered(self) -> None:
         """The model answered."""
+        await self._answered()
+
+    async def _answered(self) -> None:
         call, self._call = self._call, None
         if call is None:
             return
@@ -166,8 +211,12 @@ class Following:
         )
         await self._emitter.emit(answered, call.scope)
 
+    @_whole
     async def model_failed(self, kind: str, message: str, *, cancelled: bool = False) -> None:
         """The model call failed, or was cancelled."""
+        await self._failed(kind, message, cancelled)
+
+    async def _failed(self, kind: str, message: str, cancelled: bool) -> None:
         self._error = f"{kind}: {message}"
         call, self._call = self._call, None
         if call is None:
@@ -192,12 +241,13 @@ class Following:
 
     # -- tools -----------------------------------------------------------------------------------
 
+    @_whole
     async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
         """A tool call began; ``key`` is what the host will say of it again at its end."""
         scope = self.scope
         if scope is None:
             return
-        await self.model_answered()
+        await self._answered()
         span = msgspec.structs.replace(
             scope,
             span_id=self._emitter.new_span_id(),
@@ -210,6 +260,7 @@ class Following:
         """The key of the tool's call that began first and has not ended; None if there is none."""
         return next((one.key for one in self._tools if one.name == name), None)
 
+    @_whole
     async def tool_ended(self, key: object) -> None:
         """The tool call ended with a result."""
         call = self._taken(key)
@@ -217,6 +268,7 @@ class Following:
             ended = events.ToolPost(name=call.name, call_id=call.call_id)
             await self._emitter.emit(ended, call.scope)
 
+    @_whole
     async def tool_failed(
         self, key: object, kind: str, message: str, *, cancelled: bool = False
     ) -> None:
@@ -247,5 +299,5 @@ class Following:
         while self._tools:
             await self._fail(self._tools.pop(0), "NotTold", UNTOLD, True)
         if self._call is not None and status != "ok":
-            await self.model_failed("NotTold", UNTOLD, cancelled=status == "cancelled")
-        await self.model_answered()
+            await self._failed("NotTold", UNTOLD, status == "cancelled")
+        await self._answered()

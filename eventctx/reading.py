@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventctx.codec import decode_bodies, decode_event
+from eventctx.codec import decode_bodies, decode_event, decode_known
 from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.events import RequestPrepared
 from eventctx.projections import layout, planned, request_view, timeline, transcript
@@ -43,6 +43,28 @@ class RequestView(msgspec.Struct, frozen=True):
     messages: list[dict[str, Any]]
     digest: str
     verified: bool
+
+
+class Added(NamedTuple):
+    """A message that a host added to a request, behind so many of the prepared ones.
+
+    ``message`` is None where the contents were erased.
+    """
+
+    behind: int
+    message: dict[str, Any] | None
+
+
+class Besides(NamedTuple):
+    """How what a host sent differs from the prepared request, as it said at ``position``.
+
+    ``messages`` were sent, and ``missing`` of the prepared ones were not among them.
+    """
+
+    position: int
+    messages: int
+    missing: int
+    additions: tuple[Added, ...]
 
 
 async def fold(store: EventStore, stream: str, projection: Any, *, stop: int | None = None) -> Any:
@@ -161,6 +183,34 @@ async def request_at(
         digest,
         digest == event.digest and all(map(_is_sound, bodies)),
     )
+
+
+async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[Besides, ...]:
+    """What a host said that it sent for the request prepared at ``position``, where it differs.
+
+    Of attempts that differ in the same, the first.
+    """
+    told: dict[tuple[Any, ...], tuple[int, Any]] = {}
+    async for record in store.read(stream, start=position + 1, bodies=False):
+        if record.type != "context:request_sent":
+            continue
+        event = decode_known(record)
+        if event.prepared == position:
+            places = tuple(
+                [
+                    (one.behind, Address(record.position if at is None else at, one.index))
+                    for one in event.additions
+                    for at in (one.position,)
+                ]
+            )
+            told.setdefault((event.messages, event.missing, places), (record.position, places))
+    found = []
+    for (messages, missing, _), (at, places) in told.items():
+        bodies = await store.bodies(stream, [address for _, address in places])
+        texts = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
+        added = [Added(behind, text) for (behind, _), text in zip(places, texts, strict=True)]
+        found.append(Besides(at, messages, missing, tuple(added)))
+    return tuple(found)
 
 
 def _is_sound(body: Body) -> bool:

@@ -41,7 +41,7 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
 
     A given message that is a poorer copy of a stored one is that one. Stored system and developer
     messages that are not among the given ones stay behind the message that they followed; but where
-    the host brings a system prompt of its own, it takes the place of the one at the beginning.
+    the host begins with another system prompt, it takes the place of those at the beginning.
     Raises InvalidMessage.
     """
     keys = [None if row is None else _key(row) for row in stored]
@@ -50,7 +50,7 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
     kept = [place for place in left if _role(stored[place]) in _LEFT_OUT]
     if stored and None not in matched and kept == left:
         return Returned(None, tuple(dict.fromkeys([_role(stored[place]) for place in kept])))
-    if given and _role(given[0]) in _LEFT_OUT:
+    if given and matched[0] is None and _role(given[0]) in _LEFT_OUT:
         leading = _leading(stored)
         kept = [place for place in kept if place >= leading]
     rows: list[Row] = []
@@ -66,6 +66,37 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
         end = len(rows)
     # What stood behind every recognised message stays right behind the last of them.
     return Returned((*rows[:end], *[(place, None) for place in kept], *rows[end:]))
+
+
+class AddedAgain:
+    """What a host adds one by one, in order, to a session that holds it already.
+
+    Amplifier's command line fills a resumed child so. ``count`` rows were known until now.
+    """
+
+    def __init__(self, stored: Sequence[dict[str, Any]]) -> None:
+        self._keys = [_key(row) for row in stored]
+        self._left_out = [_role(row) in _LEFT_OUT for row in stored]
+        self._roles = [_role(row) for row in stored]
+        self._next = 0
+        self.count = 0
+
+    def holds(self, row: dict[str, Any]) -> bool:
+        """Whether ``row`` is a copy of one behind those that came back. Raises InvalidMessage."""
+        try:
+            place = self._keys.index(_key(row), self._next)
+        except ValueError:
+            return False
+        self._left_out[place] = False
+        self._next = place + 1
+        self.count += 1
+        return True
+
+    @property
+    def missing_roles(self) -> tuple[str, ...]:
+        """Roles of the system and developer messages that did not come back."""
+        pairs = zip(self._left_out, self._roles, strict=True)
+        return tuple(dict.fromkeys([role for left_out, role in pairs if left_out]))
 
 
 def _leading(stored: Sequence[dict[str, Any] | None]) -> int:

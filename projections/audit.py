@@ -18,7 +18,9 @@ class AuditRow(msgspec.Struct, frozen=True):
 
     ``entries`` is how many messages the request itself has, insertions and synthetic results
     included. ``reported`` is the prompt that the provider counted, where it said so.
-    ``breaks`` says why the request does not merely continue the one before.
+    ``breaks`` says why the request does not merely continue the one before. ``additions`` counts
+    the texts that a host sent besides, ``missing`` the messages that it did not send, as far as it
+    said so.
     """
 
     position: int
@@ -38,6 +40,8 @@ class AuditRow(msgspec.Struct, frozen=True):
     floor_sent: bool
     reconstructed: bool
     reported: int | None = None
+    additions: int = 0
+    missing: int = 0
 
 
 class CompactionRow(msgspec.Struct, frozen=True):
@@ -72,6 +76,7 @@ class AuditState(NamedTuple):
     compactions: Series[CompactionRow]
     reported: Series[tuple[int, int]]
     models: Series[tuple[int, str]]
+    sent: Series[tuple[int, tuple[int, int]]]
     own_from: int
 
 
@@ -84,6 +89,7 @@ def initial() -> AuditState:
         compactions=Series(),
         reported=Series(),
         models=Series(),
+        sent=Series(),
         own_from=-1,
     )
 
@@ -94,6 +100,7 @@ def evolve(state: AuditState, record: Record) -> AuditState:
     time = timeline.evolve(state.time, record)
     requests, compactions = state.requests, state.compactions
     reported, models, own_from = state.reported, state.models, state.own_from
+    differing = state.sent
     match record.type:
         case "context:request_prepared":
             requests = requests.append(_request(state.view, time, record))
@@ -107,19 +114,24 @@ def evolve(state: AuditState, record: Record) -> AuditState:
             called: Any = decode_known(record)
             if called.prepared is not None and called.model is not None:
                 models = models.append((called.prepared, called.model))
+        case "context:request_sent":
+            told: Any = decode_known(record)
+            differing = differing.append((told.prepared, (len(told.additions), told.missing)))
         case "session:fork":
             requests, compactions, own_from = Series(), Series(), record.position
-    return AuditState(view, time, requests, compactions, reported, models, own_from)
+    return AuditState(view, time, requests, compactions, reported, models, differing, own_from)
 
 
 def rows(state: AuditState) -> list[AuditRow]:
     """The rows, each with the model that was asked and the prompt that it reported."""
-    reported, models = dict(state.reported), dict(state.models)
+    reported, models, sent = dict(state.reported), dict(state.models), dict(state.sent)
     return [
         msgspec.structs.replace(
             row,
             reported=reported.get(row.position),
             model=models.get(row.position, row.model),
+            additions=sent.get(row.position, (0, 0))[0],
+            missing=sent.get(row.position, (0, 0))[1],
         )
         for row in state.requests
     ]

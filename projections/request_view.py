@@ -164,8 +164,10 @@ def _still_standing(
 
 
 def _cleared(state: ViewState, record: Record) -> ViewState:
+    prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
     return initial()._replace(
         next_number=state.next_number,
+        layout=layouts.build((), prompts) if prompts else layouts.EMPTY,
         breaks=_with(state.breaks, "clear"),
         compactions=state.compactions,
         turns=state.turns,
@@ -242,9 +244,9 @@ def _prompted(state: ViewState, record: Record) -> ViewState:
     others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
     refs = bared_in(state.layout.refs, event.unbound, state.estimator)
     layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
-    # A view that has shown nothing yet is not changed by what it begins with.
-    broken = bool(state.layout.refs)
-    breaks = _with(state.breaks, "insertion") if broken else state.breaks
+    # A view that nobody was sent yet is not changed by what it begins with.
+    sent = bool(state.gauge.asked)
+    breaks = _with(state.breaks, "insertion") if sent else state.breaks
     return state._replace(layout=layout, breaks=breaks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,56 @@ async def test_what_makes_no_sense_outside_of_a_turn_does_nothing() -> None:
         await host.tool_ended(1)
         await host.tool_failed(1, "E", "x")
         assert [one.type for one in await records(engine)] == ["session:start"]
+
+
+async def test_two_turns_that_begin_at_once_have_one_end_each(tmp_path: Path) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        await asyncio.gather(*[host.turn_began(f"turn-{number}") for number in range(3)])
+        await host.turn_ended()
+        await ctx.close()
+        found = [one for one in await records(engine) if one.turn_id is not None]
+    begun = [one.span_id for one in found if one.type == "prompt:submit"]
+    ended = [one.span_id for one in found if one.type == "prompt:complete"]
+    assert len(set(begun)) == 3
+    assert ended == begun
+
+
+async def test_a_caller_that_is_cancelled_leaves_nothing_without_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        for at in range(8):
+            # Somebody else wrote: the next step has to read before it can append.
+            async with eventctx.open(path) as other:
+                await (await other.session("s")).add_message(QUESTION)
+
+            async def tell() -> None:
+                await host.turn_began()
+                await host.model_asked("p")
+                await host.tool_began("read", None, 1)
+                await host.turn_ended()
+
+            running = asyncio.ensure_future(tell())
+            for _ in range(at):
+                await asyncio.sleep(0)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await host.turn_ended()
+        await ctx.close()
+        found = await records(engine)
+    ends = {
+        "prompt:submit": ("prompt:complete",),
+        "provider:request": ("provider:response", "provider:error"),
+        "tool:pre": ("tool:post", "tool:error"),
+    }
+    for began, ended in ends.items():
+        for one in [one for one in found if one.type == began]:
+            of = [other for other in found if other.span_id == one.span_id and other.type in ended]
+            assert len(of) == 1, began
+    assert any(one.type == "prompt:submit" for one in found)
 
 
 async def test_a_block_counts_more_than_what_a_host_told() -> None:

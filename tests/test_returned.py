@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.returned import reconcile
+from eventctx.returned import AddedAgain, reconcile
+from eventctx.store import Address
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Use tabs."}
@@ -70,6 +71,33 @@ def test_a_system_prompt_that_the_host_brings_takes_the_place_of_the_one_at_the_
     assert became(stored, brought) == [newer, user("a"), DEVELOPER, assistant("b")]
 
 
+def test_a_system_prompt_that_is_known_takes_the_place_of_nothing() -> None:
+    stored = [SYSTEM, DEVELOPER, user("a"), assistant("b")]
+    repaired = [SYSTEM, user("a"), assistant("mended")]
+    assert became(stored, repaired) == [SYSTEM, DEVELOPER, user("a"), assistant("mended")]
+
+
+def test_rows_that_repeat_are_recognised_however_many_there_are() -> None:
+    stored = [row for _ in range(100) for row in (user("go on"), SYSTEM, assistant("ok"))]
+    brought = [row for row in stored if row != SYSTEM]
+    assert reconcile(stored, brought).rows is None
+    longer = became(stored, [*brought, user("go on")])
+    assert longer == [*stored, user("go on")]
+
+
+def test_an_edit_that_is_no_loss_is_no_copy() -> None:
+    stored = [{**user("a"), "metadata": {"timestamp": "1", "n": 1, "at": [None, 1]}}]
+    for metadata in (
+        {"timestamp": "2", "n": 1, "at": [None, 1]},
+        {"timestamp": "1", "n": 1.0, "at": [None, 1]},
+        {"timestamp": "1", "n": True, "at": [None, 1]},
+        {"timestamp": "1", "n": 1, "at": [1]},
+        {"timestamp": "1", "n": 1, "at": [None, 1], "more": ""},
+    ):
+        brought = [{**user("a"), "metadata": metadata}]
+        assert became(stored, brought) == brought
+
+
 def test_what_was_left_out_of_a_transcript_by_the_host_is_left_out() -> None:
     assert became([SYSTEM, user("a"), user("b")], [user("b")]) == [SYSTEM, user("b")]
     assert became([SYSTEM, user("a")], []) == [SYSTEM]
@@ -113,6 +141,15 @@ def test_a_transcript_without_its_system_rows_is_always_ignored(stored: list[Any
     assert found.rows is None or not stored
 
 
+def test_rows_that_are_added_again_are_known_in_their_order() -> None:
+    again = AddedAgain([SYSTEM, user("a"), assistant("b"), user("a"), DEVELOPER])
+    poorer = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "timestamp": "now"}
+    came = [user("a"), poorer, user("new"), user("a"), user("a"), SYSTEM, DEVELOPER]
+    assert [again.holds(row) for row in came] == [True, True, False, True, False, False, True]
+    assert again.count == 4
+    assert again.missing_roles == ("system",)
+
+
 async def test_an_ignored_set_is_recorded_and_the_view_goes_on_growing() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
@@ -127,6 +164,23 @@ async def test_an_ignored_set_is_recorded_and_the_view_goes_on_growing() -> None
         assert types.count("context:set_ignored") == 1
         assert "context:messages_set" not in types
         assert (await engine.verify("s")).ok
+
+
+@pytest.mark.parametrize("way", ["resume_messages", "set_messages"])
+async def test_an_erased_row_that_comes_back_as_it_was_shown_is_the_erased_row(way: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for text in ("a", "secret", "c"):
+            await ctx.add_message(user(text))
+        position = (await engine.transcript("s"))[1].position
+        await engine.store.erase("s", {Address(position): b""})
+        await engine.close_session("s")
+        ctx = await engine.session("s")
+        shown = await ctx.get_messages()
+        assert shown[1] == user("[erased]")
+        await getattr(ctx, way)([*shown, user("d")])
+        assert [one.number for one in await engine.transcript("s")] == [0, 1, 2, 3]
+        assert await ctx.get_messages() == [*shown, user("d")]
 
 
 async def test_a_set_that_takes_effect_keeps_the_numbers_and_the_fuller_rows() -> None:

@@ -69,6 +69,38 @@ async def test_another_text_is_a_recorded_break_and_earlier_requests_still_deriv
         assert [one["content"] for one in third] == ["a"]
 
 
+async def test_the_first_request_of_a_session_breaks_nothing() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(user("a"))
+        await ctx.set_system_prompt("You help.")
+        await ctx.get_messages_for_request()
+        await ctx.set_system_prompt("You help more.")
+        await ctx.get_messages_for_request()
+        rows = (await engine.audit("s")).requests
+        assert [row.breaks for row in rows] == [(), ("insertion",)]
+
+
+async def test_it_stays_when_the_transcript_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("You help.")
+        await ctx.add_message(user("a"))
+        await ctx.get_messages_for_request()
+        await ctx.clear()
+        await ctx.add_message(user("b"))
+        sent = await ctx.get_messages_for_request()
+        assert [one["content"] for one in sent] == ["You help.", "b"]
+        assert await ctx.get_messages() == [user("b")]
+        assert await ctx.set_system_prompt("You help.") is False
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s")
+        assert await ctx.get_messages_for_request() == sent
+        for row in (await engine.audit("s")).requests:
+            assert (await engine.request_view("s", position=row.position)).verified
+
+
 @pytest.mark.parametrize("policy", ["ladder", "simple", "importance", "token-budget", "truncate"])
 async def test_it_stays_through_compactions_of_every_policy_and_is_counted(policy: str) -> None:
     async with eventctx.open() as engine:
@@ -105,6 +137,14 @@ async def test_it_is_there_after_a_restart_a_set_and_a_fork(tmp_path: Path) -> N
         ]
         assert await branch.set_system_prompt("You help.") is False
         assert (await engine.verify("branch")).ok
+
+
+async def test_a_compaction_that_could_only_take_it_out_is_skipped() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("You help.")
+        await ctx.add_message(user("a"))
+        assert (await ctx.compact()).outcome == "skipped"
 
 
 async def test_an_overflow_names_it() -> None:

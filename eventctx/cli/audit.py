@@ -199,6 +199,12 @@ def _footnotes(audit: Audit) -> list[str]:
     found: list[str] = ["Counts are messages of the transcript; tokens are our estimate."]
     if any(row.floor_sent for row in audit.requests):
         found.append("! Over the budget: what must stay was larger, and was sent all the same.")
+    differing = sum(1 for row in audit.requests if row.additions or row.missing)
+    if differing:
+        found.append(
+            f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
+            "`view --position` shows what it added."
+        )
     if any(row.reconstructed for row in audit.requests):
         found.append(
             "The requests were reconstructed by an importer: the file does not say what was sent."

@@ -12,8 +12,8 @@ from eventctx.cli import opening
 from eventctx.cli.messages import snippet
 from eventctx.cli.plain import clock, day, iso, one_line
 from eventctx.cli.program import run
+from eventctx.cli.records import TOLD, details, type_style
 from eventctx.cli.records import as_json as record_json
-from eventctx.cli.records import details, type_style
 from eventctx.cli.screen import Screen, put_json, styled
 from eventctx.codec import decode_body
 from eventctx.engine import Engine
@@ -124,7 +124,7 @@ class _Printer:
 
     def put(self, record: Record, turn: int | None) -> None:
         said = details(record)
-        if record.type == "context:message_added":
+        if record.type in TOLD and record.bodies:
             said = _message(record)
         where = "" if turn is None else f"{turn}"
         if record.iteration is not None:

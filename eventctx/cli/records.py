@@ -22,6 +22,10 @@ _FAMILY_STYLES: Final = {
 }
 
 
+TOLD: Final = ("context:message_added", "context:system_prompt_set")
+"""Types of which the beginning of their message is shown, where they have one."""
+
+
 def type_style(name: str) -> str:
     """How a record's type is coloured."""
     if name in ("context:post_compact", "context:pre_compact"):
@@ -52,6 +56,12 @@ def details(record: Record) -> str:
                 f"tokens, {event.messages_before} → {event.messages_after} messages; "
                 f"{plan_in_words(event.plan)}"
             )
+        case "context:request_sent":
+            missing = f", {plural(event.missing, 'message')} not sent" if event.missing else ""
+            added = plural(len(event.additions), "text")
+            return f"request at {event.prepared}: {added} added by the host{missing}"
+        case "context:system_prompt_set":
+            return "" if record.bodies else "none from here on"
         case "usage:reported":
             cached = f", {number(event.cache_read)} cached" if event.cache_read else ""
             return f"prompt {number(event.prompt)}{cached}, output {number(event.output)}"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from eventctx.cli.messages import role_of, snippet
-from eventctx.cli.records import details
+from eventctx.cli.records import TOLD, details
 from eventctx.codec import decode_body
 from eventctx.engine import Engine
 from eventctx.projections import request_view, timeline
@@ -85,7 +85,7 @@ def _budget(record: Record) -> int | None:
 
 
 def _text(record: Record, width: int) -> str:
-    if record.type != "context:message_added":
+    if record.type not in TOLD or not record.bodies:
         return details(record)
     if record.bodies[0].data is None:
         return "[erased]"

@@ -22,7 +22,7 @@ from eventctx.explaining.spots import Spot
 from eventctx.projections.layout import Entry
 from eventctx.projections.lost import LeftOut
 from eventctx.projections.visibility import AUDIENCES, Audience, for_audience
-from eventctx.reading import Message, RequestView
+from eventctx.reading import Besides, Message, RequestView, sent_besides
 from eventctx.refs import InsertionRef, MessageRef
 
 _full = click.option(
@@ -167,12 +167,16 @@ async def _view(
         spot = Spot(position=view.position)
         left_out = await left_out_of(engine.store, info.stream, spot)
         proof = await proof_of(engine.store, info.stream, view) if verify else None
+        sent = await sent_besides(engine.store, info.stream, view.position)
     if as_json:
-        put_document(_as_json(info.stream, view, left_out, proof))
+        put_document({**_as_json(info.stream, view, left_out, proof), "sent": _sent_json(sent)})
     elif proof is not None:
         show_proof(Screen(), view, proof)
     else:
-        _show_view(Screen(), view, left_out, full)
+        screen = Screen()
+        _show_view(screen, view, left_out, full)
+        for one in sent:
+            _show_sent(screen, one, full)
     if not view.verified:
         raise Problem(FOUND)
 
@@ -206,6 +210,29 @@ def _show_view(
         )
         show(screen, message, full=full)
         screen.blank()
+
+
+def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
+    """What the host said that it sent besides, or did not send."""
+    screen.line(
+        ("Not sent quite so", "bold"),
+        f" · position {sent.position} · the host sent {plural(sent.messages, 'message')}",
+    )
+    if sent.missing:
+        screen.line(f"{plural(sent.missing, 'message')} of the view not among them")
+    screen.blank()
+    for one in sent.additions:
+        role = "erased" if one.message is None else role_of(one.message)
+        place = f"  added by the host behind [{one.behind - 1}]" if one.behind else "  added first"
+        screen.line(("[+] ", "dim"), (role, role_style(role)), (place, "dim"))
+        show(screen, one.message, full=full)
+        screen.blank()
+
+
+def _sent_json(sent: tuple[Besides, ...]) -> list[dict[str, Any]]:
+    return [
+        {**one._asdict(), "additions": [added._asdict() for added in one.additions]} for one in sent
+    ]
 
 
 def _origin(entry: Entry) -> str:

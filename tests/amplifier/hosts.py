@@ -52,6 +52,7 @@ class _Loop:
             if added.action == "inject_context" and added.ephemeral and added.context_injection:
                 role = added.context_injection_role
                 rows = [*rows, {"role": role, "content": added.context_injection}]
+            await self._sending(rows)
             specs = [
                 ToolSpec(name=tool.name, description=tool.description, parameters=tool.input_schema)
                 for tool in tools.values()
@@ -113,6 +114,8 @@ class _Loop:
     async def _complete(self, hooks: Any, iteration: int, status: str) -> None:
         told = {"orchestrator": "loop", "turn_count": iteration, "status": status}
         await hooks.emit("orchestrator:complete", told)
+
+    async def _sending(self, rows: list[dict[str, Any]]) -> None: ...
 
     async def _answered(self, hooks: Any, name: str, provider: Any, response: Any) -> None: ...
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from amplifier_core.testing import MockCoordinator
 
 import eventctx
 from eventctx.adapters.amplifier import mount
+from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
 from tests.amplifier.given import events, records_of, unended
 from tests.amplifier.hosts import session
@@ -21,8 +25,23 @@ from tests.amplifier.hosts import session
 QUESTION = {"role": "user", "content": "a"}
 
 
-async def mounted(config: dict[str, Any]) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    coordinator = MockCoordinator()
+class Child(MockCoordinator):
+    """A coordinator of a session of another name, with a parent."""
+
+    session_id = parent_id = None
+
+    def __new__(cls, session: str, parent: str | None) -> Child:
+        return super().__new__(cls)
+
+    def __init__(self, session: str, parent: str | None) -> None:
+        super().__init__()
+        self.session_id, self.parent_id = session, parent
+
+
+async def mounted(
+    config: dict[str, Any], coordinator: Any = None
+) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    coordinator = coordinator or MockCoordinator()
     cleanup = await mount(coordinator, config)
     return coordinator.get("context"), cleanup
 
@@ -95,6 +114,24 @@ async def test_a_session_is_opened_again_with_other_settings_while_another_goes_
                 assert await host.execute("Hello") == "y"
 
 
+def test_a_session_goes_on_and_ends_in_another_loop_than_it_began_in(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    config = {"store": str(tmp_path / "contexts.db")}
+
+    async def begin() -> tuple[Any, Callable[[], Awaitable[None]]]:
+        context, cleanup = await mounted(config)
+        await context.add_message(QUESTION)
+        return context, cleanup
+
+    async def end(context: Any, cleanup: Callable[[], Awaitable[None]]) -> None:
+        await context.add_message(QUESTION)
+        assert len(await context.get_messages()) == 2
+        await cleanup()
+
+    asyncio.run(end(*asyncio.run(begin())))
+    assert set(threading.enumerate()) == before
+
+
 async def test_a_store_that_is_a_folder_is_said_to_the_host(tmp_path: Path) -> None:
     async with session(ScriptedAmplifierProvider("x"), config={"store": str(tmp_path)}) as host:
         with pytest.raises(RuntimeError, match="folder"):
@@ -106,6 +143,13 @@ async def test_a_store_behind_a_file_is_said_to_the_host(tmp_path: Path) -> None
     store = str(tmp_path / "file" / "contexts.db")
     async with session(ScriptedAmplifierProvider("x"), config={"store": store}) as host:
         with pytest.raises(RuntimeError, match=r"contexts\.db"):
+            await host.execute("Hello")
+
+
+async def test_a_folder_that_cannot_be_made_is_said_to_the_host() -> None:
+    store = "/proc/no-such-folder/contexts.db"
+    async with session(ScriptedAmplifierProvider("x"), config={"store": store}) as host:
+        with pytest.raises(RuntimeError, match="its folder cannot be made"):
             await host.execute("Hello")
 
 
@@ -183,6 +227,17 @@ async def test_what_json_cannot_hold_is_told_in_json(
     }
     await context.set_messages([stored, {"role": "user", "content": ("a", "b")}])
     assert (await context.get_messages())[1] == {"role": "user", "content": ["a", "b"]}
+    await cleanup()
+
+
+async def test_a_message_of_another_class_of_mapping_is_stored_as_a_dict() -> None:
+    context, cleanup = await mounted({"store": "memory://"})
+    await context.add_message(OrderedDict(role="user", content="a"))
+    await context.add_message(MappingProxyType({"role": "user", "content": "b"}))
+    await context.add_message({"role": "user", "content": "c", "\ud800": 1})
+    first, second, third = await context.get_messages()
+    assert (first, second) == ({"role": "user", "content": "a"}, {"role": "user", "content": "b"})
+    assert third == {"role": "user", "content": "c", "?": 1}
     await cleanup()
 
 
@@ -268,6 +323,23 @@ async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log
     await cleanup()
 
 
+class Rendered(str):
+    """A text as a template engine gives it."""
+
+
+@pytest.mark.parametrize(
+    ("text", "led"), [(Rendered("You help."), "You help."), ("\ud800 You help.", "? You help.")]
+)
+async def test_a_factory_may_give_any_kind_of_text(text: str, led: str) -> None:
+    async def factory() -> str:
+        return text
+
+    context, cleanup = await mounted({"store": "memory://"})
+    await context.set_system_prompt_factory(factory)
+    assert (await context.get_messages_for_request())[0] == {"role": "system", "content": led}
+    await cleanup()
+
+
 # -- older hosts ---------------------------------------------------------------------------------
 
 
@@ -323,6 +395,29 @@ class Steps:
                     waited = steps.send(sent)
                 except StopIteration as end:
                     return end.value
+
+
+async def test_a_child_whose_beginning_is_cancelled_is_linked_to_its_parent_all_the_same(
+    tmp_path: Path,
+) -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    engines, at, done = len(ENGINES._shared), 0, False
+    while not done:
+        at += 1
+        assert at < 200
+        context, cleanup = await mounted(config, Child(f"child-{at}", "parent"))
+
+        async def add(context: Any = context, number: int = at) -> None:
+            await Steps(context.add_message(QUESTION), number)
+
+        (came,) = await asyncio.gather(asyncio.ensure_future(add()), return_exceptions=True)
+        done = came is None
+        await context.add_message(QUESTION)
+        await cleanup()
+        linked = events(await records_of(tmp_path / "contexts.db", f"child-{at}"), "session:linked")
+        assert [one.session for one in linked] == ["parent"]
+    assert at > 1
+    assert len(ENGINES._shared) == engines
 
 
 async def test_a_session_survives_a_cancellation_at_every_await(tmp_path: Path) -> None:

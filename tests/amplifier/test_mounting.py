@@ -185,6 +185,13 @@ def keep_all(visible: Any, budget: Any, state: Any) -> Any:
     return keep_only(visible, [ref.number for ref in visible.messages])
 
 
+def test_exports_may_be_in_the_users_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read({"storage_path": "~/x"}, own_names).settings.storage_path == str(tmp_path / "x")
+
+
 def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "eventctx.adapters.amplifier"):
         made = read({"compaction_notice_enabled": True, "max_tokns": 5}, own_names)
@@ -203,6 +210,13 @@ def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixtur
         {"auto_compact": "yes"},
         {"store": 5},
         {"store": ""},
+        {"store": "postgres://here"},
+        {"store": "sqlite:///"},
+        {"store": "a\0b"},
+        {"store": "~nobody-of-this-name/contexts.db"},
+        {"storage_path": "~nobody-of-this-name"},
+        {"policy": {"name": "ladder"}},
+        {"policy": ["ladder"]},
         {"durability": "maybe"},
         {"record_sent": 1},
         {"policy": "best"},
@@ -234,6 +248,37 @@ async def test_the_default_store_is_that_of_the_command_line(
         await host.execute("Hello")
     (prepared,) = events(await records_of(tmp_path / "mine.db"), "context:request_prepared")
     assert prepared.budget == 9_000
+
+
+@pytest.mark.parametrize("given", ["~/a/contexts.db", "sqlite:///~/a/contexts.db"])
+@pytest.mark.parametrize("by", ["setting", "environment"])
+async def test_a_store_in_the_users_folder_is_found_there(
+    given: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EVENTCTX_STORE", given)
+    config = {"store": given} if by == "setting" else {"max_tokens": 9_000}
+    async with session(ScriptedAmplifierProvider("Hi."), config=config) as host:
+        await host.execute("Hello")
+    assert await records_of(tmp_path / "a" / "contexts.db")
+
+
+async def test_a_relative_store_is_in_the_folder_that_was_current_at_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    stores = (
+        "contexts.db",
+        "./contexts.db",
+        "sqlite:///contexts.db",
+        str(tmp_path / "contexts.db"),
+    )
+    assert len({read({"store": store}, own_names).store for store in stores}) == 1
+    async with session(ScriptedAmplifierProvider("Hi."), config={"store": "contexts.db"}) as host:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        await host.execute("Hello")
+    assert await records_of(tmp_path / "contexts.db")
 
 
 async def test_export_on_compact_writes_to_the_folder_of_context_persistent(

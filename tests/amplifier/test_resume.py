@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import eventctx
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, types
@@ -140,6 +142,55 @@ async def test_a_compacted_session_is_sent_the_same_view_after_a_restart(tmp_pat
         await host.execute("question 10")
     before, after = provider.messages[-1], again.messages[0]
     assert after[: len(before)] == before
+
+
+class Silent:
+    """An orchestrator that tells nothing."""
+
+    async def execute(self, prompt: str, context: Any, providers: Any, *_: Any, **__: Any) -> str:
+        await context.add_message({"role": "user", "content": prompt})
+        await context.get_messages_for_request()
+        await context.add_message({"role": "assistant", "content": "Yes."})
+        return "Yes."
+
+
+@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events", Silent()])
+async def test_a_child_whose_rows_are_added_again_holds_them_once(
+    loop: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    of_child: dict[str, Any] = {"session_id": "child", "parent_id": "session-1"}
+    tool = ScriptedTool("read", "text", amplifier=True)
+    first = ScriptedAmplifierProvider(Reply(calls=[("read", {})], thinking="hm"), "Done.")
+    async with session(first, tool, config={"store": str(path)}, **of_child) as host:
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "Be brief."})
+        await host.execute("Go on.")
+        stored = await context.get_messages()
+    again = ScriptedAmplifierProvider("Yes.")
+    async with session(again, tool, loop=loop, config={"store": str(path)}, **of_child) as host:
+        context = host.coordinator.get("context")
+        await host.coordinator.hooks.emit("session:resume", {"session_id": "child"})
+        for row in kept(stored):
+            await context.add_message(row)
+        assert await context.get_messages() == stored
+        await context.add_message({"role": "user", "content": "From the parent."})
+        await host.execute("Go on.")
+        rows = await context.get_messages()
+    added = [{"role": "user", "content": text} for text in ("From the parent.", "Go on.")]
+    assert rows[: len(stored) + 2] == [*stored, *added]
+    assert len(rows) == len(stored) + 3
+    (ignored,) = events(await records_of(path, "child"), "context:set_ignored")
+    assert (ignored.messages, ignored.missing_roles) == (len(stored) - 1, ("system",))
+
+
+async def test_a_session_without_a_parent_takes_the_same_words_again(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    for number in range(2):
+        async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
+            context = host.coordinator.get("context")
+            await context.add_message({"role": "user", "content": "Hello"})
+            assert len(await context.get_messages()) == number + 1
 
 
 async def test_clearing_empties_the_transcript_and_the_log_keeps_it(tmp_path: Path) -> None:

@@ -68,8 +68,31 @@ def test_system_rows_that_a_provider_joins_are_no_addition() -> None:
     assert found.missing == 0
 
 
+def test_an_addition_is_recorded_as_it_was_sent_whatever_words_of_it_were_said_before() -> None:
+    prepared = [{"role": "user", "content": "a"}, {"role": "user", "content": "go on"}]
+    reminder = {"role": "user", "content": "Mind a tab:\n\n  go on."}
+    found = compare(prepared, [prepared[0], reminder])
+    assert found.additions == ((1, ("user", "Mind a tab:\n\n  go on.")),)
+    assert found.missing == 1
+
+
+def test_a_reminder_between_two_messages_that_a_provider_joins_is_the_addition_alone() -> None:
+    prepared = [{"role": "user", "content": "one\ntwo"}, {"role": "user", "content": "one"}]
+    joined = {"role": "user", "content": "one\ntwo\n\nMind the tabs.\nAll.\n\none"}
+    found = compare(prepared, [joined])
+    assert found.additions == ((2, ("user", "Mind the tabs.\nAll.")),)
+    assert found.missing == 0
+
+
 def test_a_message_that_was_not_sent_is_missing() -> None:
     assert compare(PREPARED, PREPARED[1:]).missing == 1
+
+
+def test_the_requests_of_a_responses_api_are_read_too() -> None:
+    item = {"type": "function_call_output", "call_id": "c", "output": "text of a"}
+    found = messages_of({"raw": {"instructions": "Be brief.", "input": [item, "odd"]}})
+    assert found == [{"role": "system", "content": "Be brief."}, item]
+    assert compare(PREPARED, found).additions == ()
 
 
 def test_a_payload_without_messages_says_nothing() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.codec import decode_body
 from eventctx.orchestrators.protocol import Usage
 from eventctx.testing import Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, types, unended
-from tests.amplifier.hosts import hook_result, session
+from tests.amplifier.hosts import LikeBasic, hook_result, session
 
 LOOPS = pytest.mark.parametrize("loop", ["basic", "streaming"])
 
@@ -34,7 +35,10 @@ async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(
     ) as host:
         assert await host.execute("Read both.") == "Done."
     records = await records_of(path)
-    assert types(records) == [
+    told = types(records)
+    # The two calls run side by side: which one begins or ends first is nobody's promise.
+    told[4:8] = sorted(told[4:8], reverse=True)
+    assert told == [
         "prompt:submit",
         "context:request_prepared",
         "provider:request",
@@ -193,33 +197,34 @@ async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the
     assert sent == ["user", "assistant", "tool", "tool", "system", "system"]
 
 
+class Telling(ScriptedAmplifierProvider):
+    """A provider that says what it sends, as Amplifier's do when asked for raw payloads."""
+
+    hooks: Any = None
+    system = "Be brief."
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        rows = [message.model_dump(exclude_none=True) for message in request.messages]
+        raw = {"model": self.model, "messages": rows, "system": self.system}
+        told = {"provider": self.name, "model": self.model, "raw": raw}
+        await self.hooks.emit("llm:request", told)
+        return await super().complete(request, **options)
+
+
+def reminder(event: str, data: dict[str, Any]) -> Any:
+    return hook_result(
+        action="inject_context",
+        context_injection=f"<system-reminder>Iteration {data['iteration'] // 2}.</system-reminder>",
+        context_injection_role="user",
+        ephemeral=True,
+    )
+
+
 async def test_ephemeral_additions_are_recorded_once_each(tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
-
-    class Telling(ScriptedAmplifierProvider):
-        """A provider that says what it sends, as Amplifier's do when asked for raw payloads."""
-
-        hooks: Any = None
-
-        async def complete(self, request: Any, **options: Any) -> Any:
-            rows = [message.model_dump(exclude_none=True) for message in request.messages]
-            raw = {"model": self.model, "messages": rows, "system": "Be brief."}
-            told = {"provider": self.name, "model": self.model, "raw": raw}
-            await self.hooks.emit("llm:request", told)
-            return await super().complete(request, **options)
-
-    def remind(event: str, data: dict[str, Any]) -> Any:
-        text = f"<system-reminder>Iteration {data['iteration'] // 2}.</system-reminder>"
-        return hook_result(
-            action="inject_context",
-            context_injection=text,
-            context_injection_role="user",
-            ephemeral=True,
-        )
-
     provider = Telling(*[Reply(calls=[("read", {"n": n})]) for n in range(3)], "Done.")
     async with session(
-        provider, tool("read"), hooks={"provider:request": remind}, config={"store": str(path)}
+        provider, tool("read"), hooks={"provider:request": reminder}, config={"store": str(path)}
     ) as host:
         provider.hooks = host.coordinator.hooks
         await host.execute("Read three times.")
@@ -234,6 +239,91 @@ async def test_ephemeral_additions_are_recorded_once_each(tmp_path: Path) -> Non
     prepared = [one.position for one in spans(records, "context:request_prepared")]
     assert [one.prepared for one in told] == prepared
     assert unended(records) == []
+
+
+async def test_what_is_added_under_our_own_loop_is_recorded_too(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    provider = Telling(Reply(calls=[("read", {})]), "Done.")
+    async with session(
+        provider,
+        tool("read"),
+        loop="loop-eventctx-events",
+        hooks={"provider:request": reminder},
+        config={"store": str(path)},
+    ) as host:
+        provider.hooks = host.coordinator.hooks
+        await host.execute("Read.")
+    records = await records_of(path)
+    told = events(records, "context:request_sent")
+    prepared = [one.position for one in spans(records, "context:request_prepared")]
+    # The loop says what a hook added, the provider what stands beside the messages.
+    assert [one.prepared for one in told] == [at for at in prepared for _ in range(2)]
+    assert [len(one.additions) for one in told] == [1, 1, 1, 1]
+    async with eventctx.open(path) as engine:
+        carriers = [one async for one in engine.records("session-1", bodies=True)]
+    bodies = [body for one in spans(carriers, "context:request_sent") for body in one.bodies]
+    texts = [decode_body(body.data)["content"] for body in bodies if body.data is not None]
+    assert "Be brief." in texts
+    assert len(texts) == len(set(texts))
+
+
+@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
+async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_the_session(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    provider = Telling(Reply(calls=[("name", {})]), "Done.")
+    provider.system = ""
+
+    async def ask(*_: Any) -> Any:
+        raw = {"messages": [{"role": "user", "content": "Name this conversation."}]}
+        await provider.hooks.emit("llm:request", {"provider": "other", "raw": raw})
+        await provider.hooks.emit("llm:response", {"usage": {"input": 999, "output": 1}})
+        return "named"
+
+    async with session(
+        provider,
+        tool("name", ask),
+        loop=loop,
+        hooks={"orchestrator:complete": ask},
+        config={"store": str(path)},
+    ) as host:
+        provider.hooks = host.coordinator.hooks
+        await host.execute("Go.")
+    records = await records_of(path)
+    assert events(records, "context:request_sent") == []
+    assert 999 not in [one.prompt for one in events(records, "usage:reported")]
+    assert unended(records) == []
+
+
+async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(
+    tmp_path: Path,
+) -> None:
+    class Appending(LikeBasic):
+        """Appends to the messages that it was given, in place."""
+
+        async def _sending(self, rows: list[dict[str, Any]]) -> None:
+            rows[0]["content"] += "\n\nMind the tabs."
+            if isinstance(rows[1]["content"], list):
+                rows[1]["content"][0]["text"] += "\n\nMind the gap."
+
+    path = tmp_path / "contexts.db"
+    provider = Telling("Hi.", "Hi again.")
+    provider.system = ""
+    async with session(provider, loop=Appending(), config={"store": str(path)}) as host:
+        provider.hooks = host.coordinator.hooks
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "user", "content": "Hello"})
+        block = {"type": "text", "text": "Hello yourself."}
+        await context.add_message({"role": "assistant", "content": [block]})
+        await host.execute("Hello?")
+    async with eventctx.open(path) as engine:
+        (record,) = spans(
+            [one async for one in engine.records("session-1", bodies=True)],
+            "context:request_sent",
+        )
+    added = [decode_body(body.data)["content"] for body in record.bodies if body.data]
+    assert added == ["Mind the tabs.", "Mind the gap."]
 
 
 async def test_a_cancelled_turn_is_recorded_as_cancelled(tmp_path: Path) -> None:
@@ -269,6 +359,43 @@ async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(
     assert rows[2]["content"] == "[No result was recorded for this call.]"
     records = await records_of(path)
     assert unended(records) == []
+
+
+async def test_a_session_of_an_id_that_cannot_name_one_is_recorded_whole(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider("Hi.")
+    async with session(provider, config={"store": str(path)}, session_id="team/one") as host:
+        await host.execute("Hello")
+    records = await records_of(path, "team%2Fone")
+    assert types(records)[0] == "prompt:submit"
+    assert types(records)[-1] == "session:end"
+    assert unended(records) == []
+
+
+async def test_a_turn_id_that_is_none_is_no_reason_to_lose_an_event(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
+        await host.coordinator.hooks.emit("prompt:submit", {"turn_id": ["odd"]})
+        await host.coordinator.hooks.emit("prompt:complete", {"turn_id": {"odd": 1}})
+    assert types(await records_of(path))[:2] == ["prompt:submit", "prompt:complete"]
+
+
+async def test_a_call_whose_arguments_are_text_is_known_by_them(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
+        emit = host.coordinator.hooks.emit
+        await emit("prompt:submit", {})
+        called = [
+            {"id": f"c{n}", "function": {"name": "read", "arguments": f'{{"b":1,"a":{n}}}'}}
+            for n in (0, 1, 1)
+        ]
+        called[2]["id"] = "c2"
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "assistant", "content": None, "tool_calls": called})
+        for n in (1, 1, 0):
+            await emit("tool:pre", {"tool_name": "read", "tool_input": {"a": n, "b": 1}})
+    began = events(await records_of(path), "tool:pre")
+    assert [one.call_id for one in began] == ["c1", "c2", "c0"]
 
 
 async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_own(

@@ -123,6 +123,62 @@ def test_a_view_says_what_was_sent_and_that_it_verifies(run, store):
     assert "dropped" in text
 
 
+@pytest.fixture
+def hosted(tmp_path: Path) -> Path:
+    """A session whose host sent a reminder along, and left a message out."""
+    path = tmp_path / "hosted.db"
+
+    async def fill() -> None:
+        async with eventctx.open(path) as engine:
+            ctx = await engine.session("hosted")
+            await ctx.set_system_prompt("You help.")
+            reminder = {"role": "user", "content": "<reminder>now</reminder>"}
+            for number in range(2):
+                await ctx.add_message({"role": "user", "content": f"question {number}"})
+                await ctx.get_messages_for_request()
+                prepared = [one async for one in engine.records("hosted")][-1].position
+                for _ in range(2):
+                    await ctx.record_sent(prepared, 2, [(2, reminder)], missing=number)
+            await ctx.add_message({"role": "user", "content": "question 2"})
+            await ctx.get_messages_for_request()
+            await ctx.set_system_prompt(None)
+
+    asyncio.run(fill())
+    return path
+
+
+def test_a_view_ends_with_what_the_host_sent_besides(run, hosted: Path) -> None:
+    rows = run("audit", "hosted", "--store", hosted, "--json").document["requests"]
+    assert [(row["additions"], row["missing"]) for row in rows] == [(1, 0), (1, 1), (0, 0)]
+    views = [
+        run("view", "hosted", "--position", row["position"], "--store", hosted) for row in rows
+    ]
+    assert views[0].out.count("<reminder>now</reminder>") == 1
+    assert "added by the host behind [1]" in views[0].out
+    assert "not among them" not in views[0].out
+    assert "1 message of the view not among them" in views[1].out
+    assert "Not sent quite so" not in views[2].out
+    position = rows[1]["position"]
+    told = run("view", "hosted", "--position", position, "--store", hosted, "--json").document
+    (sent,) = told["sent"]
+    assert (sent["messages"], sent["missing"]) == (2, 1)
+    reminder = {"role": "user", "content": "<reminder>now</reminder>"}
+    assert sent["additions"] == [{"behind": 2, "message": reminder}]
+    audit = run("audit", "hosted", "--store", hosted).out
+    assert "2 requests did not leave as prepared" in audit
+
+
+@pytest.mark.parametrize("command", ["log", "replay"])
+def test_the_log_tells_system_prompts_and_additions_in_words(run, hosted: Path, command) -> None:
+    lines = run(command, "hosted", "--store", hosted).out.splitlines()
+    prompts = [line for line in lines if "system_prompt_set" in line]
+    assert "system: You help." in prompts[0]
+    assert "none from here on" in prompts[1]
+    sent = [line for line in lines if "context:request_sent" in line]
+    assert "1 text added by the host" in sent[0]
+    assert "1 text added by the host, 1 message not sent" in sent[2]
+
+
 def test_a_view_is_found_by_position_too(run, store):
     view = run("view", "work", "--turn", 3, "--json", "--store", store).document
     again = run("view", "work", "--position", view["position"], "--json", "--store", store)

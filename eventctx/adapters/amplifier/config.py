@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventctx.choosing import choose
-from eventctx.default_store import default_store
+from eventctx.default_store import default_store, in_users_folder
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import settings_of_policy
 from eventctx.policies.policy import Policy
@@ -76,7 +76,7 @@ def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
     if folder is not None:
         if not isinstance(folder, str) or not folder:
             raise InvalidSetting(f"storage_path: expected a folder's path, found {folder!r}")
-        place = Path(folder).expanduser()
+        place = Path(in_users_folder(folder, "storage_path"))
         named.setdefault("store", str(place / "contexts.db"))
         named["storage_path"] = str(place / "exports")
     return names_of_simple(named)
@@ -93,6 +93,8 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     given = dict(config)
     named = by_own_name({**DEFAULTS, **names(given)})
     store, durability, record_sent = _own(named)
+    if isinstance(named.get("storage_path"), str):
+        named["storage_path"] = in_users_folder(named["storage_path"], "storage_path")
     policy = named.pop("policy", "ladder")
     known = {*NAMES, *settings_of_policy(policy)}
     _log_unknown(set(named) - known - READ_BY_NOBODY, known)
@@ -113,12 +115,23 @@ def _own(named: dict[str, Any]) -> tuple[str, Any, bool]:
     record_sent = named.pop("record_sent", True)
     if type(record_sent) is not bool:
         raise InvalidSetting(f"record_sent: expected a bool, found {record_sent!r}")
-    return _place(store) if store else default_store(), durability, record_sent
+    return _place(store or default_store()), durability, record_sent
 
 
 def _place(store: str) -> str:
-    """A path may be in the user's folder, as paths in a mount plan are."""
-    return store if "://" in store or store == ":memory:" else str(Path(store).expanduser())
+    """One name for each store: ``memory://``, or a whole path, whatever folder is current later.
+
+    A path may be in the user's folder, as paths in a mount plan are.
+    """
+    if store in ("memory://", ":memory:"):
+        return "memory://"
+    scheme, separator, rest = in_users_folder(store).partition("://")
+    path = rest.removeprefix("/") if separator else scheme
+    if not path or "\0" in path or (separator and scheme != "sqlite"):
+        raise InvalidSetting(
+            f"store: expected memory://, sqlite:///PATH or a path, found {store!r}"
+        )
+    return str(Path(path).absolute())
 
 
 def _log_unknown(names: set[str], known: set[str]) -> None:

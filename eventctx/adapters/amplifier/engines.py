@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.engine import Engine
+from eventctx.errors import StoreUnavailable
 from eventctx.one_at_a_time import OneAtATime
 from eventctx.opening import open_engine
 
@@ -42,13 +43,15 @@ class Engines:
             shared.users[session] += 1
             return shared.engine
 
-    async def release(self, store: str, durability: Any, session: str) -> None:
-        """Let go of it; the session's last user closes the session, the last of all the engine."""
-        key = (store, durability, asyncio.get_running_loop())
+    async def release(self, store: str, engine: Engine, session: str) -> None:
+        """Let go of it; the session's last user closes the session, the last of all the engine.
+
+        The loop may be another one than at the beginning: hosts run a session's parts in several.
+        """
         async with self._opening(store):
-            shared = self._shared.get(key)
-            if shared is None:
-                return
+            key, shared = next(
+                (key, one) for key, one in list(self._shared.items()) if one.engine is engine
+            )
             shared.users[session] -= 1
             if shared.users[session] > 0:
                 return
@@ -62,13 +65,16 @@ class Engines:
 
 def _make_folder(store: str) -> None:
     """A host's configuration names a folder that nobody has made yet."""
-    scheme, separator, rest = store.partition("://")
-    path = store if not separator else rest.removeprefix("/") if scheme == "sqlite" else ""
-    if path and path != ":memory:":
-        folder = Path(path).expanduser().parent
-        # What stands in the way is for the store to say, in its own words.
-        if not folder.exists() and not any(one.is_file() for one in folder.parents):
-            folder.mkdir(parents=True, exist_ok=True)
+    if store == "memory://":
+        return
+    folder = Path(store).parent
+    # What stands in the way is for the store to say, in its own words.
+    if folder.exists() or any(one.is_file() for one in folder.parents):
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{store}: its folder cannot be made: {error}") from error
 
 
 ENGINES = Engines()

@@ -53,6 +53,7 @@ class HostTurns:
         self._began = False
         self._noted: deque[tuple[Step, str, Data]] = deque()
         self._catching_up = OneAtATime()
+        self._awaited = False
 
     def listeners(self) -> dict[str, Callable[[str, Data], Any]]:
         """Handlers by event name."""
@@ -101,9 +102,10 @@ class HostTurns:
         if data.get("session_id") not in (None, self._session):
             return False
         if self._owned(data.get("turn_id")):
+            self._awaited = event == "provider:request"
             return False
         # What comes before the first turn says nothing, and must open nothing.
-        self._began = self._began or event == "prompt:submit"
+        self._began = self._began or self._awaited or event == "prompt:submit"
         return self._began
 
     async def caught_up(self) -> None:
@@ -133,6 +135,7 @@ class HostTurns:
     # -- steps -----------------------------------------------------------------------------------
 
     async def _submitted(self, following: Following, data: Data) -> None:
+        self._awaited = False
         turn_id = data.get("turn_id")
         usable = isinstance(turn_id, str) and 0 < len(turn_id) <= 256 and turn_id.isprintable()
         await following.turn_began(turn_id if usable else None, _text(data.get("agent")))
@@ -144,6 +147,9 @@ class HostTurns:
         await following.model_asked(_text(data.get("provider")), _text(data.get("model")))
 
     async def _was_sent(self, following: Following, data: Data) -> None:
+        # Hooks and tools ask models too; what they send was not prepared here.
+        if not (following.awaits_answer or self._awaited):
+            return
         await following.model_known(model=_text(data.get("model")))
         await following.request_prepared()
         if self._sent is not None:

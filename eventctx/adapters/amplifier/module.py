@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,22 +14,28 @@ from eventctx.adapters.amplifier import payloads, sent
 from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
+from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
-from eventctx.adapters.amplifier.plain import as_dict, told_in_json
+from eventctx.adapters.amplifier.plain import as_dict, text_of, told_in_json
 from eventctx.codec import decode_known
 from eventctx.context import Context
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
-from eventctx.events import PostCompact, RequestPrepared
+from eventctx.events import PostCompact, RequestPrepared, SetIgnored
 from eventctx.following import Following
 from eventctx.one_at_a_time import OneAtATime
 from eventctx.record import Record
 from eventctx.result import CompactionResult
+from eventctx.returned import AddedAgain
 from eventctx.session_id import check_session_id
-from eventctx.turns import Turn, check_turn_id
+from eventctx.turns import Turn, check_turn_id, scope_of
+from eventctx.undisturbed import undisturbed
 from eventctx.verdict import CompactionAsked, Verdict
 
 HOST_REASON: Final = "the host asked for it"
+
+MAX_OWNED: Final = 256
+"""Turns whose late events are still known to be recorded by their orchestrator."""
 
 Factory = Callable[[], Awaitable[str]]
 
@@ -50,6 +55,7 @@ class AmplifierContext:
 
     def __init__(self, session: str, parent: str | None, hooks: Any, config: Config) -> None:
         self.session_id = _usable(session)
+        self._host_session = session
         self._parent = parent
         self._hooks = hooks
         self._config = config
@@ -60,16 +66,19 @@ class AmplifierContext:
         self._stop: list[Callable[[], None]] = []
         self._closed = False
         self._factory: Factory | None = None
-        self._owned: set[str] = set()
-        self._calls: list[Mapping[str, Any]] = []
+        self._owned: dict[object, None] = {}
+        self._again: AddedAgain | None = None
+        self._runs = False
+        self._calls = LastCalls()
         self._ended: list[Record] = []
         self._prepared: Record | None = None
-        self._returned: list[dict[str, Any]] = []
+        self._returned: tuple[int, list[dict[str, Any]]] | None = None
+        self._tells = False
         self.host_turns = HostTurns(
             session,
             self._following,
-            self._owned.__contains__,
-            self._call_id,
+            self._owns,
+            self._calls.taken,
             self._compare if config.record_sent else None,
         )
 
@@ -81,17 +90,22 @@ class AmplifierContext:
     # -- the contract ----------------------------------------------------------------------------
 
     async def add_message(self, message: dict[str, Any]) -> None:
-        """Store a message; returns when it is on disk. ValueError for one without a role."""
+        """Store a message; returns when it is on disk. ValueError for one without a role.
+
+        Before a resumed child runs, its host adds what it kept of it, which is known already.
+        """
         context = await self._opened()
         row = as_dict(message)
         try:
+            if await self._came_again(context, row):
+                return
             await context.add_message(row)
         except InvalidMessage as error:
             row = told_in_json(row, error)
+            if await self._came_again(context, row):
+                return
             await context.add_message(row)
-        calls = row.get("tool_calls")
-        if isinstance(calls, list) and calls:
-            self._calls = [call for call in calls if isinstance(call, Mapping)]
+        self._calls.noted(row)
 
     async def get_messages_for_request(
         self,
@@ -106,6 +120,7 @@ class AmplifierContext:
         The system prompt's factory, if there is one, is called once.
         """
         context = await self._opened()
+        await self._nothing_comes_again(context)
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
         try:
@@ -114,10 +129,14 @@ class AmplifierContext:
             )
         finally:
             await self._tell_host()
+        if self._config.record_sent and self._prepared is not None:
+            # A copy costs as much as the view is long: it is for hosts that tell what they send,
+            # and which those are is known from the second request on.
+            told = self._tells or self._returned is None
+            rows = sent.kept(messages) if told else []
+            self._returned = self._prepared.position, rows
         if self._follow is not None:
             await self._follow.request_prepared()
-        if self._config.record_sent:
-            self._returned = list(messages)
         return messages
 
     async def get_messages(self) -> list[dict[str, Any]]:
@@ -131,6 +150,7 @@ class AmplifierContext:
         """
         rows = [as_dict(message) for message in messages]
         context = await self._opened()
+        await self._nothing_comes_again(context)
         try:
             await context.resume_messages(rows)
         except InvalidMessage as error:
@@ -138,7 +158,9 @@ class AmplifierContext:
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
-        await (await self._opened()).clear()
+        context = await self._opened()
+        await self._nothing_comes_again(context)
+        await context.clear()
 
     # -- what hosts look for beside them ---------------------------------------------------------
 
@@ -174,7 +196,9 @@ class AmplifierContext:
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn whose orchestrator records it: what the host tells of it is not recorded again."""
         chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
-        self._owned.add(chosen)
+        self._owned[chosen] = None
+        if len(self._owned) > MAX_OWNED:
+            del self._owned[next(iter(self._owned))]
         return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
 
     async def record_sent(
@@ -186,12 +210,20 @@ class AmplifierContext:
     ) -> None:
         """What an orchestrator of ours sent besides the request; see ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
+        if self._returned is not None and self._returned[0] == prepared:
+            # What the provider tells of the same request holds these, and they are known.
+            self._returned[1].extend([message for _, message in additions])
 
     # -- life ------------------------------------------------------------------------------------
 
+    async def session_began(self, event: str, data: Mapping[str, Any]) -> None:
+        """Take what is added from here on for new: the host runs the session."""
+        if data.get("session_id") in (None, self._host_session):
+            self._runs = True
+
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if anything was recorded of it."""
-        if self._context is not None and data.get("session_id") in (None, self.session_id):
+        if self._context is not None and data.get("session_id") in (None, self._host_session):
             await self.host_turns.caught_up()
             await self._context.emit(await self.host_turns.end_session(await self._following()))
 
@@ -199,6 +231,9 @@ class AmplifierContext:
         """Let go of the store. The mount's cleanup calls it; a second time does nothing."""
         await self.host_turns.caught_up()
         self._closed = True
+        await undisturbed(self._close())
+
+    async def _close(self) -> None:
         async with self._opening(self.session_id):
             context, self._context = self._context, None
             engine, self._engine = self._engine, None
@@ -213,7 +248,7 @@ class AmplifierContext:
                 if context is not None:
                     await context.close()
             finally:
-                await ENGINES.release(self._config.store, self._config.durability, self.session_id)
+                await ENGINES.release(self._config.store, engine, self.session_id)
 
     async def _opened(self) -> Context:
         """The session's context, after what the host told until now."""
@@ -231,10 +266,12 @@ class AmplifierContext:
                         f"session {self.session_id!r}: expected a mounted context, found one after "
                         "its cleanup; mount it again, or open its store with eventctx.open"
                     )
-                self._context = await self._open()
+                # Who is cancelled meanwhile must leave it open or closed, and linked if it is new.
+                await undisturbed(self._open())
+            assert self._context is not None  # noqa: S101 - opened above
             return self._context
 
-    async def _open(self) -> Context:
+    async def _open(self) -> None:
         config = self._config
         engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
         try:
@@ -243,8 +280,10 @@ class AmplifierContext:
             context = await engine.session(self.session_id, policy=config.policy, **settings)
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
+            elif self._parent:
+                self._again = AddedAgain(await context.get_messages())
         except BaseException:
-            await ENGINES.release(config.store, config.durability, self.session_id)
+            await ENGINES.release(config.store, engine, self.session_id)
             raise
         self._engine = engine
         self._follow = context.following()
@@ -253,12 +292,29 @@ class AmplifierContext:
             context.on("context:request_prepared", self._note_prepared),
             engine.intercept("context:pre_compact", self._ask_host),
         ]
-        return context
+        self._context = context
 
     async def _following(self) -> Following:
         await self._open_once()
         assert self._follow is not None  # noqa: S101 - opened above
         return self._follow
+
+    async def _came_again(self, context: Context, row: Any) -> bool:
+        if self._again is None:
+            return False
+        in_turn = self._follow is not None and self._follow.in_turn
+        if self._runs or in_turn or scope_of(self.session_id).turn_id is not None:
+            await self._nothing_comes_again(context)
+            return False
+        return isinstance(row, dict) and self._again.holds(row)
+
+    async def _nothing_comes_again(self, context: Context) -> None:
+        again, self._again = self._again, None
+        if again is not None and again.count:
+            await context.emit(SetIgnored(messages=again.count, missing_roles=again.missing_roles))
+
+    def _owns(self, turn_id: object) -> bool:
+        return isinstance(turn_id, str) and turn_id in self._owned
 
     # -- the host's registry ---------------------------------------------------------------------
 
@@ -293,39 +349,27 @@ class AmplifierContext:
             _log.warning("the system prompt's factory raised %r; the last prompt stays", error)
             return
         if isinstance(text, str):
-            await context.set_system_prompt(text or None)
+            await context.set_system_prompt(text_of(text) or None)
         else:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
-
-    def _call_id(self, name: str, given: object) -> str | None:
-        """The id of a call of the last answer, found by its tool and arguments."""
-        wanted = json.dumps(given, sort_keys=True, default=str)
-        for at, call in enumerate(self._calls):
-            function = call.get("function")
-            named = call.get("tool", call.get("name"))
-            arguments = call.get("arguments", call.get("input"))
-            if isinstance(function, Mapping):
-                named, arguments = function.get("name"), function.get("arguments")
-            same = json.dumps(arguments, sort_keys=True, default=str) == wanted
-            if named == name and (same or arguments == wanted):
-                del self._calls[at]
-                call_id = call.get("id")
-                return call_id if isinstance(call_id, str) else None
-        return None
 
     async def _compare(self, data: Mapping[str, Any]) -> None:
         """Record what the provider sent besides what was prepared for it."""
         messages = sent.messages_of(data)
-        if messages is None or self._prepared is None:
+        if messages is None or self._returned is None:
             return
-        found = sent.compare(self._returned, messages)
+        before, self._tells = self._tells, True
+        if not before and not self._returned[1]:
+            return  # a provider that begins to tell in mid-session: from its next request on
+        position, prepared = self._returned
+        found = sent.compare(prepared, messages)
         if found.additions or found.missing:
             context = await self._opened()
             added = [
                 (behind, {"role": text.role, "content": text.text})
                 for behind, text in found.additions
             ]
-            await context.record_sent(self._prepared.position, found.messages, added, found.missing)
+            await context.record_sent(position, found.messages, added, found.missing)
 
 
 def _usable(session: str) -> str:

@@ -27,7 +27,11 @@ async def mount_context(
     hooks = coordinator.hooks
     context = AmplifierContext(coordinator.session_id, coordinator.parent_id, hooks, made)
     await coordinator.mount("context", context)
-    listeners = {**context.host_turns.listeners(), "session:end": context.session_ended}
+    listeners = {
+        **context.host_turns.listeners(),
+        "session:start": context.session_began,
+        "session:end": context.session_ended,
+    }
     stop = [
         hooks.register(event, handler, priority=PRIORITY, name=f"{NAME}:{event}")
         for event, handler in listeners.items()

@@ -36,7 +36,7 @@ def told_in_json(message: Any, error: InvalidMessage) -> dict[str, Any]:
 
     Raises ``error`` for what is no message at all.
     """
-    if not isinstance(message, Mapping) or error.path in ("$", "$.role"):
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise error
     _log.warning("a message is stored with its values told in JSON: %s", error)
     made: dict[str, Any] = _plain(message, 0)
@@ -47,7 +47,7 @@ def _plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return text_of(value)
     if isinstance(value, int):
         return int(value) if -_LARGEST <= value < 2 * _LARGEST else str(value)
     if isinstance(value, float):
@@ -57,7 +57,7 @@ def _plain(value: Any, depth: int) -> Any:
         value = dump()
     if depth < MAX_DEPTH:
         if isinstance(value, Mapping):
-            return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
+            return {_text(key): _plain(inner, depth + 1) for key, inner in value.items()}
         if isinstance(value, list | tuple):
             return [_plain(one, depth + 1) for one in value]
         if isinstance(value, set | frozenset):
@@ -66,9 +66,20 @@ def _plain(value: Any, depth: int) -> Any:
         return value.isoformat()
     if isinstance(value, bytes | bytearray):
         return f"[{len(value):,} bytes]"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return text_of(value)
     try:
         text = str(value)
     except Exception:
         # Anybody's object may refuse to be shown.
         text = f"[{type(value).__name__}]"
+    return text_of(text)
+
+
+def text_of(text: str) -> str:
+    """A text of any class as one that UTF-8 can hold."""
     return text.encode("utf-8", "replace").decode()

@@ -41,12 +41,24 @@ def messages_of(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return [*first, *(one for one in found if isinstance(one, dict))]
 
 
+def kept(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages as they are now: a host may add to its own before it sends them."""
+    return [{**one, "content": _kept(one.get("content"))} for one in messages]
+
+
+def _kept(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [dict(block) if isinstance(block, dict) else block for block in content]
+
+
 def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]) -> Sent:
     """How ``sent`` differs from ``prepared``, by texts."""
     places: dict[str, int] = {}
     for place, message in enumerate(prepared):
         for text in texts_of(message):
             places.setdefault(text.text.strip(), place)
+    beginning = _by_first_line(places)
     seen: set[str] = set()
     additions: list[tuple[int, Text]] = []
     behind = 0
@@ -57,7 +69,7 @@ def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, A
                 seen.add(known)
                 behind = max(behind, places[known] + 1)
                 continue
-            rest, held = _without(known, places)
+            rest, held = _without(known, beginning)
             seen.update(held)
             behind = max([behind, *[places[one] + 1 for one in held]])
             if rest:
@@ -66,14 +78,37 @@ def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, A
     return Sent(len(sent), tuple(additions), len(absent))
 
 
-def _without(text: str, known: Iterable[str]) -> tuple[str, list[str]]:
-    """What is left of a text that may hold known ones, joined or with something appended."""
-    held = []
-    for one in sorted(known, key=len, reverse=True):
-        if one and one in text:
-            held.append(one)
-            text = text.replace(one, "", 1)
-    return text.strip(), held
+def _by_first_line(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Texts by their first line, the longest first."""
+    found: dict[str, list[str]] = {}
+    for text in sorted(texts, key=len, reverse=True):
+        if text:
+            found.setdefault(text.partition("\n")[0], []).append(text)
+    return found
+
+
+def _without(text: str, beginning: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
+    """What is left of a text that may hold known ones, joined or with something appended.
+
+    A known text counts only where it fills whole lines: a word of a reminder that somebody also
+    said is the reminder's.
+    """
+    held: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        for one in beginning.get(text[at:end], ()):
+            stop = at + len(one)
+            if text.startswith(one, at) and text[stop : stop + 1] in ("", "\n"):
+                held.append(one)
+                end = stop
+                break
+        else:
+            rest.append(text[at:end])
+        at = end + 1
+    return "\n".join(rest).strip(), held
 
 
 def texts_of(message: Mapping[str, Any]) -> Iterator[Text]:

@@ -279,6 +279,7 @@ async def test_a_module_that_hangs_when_it_is_imported_is_not_imported_for_every
     [
         "import os, time\nif os.fork() == 0: time.sleep(1_000)",
         "import os\nos.fork()",
+        'print(\'{"kind":"ended"}\', flush=True)',
         (
             "import os\nfor one in range(3, 20):\n"
             "    try: os.write(one, b'[1]\\nno finding\\n')\n    except OSError: pass"

@@ -13,7 +13,13 @@ import pytest
 import eventctx
 import eventctx.testing
 from eventctx.errors import InvalidMessage, InvalidSetting
-from eventctx.testing import EventRecorder, FixedClock, FixedRandom, MockContextManager
+from eventctx.testing import (
+    EventRecorder,
+    FixedClock,
+    FixedRandom,
+    MockContextManager,
+    check_request,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 HELLO = {"role": "user", "content": "Hello"}
@@ -187,3 +193,16 @@ def test_every_public_name_is_in_the_reference_and_has_a_docstring():
     assert dir(eventctx.testing) == sorted(eventctx.testing.__all__)
     with pytest.raises(AttributeError, match="no_such_thing"):
         eventctx.testing.no_such_thing  # noqa: B018
+
+
+def test_items_of_an_answer_do_not_stand_between_the_results_of_its_calls() -> None:
+    def call(name: str) -> dict[str, Any]:
+        return {"type": "function_call", "call_id": name, "name": "look", "arguments": "{}"}
+
+    result = {"type": "function_call_output", "call_id": "a", "output": "seen"}
+    said = {"type": "message", "role": "assistant", "content": "and"}
+    asked = {"role": "user", "content": "look"}
+    other = {**result, "call_id": "b"}
+    check_request([asked, call("a"), call("b"), said, result, other])
+    with pytest.raises(AssertionError, match="must be answered before it"):
+        check_request([asked, call("a"), call("b"), result, said, other])

@@ -7,7 +7,6 @@ the older guide's ``get_token_count`` and ``compact``.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -18,43 +17,35 @@ import msgspec
 
 from eventctx import budget as budgets
 from eventctx import events, gauge
+from eventctx.additions import Additions
 from eventctx.asking import Advisers, Asking
-from eventctx.codec import decode_bodies, encode_message
-from eventctx.compaction import body_of
+from eventctx.codec import encode_message
 from eventctx.deciding import Why, fit_for_log
-from eventctx.diff import match_in_order, runs_of_numbers
 from eventctx.emitting import SessionEmitter
-from eventctx.errors import InvalidSetting, WrongExpectedVersion
+from eventctx.errors import InvalidSetting
 from eventctx.events import Event
 from eventctx.exporting import write_transcript
-from eventctx.facts import decode_facts
 from eventctx.following import Following
 from eventctx.identity import CurrentSpan
 from eventctx.lending import Lending
 from eventctx.live import LiveSession
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy
-from eventctx.projections import planned, request_view, transcript
+from eventctx.projections import transcript
 from eventctx.projections.request_view import ViewState
 from eventctx.recalling import Recall, RecallTool
-from eventctx.record import Body, Draft, Record, place
+from eventctx.record import Record
 from eventctx.requesting import Requests, Wanted
 from eventctx.restoring import whole_rounds
 from eventctx.result import CompactionResult
-from eventctx.returned import reconcile
 from eventctx.settings import Settings
-from eventctx.store import Address, Receipt
+from eventctx.store import Receipt
+from eventctx.transcripts import Transcript
 from eventctx.turns import Emitter, Scope, Turn, check_turn_id
 from eventctx.verdict import Intercept
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
-
-_ERASED = encode_message({"role": "user", "content": "[erased]"})
-"""What is shown in the place of a message whose contents were erased."""
-
-MAX_ADDITIONS = 256
-"""Texts that a host added to requests and that are known again when it adds them again."""
 
 
 class Context:
@@ -83,10 +74,10 @@ class Context:
         asking = Asking(live, self._emitter, advisers or Advisers())
         self._requests = Requests(live, policy, settings, asking, self._emitter, intercept)
         self._lending = Lending(live)
-        self._transcript: transcript.TranscriptState | None = None
+        self._transcript = Transcript(live)
+        self._additions = Additions(live, self._transcript)
         self._recaller = recaller
         self._observe = observe
-        self._sent: dict[bytes | None, tuple[int, int]] = {}
 
     @property
     def session_id(self) -> str:
@@ -100,8 +91,8 @@ class Context:
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
-        body = self._body(message)
-        draft = self._draft(self._added(body), (body,))
+        body = self._transcript.body(message)
+        draft = self._transcript.draft(self._transcript.added(body), (body,))
         record = (await self._live.append(draft))[-1]
         return Receipt(self.session_id, record.position, record.digest)
 
@@ -139,12 +130,7 @@ class Context:
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
-        _, version = await self._live.synchronised()
-        state = await self._lines(version)
-        bodies = await self._live.store.bodies(
-            self.session_id, [line.address for line in state.lines]
-        )
-        return decode_bodies([_ERASED if body.data is None else body.data for body in bodies])
+        return await self._transcript.messages()
 
     async def set_messages(self, messages: Sequence[dict[str, Any]]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
@@ -152,16 +138,7 @@ class Context:
         Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
         wrote what this one has not seen.
         """
-        made = [self._body(message) for message in messages]
-        appended = None
-        while appended is None:
-            view, version = await self._live.settled()
-            state, stored = await self._stored(version)
-            matched = match_in_order(
-                [data or _ERASED for data in stored], [body.data or b"" for body in made]
-            )
-            draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
-            appended = await self._live.append_exactly(version, draft)
+        await self._transcript.replace(messages)
         self._lending.drop()
 
     async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
@@ -172,61 +149,17 @@ class Context:
         does, but what was merely left out stays (``eventctx.returned``). Returns whether anything
         changed. Raises as ``set_messages``.
         """
-        made = [self._body(message) for message in messages]
-        while True:
-            view, version = await self._live.settled()
-            state, stored = await self._stored(version)
-            # An erased message comes back as it was shown, and is that one.
-            known = decode_bodies([data or _ERASED for data in stored])
-            found = reconcile(known, list(messages))
-            if found.rows is None:
-                event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)
-                draft = self._draft(event)
-            else:
-                new = [None if given is None else made[given] for _, given in found.rows]
-                places = [place_ for place_, _ in found.rows]
-                draft = self._set_to(view, state, list(zip(new, places, strict=True)))
-            if await self._live.append_exactly(version, draft) is not None:
-                return found.rows is not None
-
-    def _set_to(
-        self,
-        view: ViewState,
-        state: transcript.TranscriptState,
-        rows: Sequence[tuple[Body | None, int | None]],
-    ) -> Draft:
-        """A set to ``rows``: the place of a stored message, else the body of a new one."""
-        following = state.next_number
-        numbers: list[int] = []
-        for _, place_ in rows:
-            numbers.append(following if place_ is None else state.lines[place_].number)
-            following += place_ is None
-        fresh = [body for body, place_ in rows if place_ is None and body is not None]
-        event = events.MessagesSet(order=runs_of_numbers(numbers))
-        unbound = self._unbound(view, event, fresh)
-        # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
-        newest = state.next_number - 1
-        known = tuple([(a, min(b, newest)) for a, b in unbound if a <= newest])
-        return self._draft(msgspec.structs.replace(event, unbound=known), fresh)
-
-    async def _stored(self, version: int) -> tuple[transcript.TranscriptState, list[bytes | None]]:
-        """The transcript's lines at ``version``, and their stored bytes, None for erased ones."""
-        state = await self._lines(version)
-        bodies = await self._live.store.bodies(
-            self.session_id, [line.address for line in state.lines]
-        )
-        return state, [body.data for body in bodies]
+        changed = await self._transcript.resume(messages)
+        if changed:
+            self._lending.drop()
+        return changed
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.
 
         Raises WrongExpectedVersion when another process wrote what this one has not seen.
         """
-        appended = None
-        while appended is None:
-            view, version = await self._live.settled()
-            draft = self._draft(events.Cleared(messages=view.messages))
-            appended = await self._live.append_exactly(version, draft)
+        await self._transcript.clear()
         self._lending.drop()
 
     async def set_system_prompt(self, text: str | None) -> bool:
@@ -235,25 +168,7 @@ class Context:
         For hosts that make their system prompt anew for every request: it is no message of the
         transcript, and is recorded when it differs from the one before. Raises InvalidMessage.
         """
-        body = None if text is None else self._body({"role": "system", "content": text})
-        while True:
-            view, version = await self._live.settled()
-            if await self._prompt_of(view) == (None if body is None else body.data):
-                return False
-            bodies = () if body is None else (body,)
-            event = events.SystemPromptSet()
-            event = msgspec.structs.replace(event, unbound=self._unbound(view, event, bodies))
-            # What another process wrote meanwhile is no reason to fail: look again.
-            with contextlib.suppress(WrongExpectedVersion):
-                if await self._live.append_exactly(version, self._draft(event, bodies)) is not None:
-                    return True
-
-    async def _prompt_of(self, view: ViewState) -> bytes | None:
-        for one in view.layout.insertions:
-            if one.kind == "system_prompt":
-                place_ = Address(one.position, one.index)
-                return (await self._live.texts([place_]))[place_]
-        return None
+        return await self._additions.set_system_prompt(text)
 
     # -- the older guide's, and pins -------------------------------------------------------------
 
@@ -318,7 +233,7 @@ class Context:
     ) -> tuple[int, ...]:
         while True:
             view, version = await self._live.synchronised()
-            lines = (await self._lines(version)).lines
+            lines = (await self._transcript.lines(version)).lines
             rounds = await whole_rounds(
                 self._live.store, self.session_id, list(lines), numbers, what
             )
@@ -327,9 +242,11 @@ class Context:
             drafts = []
             if hidden:
                 event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
-                unbound = self._unbound(view, event, ())
-                drafts.append(self._draft(msgspec.structs.replace(event, unbound=unbound)))
-            drafts += [self._draft(event) for event in then]
+                unbound = self._transcript.unbound(view, event, ())
+                drafts.append(
+                    self._transcript.draft(msgspec.structs.replace(event, unbound=unbound))
+                )
+            drafts += [self._transcript.draft(event) for event in then]
             if not drafts or await self._live.append_exactly(version, *drafts) is not None:
                 return tuple([one.number for one in hidden])
 
@@ -343,7 +260,7 @@ class Context:
             raise InvalidSetting(
                 f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
             )
-        await self._live.append(self._draft(events.Unpinned(numbers=numbers)))
+        await self._live.append(self._transcript.draft(events.Unpinned(numbers=numbers)))
 
     def recall_tool(self, *, max_characters: int = 8_000, limit: int = 5) -> RecallTool:
         """A tool that an agent can be given to search what was said and to fetch a message back.
@@ -357,24 +274,6 @@ class Context:
         return RecallTool(
             self.session_id, self._recaller(), max_characters=max_characters, limit=limit
         )
-
-    def _added(self, body: Body) -> events.MessageAdded:
-        """The event of a message; a late result says whose thinking it takes the prefix from."""
-        event = events.MessageAdded()
-        results = decode_facts(body.facts).results
-        if not results:
-            return event
-        view = self._live.view
-        if view.layout.abandoned.isdisjoint(results):
-            return event
-        return events.MessageAdded(unbound=self._unbound(view, event, (body,)))
-
-    def _unbound(
-        self, view: ViewState, event: Event, bodies: Sequence[Body]
-    ) -> tuple[tuple[int, int], ...]:
-        """Numbers whose thinking is bound to a prefix that ``event`` changes."""
-        record = place(self._draft(event, bodies), self.session_id, view.position + 1, -1, b"")
-        return planned.unbound_by(view.layout, request_view.evolve(view, record).layout)
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -400,23 +299,7 @@ class Context:
         ``additions`` are messages that it added, each behind so many of the prepared ones. One
         that was recorded before is referred to, not stored again. Raises InvalidMessage.
         """
-        made = [(behind, self._body(message)) for behind, message in additions]
-        fresh = {body.data: body for _, body in made if body.data not in self._sent}
-        index = {data: place_ for place_, data in enumerate(fresh)}
-        told = [
-            events.Addition(behind, index[body.data])
-            if body.data in index
-            else events.Addition(behind, self._sent[body.data][1], self._sent[body.data][0])
-            for behind, body in made
-        ]
-        event = events.RequestSent(
-            prepared=prepared, messages=messages, additions=tuple(told), missing=missing
-        )
-        draft = self._draft(event, tuple(fresh.values()))
-        record = (await self._live.append(draft))[-1]
-        if len(self._sent) + len(index) > MAX_ADDITIONS:
-            self._sent.clear()
-        self._sent.update({data: (record.position, place_) for data, place_ in index.items()})
+        await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def emit(self, event: Event) -> None:
         """Append an activity event of the catalogue in its place, without waiting for the disk."""
@@ -454,31 +337,10 @@ class Context:
         await self._requests.ended()
         await self._live.settled()
 
-    def _body(self, message: dict[str, Any]) -> Body:
-        return body_of(message, self._live.random, self._live.tokenizer)
-
-    def _draft(self, event: Event, bodies: Sequence[Body] = ()) -> Draft:
-        return self._live.draft(event, self._live.scope, bodies)
-
     async def _exported(self, position: int) -> None:
         if self.settings.export_on_compact:
             folder = self.settings.storage_path
             await write_transcript(folder, self.session_id, position, await self.get_messages())
-
-    # -- reading ---------------------------------------------------------------------------------
-
-    async def _lines(self, head: int) -> transcript.TranscriptState:
-        """The transcript's addresses at ``head``, folded on from where the last call left off."""
-        state = self._transcript
-        if state is None or state.position > head:
-            state = transcript.initial()
-        if state.position < head:
-            async for record in self._live.store.read(
-                self.session_id, start=state.position + 1, stop=head, bodies=False
-            ):
-                state = transcript.evolve(state, record)
-            self._transcript = state
-        return state
 
 
 def _followers(

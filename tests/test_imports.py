@@ -58,6 +58,8 @@ ROOMS: list[tuple[set[str], ...]] = [
             "lending",
             "restoring",
             "returned",
+            "transcripts",
+            "additions",
             "exporting",
             "result",
             "recalling",

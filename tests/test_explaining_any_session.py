@@ -47,7 +47,7 @@ STEPS = st.lists(
 async def play(ctx: eventctx.Context, steps: list[tuple[str, Any]]) -> None:
     """Do what the steps say, each followed by a request, so that every state is looked at."""
     for place, (what, value) in enumerate(steps):
-        numbers = [line.number for line in (await ctx._lines(ctx._live.head)).lines]
+        numbers = [line.number for line in (await ctx._transcript.lines(ctx._live.head)).lines]
         chosen = numbers[value % len(numbers)] if numbers and type(value) is int else None
         match what:
             case "say":

@@ -452,3 +452,35 @@ async def test_a_session_survives_a_cancellation_at_every_await(tmp_path: Path) 
         assert (await engine.verify("test-session")).ok
         records = [record async for record in engine.records("test-session")]
     assert unended(records) == []
+
+
+async def test_a_cleanup_that_is_cancelled_at_any_await_lets_go_all_the_same(
+    tmp_path: Path,
+) -> None:
+    at, done = 0, False
+    while not done:
+        at += 1
+        assert at < 100
+        path = tmp_path / f"{at}.db"
+        coordinator = MockCoordinator()
+        cleanup = await mount(coordinator, {"store": str(path)})
+        await coordinator.hooks.emit("prompt:submit", {"prompt": "a"})
+        # Only noted so far: the cleanup records it.
+        await coordinator.hooks.emit("provider:request", {"provider": "p", "iteration": 1})
+
+        async def ended(work: Awaitable[None], number: int = at) -> None:
+            await Steps(work, number)
+
+        task = asyncio.ensure_future(ended(cleanup()))
+        (came,) = await asyncio.gather(task, return_exceptions=True)
+        assert came is None or isinstance(came, asyncio.CancelledError), came
+        done = came is None
+        assert not [one.name for one in threading.enumerate() if path.name in one.name]
+        with pytest.raises(eventctx.StoreUnavailable):
+            await coordinator.get("context").get_messages()
+        async with eventctx.open(path) as engine:
+            assert (await engine.verify("test-session")).ok
+            records = [record async for record in engine.records("test-session")]
+        assert unended(records) == []
+        assert [one.type for one in records].count("provider:request") == 1
+    assert at > 1

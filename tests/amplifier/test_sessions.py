@@ -267,6 +267,43 @@ async def test_what_is_added_under_our_own_loop_is_recorded_too(tmp_path: Path) 
     assert len(texts) == len(set(texts))
 
 
+class TellingLater(Telling):
+    """Says nothing of its first request, and sends each of the others twice, as after a failure."""
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        if not self.requests:
+            return await ScriptedAmplifierProvider.complete(self, request, **options)
+        rows = [message.model_dump(exclude_none=True) for message in request.messages]
+        raw = {"model": self.model, "messages": rows, "system": self.system}
+        await self.hooks.emit("llm:request", {"provider": self.name, "raw": raw})
+        return await super().complete(request, **options)
+
+
+@pytest.mark.parametrize("loop", ["basic", "loop-eventctx-events"])
+async def test_a_provider_that_begins_to_tell_in_mid_session_makes_nothing_an_addition(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    calls = [Reply(calls=[("read", {"n": number})]) for number in range(3)]
+    provider = TellingLater(*calls, "Done.")
+    async with session(
+        provider,
+        tool("read"),
+        loop=loop,
+        hooks={"provider:request": reminder},
+        config={"store": str(path)},
+    ) as host:
+        provider.hooks = host.coordinator.hooks
+        await host.execute("Read.")
+    async with eventctx.open(path) as engine:
+        carriers = [one async for one in engine.records("session-1", bodies=True)]
+    told = [body for one in spans(carriers, "context:request_sent") for body in one.bodies]
+    texts = {decode_body(body.data)["content"] for body in told if body.data is not None}
+    added = {text for text in texts if "Iteration" not in text}
+    assert added == {"Be brief."}
+    assert {one.missing for one in events(carriers, "context:request_sent")} == {0}
+
+
 @pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
 async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_the_session(
     loop: str, tmp_path: Path

@@ -72,7 +72,7 @@ class AmplifierContext:
         self._calls = LastCalls()
         self._ended: list[Record] = []
         self._prepared: Record | None = None
-        self._returned: tuple[int, list[dict[str, Any]]] | None = None
+        self._returned: tuple[int, list[dict[str, Any]] | None] | None = None
         self._tells = False
         self.host_turns = HostTurns(
             session,
@@ -133,7 +133,7 @@ class AmplifierContext:
             # A copy costs as much as the view is long: it is for hosts that tell what they send,
             # and which those are is known from the second request on.
             told = self._tells or self._returned is None
-            rows = sent.kept(messages) if told else []
+            rows = sent.kept(messages) if told else None
             self._returned = self._prepared.position, rows
         if self._follow is not None:
             await self._follow.request_prepared()
@@ -210,9 +210,10 @@ class AmplifierContext:
     ) -> None:
         """What an orchestrator of ours sent besides the request; see ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
-        if self._returned is not None and self._returned[0] == prepared:
+        position, rows = self._returned or (None, None)
+        if position == prepared and rows is not None:
             # What the provider tells of the same request holds these, and they are known.
-            self._returned[1].extend([message for _, message in additions])
+            rows.extend([message for _, message in additions])
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -229,11 +230,12 @@ class AmplifierContext:
 
     async def close(self) -> None:
         """Let go of the store. The mount's cleanup calls it; a second time does nothing."""
-        await self.host_turns.caught_up()
-        self._closed = True
         await undisturbed(self._close())
 
     async def _close(self) -> None:
+        # Before the lock: what was noted may be what opens the session.
+        await self.host_turns.caught_up()
+        self._closed = True
         async with self._opening(self.session_id):
             context, self._context = self._context, None
             engine, self._engine = self._engine, None
@@ -358,10 +360,10 @@ class AmplifierContext:
         messages = sent.messages_of(data)
         if messages is None or self._returned is None:
             return
-        before, self._tells = self._tells, True
-        if not before and not self._returned[1]:
-            return  # a provider that begins to tell in mid-session: from its next request on
+        self._tells = True
         position, prepared = self._returned
+        if prepared is None:
+            return  # a provider that begins to tell in mid-session: from the next request on
         found = sent.compare(prepared, messages)
         if found.additions or found.missing:
             context = await self._opened()

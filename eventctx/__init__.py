@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from eventctx.version import __version__
 
 if TYPE_CHECKING:
-    from eventctx.auditing import Audit
-    from eventctx.context import Context
     from eventctx.engine import Engine
+    from eventctx.engine import open_engine as open  # noqa: A004
     from eventctx.errors import (
         CompactionError,
         ContextOverflow,
@@ -51,25 +50,26 @@ if TYPE_CHECKING:
         UpcastMissing,
         WrongExpectedVersion,
     )
-    from eventctx.opening import open_engine as open  # noqa: A004
-    from eventctx.projections.visibility import for_audience
-    from eventctx.reading import Message, RequestView
-    from eventctx.recalling import Recalled, RecallTool
-    from eventctx.record import Record
-    from eventctx.result import CompactionResult
-    from eventctx.settings import Settings, UnknownSetting
-    from eventctx.store import Receipt, StreamInfo
-    from eventctx.summarizer import ModelAnswer, ScoreRequest, SummaryRequest
-    from eventctx.turns import Iteration, PlanPhase, ProviderCall, ToolCall, Turn
-    from eventctx.verdict import CompactionAsked, Verdict
-    from eventctx.verify import Problem, Verification
+    from eventctx.log.record import Record
+    from eventctx.log.store import Receipt, StreamInfo
+    from eventctx.messages.visibility import for_audience
+    from eventctx.policies.advisers import ModelAnswer, ScoreRequest, SummaryRequest
+    from eventctx.policies.interception import CompactionAsked, Verdict
+    from eventctx.queries.audit import Audit
+    from eventctx.queries.requests import Message, RequestView
+    from eventctx.queries.verify import Problem, Verification
+    from eventctx.search.recall import Recalled, RecallTool
+    from eventctx.session.context import Context
+    from eventctx.session.result import CompactionResult
+    from eventctx.session.settings import Settings, UnknownSetting
+    from eventctx.session.turns import Iteration, PlanPhase, ProviderCall, ToolCall, Turn
 
 _HOMES = {
-    "Audit": "auditing",
-    "CompactionAsked": "verdict",
+    "Audit": "queries.audit",
+    "CompactionAsked": "policies.interception",
     "CompactionError": "errors",
-    "CompactionResult": "result",
-    "Context": "context",
+    "CompactionResult": "session.result",
+    "Context": "session.context",
     "ContextOverflow": "errors",
     "DecodeError": "errors",
     "Engine": "engine",
@@ -80,23 +80,23 @@ _HOMES = {
     "InvalidPlan": "errors",
     "InvalidSessionId": "errors",
     "InvalidSetting": "errors",
-    "Iteration": "turns",
+    "Iteration": "session.turns",
     "LogCorrupted": "errors",
     "MalformedTranscript": "errors",
-    "Message": "reading",
-    "ModelAnswer": "summarizer",
+    "Message": "queries.requests",
+    "ModelAnswer": "policies.advisers",
     "NotAStore": "errors",
-    "PlanPhase": "turns",
-    "Problem": "verify",
-    "ProviderCall": "turns",
+    "PlanPhase": "session.turns",
+    "Problem": "queries.verify",
+    "ProviderCall": "session.turns",
     "ProviderFailed": "errors",
-    "RecallTool": "recalling",
-    "Recalled": "recalling",
-    "Receipt": "store",
-    "Record": "record",
-    "RequestView": "reading",
-    "ScoreRequest": "summarizer",
-    "Settings": "settings",
+    "RecallTool": "search.recall",
+    "Recalled": "search.recall",
+    "Receipt": "log.store",
+    "Record": "log.record",
+    "RequestView": "queries.requests",
+    "ScoreRequest": "policies.advisers",
+    "Settings": "session.settings",
     "SourceChanged": "errors",
     "StoreError": "errors",
     "StoreFull": "errors",
@@ -104,22 +104,22 @@ _HOMES = {
     "StoreTooNew": "errors",
     "StoreUnavailable": "errors",
     "StreamExists": "errors",
-    "StreamInfo": "store",
+    "StreamInfo": "log.store",
     "StreamNotFound": "errors",
-    "SummaryRequest": "summarizer",
-    "ToolCall": "turns",
+    "SummaryRequest": "policies.advisers",
+    "ToolCall": "session.turns",
     "ToolFailed": "errors",
     "TranscriptError": "errors",
-    "Turn": "turns",
+    "Turn": "session.turns",
     "TurnError": "errors",
     "UnknownEventName": "errors",
     "UnknownFormat": "errors",
-    "UnknownSetting": "settings",
+    "UnknownSetting": "session.settings",
     "UpcastMissing": "errors",
-    "Verdict": "verdict",
-    "Verification": "verify",
+    "Verdict": "policies.interception",
+    "Verification": "queries.verify",
     "WrongExpectedVersion": "errors",
-    "for_audience": "projections.visibility",
+    "for_audience": "messages.visibility",
 }
 
 __all__ = [
@@ -185,7 +185,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "open":
-        value: Any = import_module("eventctx.opening").open_engine
+        value: Any = import_module("eventctx.engine").open_engine
     elif name in _HOMES:
         value = getattr(import_module(f"eventctx.{_HOMES[name]}"), name)
     else:

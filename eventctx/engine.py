@@ -6,6 +6,7 @@ The composition root: the one module that knows stores, projections, hooks and p
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -14,43 +15,45 @@ from typing import Any, Literal
 
 import msgspec
 
-from eventctx import events, reading
-from eventctx.asking import Advisers
-from eventctx.auditing import Audit, audited
-from eventctx.choosing import check_advised, choose
-from eventctx.codec import encode_event
-from eventctx.context import Context
-from eventctx.deciding import Why as Asked
-from eventctx.deciding import settings_of
+from eventctx.aio import OneAtATime
 from eventctx.errors import InvalidSetting, StreamNotFound
-from eventctx.explaining import answering
-from eventctx.explaining.answers import Explanation, ViewDiff
-from eventctx.explaining.dry_run import dry_run
-from eventctx.explaining.spots import Spot
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.losses import LossRecorder
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
-from eventctx.identity import CurrentSpan, random_bytes
-from eventctx.live import Listener
-from eventctx.losses import Loss, LossBook
-from eventctx.one_at_a_time import OneAtATime
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.hook_failures import Loss, LossBook
+from eventctx.log.ids import CurrentSpan, random_bytes
+from eventctx.log.record import Draft, Record
+from eventctx.log.session_id import check_session_id
+from eventctx.log.store import Appended, EventStore, Receipt, StreamInfo
+from eventctx.messages.tokenizers import Tokenizer
+from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy
-from eventctx.projections import recall as recall_documents
-from eventctx.reading import Message, RequestView
-from eventctx.recalling import Recall, Recalled
-from eventctx.record import Draft, Record
-from eventctx.result import CompactionResult
-from eventctx.resume import open_session
-from eventctx.session_id import check_session_id
-from eventctx.settings import Settings, by_own_name
-from eventctx.store import Appended, EventStore, Receipt, StreamInfo
+from eventctx.queries import requests as reading
+from eventctx.queries.audit import Audit, audited
+from eventctx.queries.explain import answering
+from eventctx.queries.explain.answers import Explanation, ViewDiff
+from eventctx.queries.explain.selectors import Spot
+from eventctx.queries.requests import Message, RequestView
+from eventctx.queries.verify import Verification, verify
+from eventctx.search import documents as recall_documents
+from eventctx.search.recall import Recall, Recalled
+from eventctx.session.aggregate import Listener
+from eventctx.session.choosing import check_advised, choose
+from eventctx.session.compaction_run import Why as Asked
+from eventctx.session.compaction_run import settings_of
+from eventctx.session.context import Context
+from eventctx.session.dry_run import dry_run
+from eventctx.session.questions import Advisers
+from eventctx.session.repository import open_session
+from eventctx.session.result import CompactionResult
+from eventctx.session.settings import Settings, by_own_name
+from eventctx.session.turns import Scope
+from eventctx.stores.location import open_store
 from eventctx.stores.memory_losses import MemoryLosses
-from eventctx.summarizer import Scorer, Summarizer
-from eventctx.tokenizers import Tokenizer
-from eventctx.turns import Scope
-from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
-from eventctx.verify import Verification, verify
 
 
 class Engine:
@@ -184,7 +187,7 @@ class Engine:
     def recaller(self) -> Recall:
         """The search over this store; its index is made when the first search needs it."""
         if self._recall is None:
-            from eventctx.stores.sqlite_recall import SqliteTextIndex
+            from eventctx.search.sqlite_index import SqliteTextIndex
 
             path = getattr(self.store, "path", None)
             index = SqliteTextIndex(path, version=recall_documents.VERSION)
@@ -457,3 +460,46 @@ def _loss_book(store: EventStore) -> LossBook:
     from eventctx.stores.sqlite_losses import SqliteLosses
 
     return SqliteLosses(path)
+
+
+class Opening:
+    """What ``open`` returns: ``async with`` it, or ``await`` it and close the engine yourself."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._engine: Engine | None = None
+
+    def __await__(self) -> Any:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> Engine:
+        self._engine = await self._make()
+        return self._engine
+
+    async def __aexit__(self, *exc: Any) -> None:
+        if self._engine is not None:
+            await self._engine.close()
+
+
+def open_engine(
+    url: str | os.PathLike[str] = "memory://",
+    *,
+    durability: Literal["full", "normal"] = "full",
+    create: bool = True,
+    lock_timeout: float = 5.0,
+    **options: Any,
+) -> Opening:
+    """Open a store: ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a path.
+
+    ``durability="normal"`` may lose the last moments of acknowledged records when the power fails,
+    never when the process does. ``options`` are those of ``Engine``. Raises on entering:
+    NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
+    """
+
+    async def make() -> Engine:
+        store = await open_store(
+            os.fspath(url), durability=durability, create=create, lock_timeout=lock_timeout
+        )
+        return Engine(store, **options)
+
+    return Opening(make)

@@ -27,13 +27,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext
 
+from eventctx.aio import within
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.bounded import within
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.otlp import exporter_for, sending_resource
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
-from eventctx.projections import semconv as conv
+from eventctx.projections.trace import semconv as conv
 
 MAX_AWAITED: Final = 65_536
 """Spans that may be under way. Beyond it the oldest count as lost, as no queue is so long."""

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.trace import SpanContext, TraceState
 
 from eventctx.hooks.readable import readable
-from eventctx.projections.spans import Span
+from eventctx.projections.trace.spans import Span
 
 _PASSIVE: Final = frozenset((BatchSpanProcessor, SimpleSpanProcessor))
 """Processors that do nothing when a span starts."""

@@ -17,9 +17,9 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar, overload
 
 from eventctx.errors import InvalidSetting, UnknownEventName
-from eventctx.events import CATALOGUE
 from eventctx.hooks.handlers import name_of
-from eventctx.verdict import NO_OBJECTION, CompactionAsked, Verdict
+from eventctx.log.events import CATALOGUE
+from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 
 MAX_VETO: Final = 1_000
 """Characters of a veto's reason that are recorded."""

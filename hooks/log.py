@@ -15,16 +15,16 @@ from typing import Any, BinaryIO, Final
 import msgspec
 import structlog
 
-from eventctx.codec import Unknown
 from eventctx.errors import InvalidSetting
-from eventctx.events import Event
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.log_line import Level, build, level_for, level_of, line, lines
 from eventctx.hooks.per_session import PerSession
 from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.log.codec import Unknown
+from eventctx.log.events import Event
+from eventctx.log.record import Record
 from eventctx.projections.flat import read
-from eventctx.projections.trace_ids import TraceIds, locate, needs
-from eventctx.record import Record
+from eventctx.projections.trace.ids import TraceIds, locate, needs
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
 

@@ -14,12 +14,12 @@ from functools import lru_cache
 from time import gmtime, strftime
 from typing import Any, Final, Literal
 
-from eventctx.codec import Unknown
-from eventctx.events import Event, ImportRaw
 from eventctx.hooks.redact import DEFAULT, MARGIN, Redactor
+from eventctx.log.codec import Unknown
+from eventctx.log.events import Event, ImportRaw
+from eventctx.log.record import Record
 from eventctx.projections.flat import MAX_TEXT, capped, read, scalars
-from eventctx.projections.trace_ids import TraceIds, locate
-from eventctx.record import Record
+from eventctx.projections.trace.ids import TraceIds, locate
 
 Level = Literal["debug", "info", "warning"]
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.registry import Hooks
-from eventctx.losses import Loss, LossBook, LossKind
+from eventctx.log.hook_failures import Loss, LossBook, LossKind
 
 DELAY: Final = 0.5
 """Seconds for which losses are gathered before they are written."""

@@ -22,10 +22,10 @@ from eventctx.hooks.per_session import PerSession
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks, HookStats
 from eventctx.hooks.sinks import History
-from eventctx.projections import metric_names as names
-from eventctx.projections.metric_names import INSTRUMENTS, Instrument
-from eventctx.projections.metrics import MetricState, evolve, initial
-from eventctx.record import Record
+from eventctx.log.record import Record
+from eventctx.projections.metrics import names
+from eventctx.projections.metrics.fold import MetricState, evolve, initial
+from eventctx.projections.metrics.names import INSTRUMENTS, Instrument
 from eventctx.version import __version__
 
 MAX_SESSIONS: Final = 1024

@@ -19,9 +19,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.hooks.readable import readable
-from eventctx.projections import semconv as conv
-from eventctx.projections.spans import Span
-from eventctx.projections.trace_attributes import Attribute
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.attributes import Attribute
+from eventctx.projections.trace.spans import Span
 
 GRPC_PORT: Final = 4317
 """The registered port of OTLP over gRPC; 4318 is that of OTLP over HTTP."""

@@ -17,8 +17,8 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from eventctx.projections import semconv as conv
-from eventctx.projections.spans import Span
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.spans import Span
 from eventctx.version import __version__
 
 SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from eventctx.errors import InvalidSetting
 from eventctx.hooks import secret_forms as forms
 from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, NAMES, Form, Group, may_hold
-from eventctx.projections import semconv as conv
 from eventctx.projections.flat import MAX_TEXT
-from eventctx.projections.spans import Span, SpanEvent
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.spans import Span, SpanEvent
 
 MAX_PASSES: Final = 4
 MAX_REMEMBERED: Final = 64

@@ -27,13 +27,13 @@ import msgspec
 from pyee.base import EventEmitter
 
 from eventctx.errors import InvalidSetting, UnknownEventName
-from eventctx.events import CATALOGUE
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
 from eventctx.hooks.per_session import CALLING, new_number
-from eventctx.losses import LossKind
-from eventctx.record import Record
+from eventctx.log.events import CATALOGUE
+from eventctx.log.hook_failures import LossKind
+from eventctx.log.record import Record
 
 Observer = Callable[[Record], Any]
 """Sync or async; what it returns is ignored, except that an awaitable is awaited."""

@@ -15,8 +15,8 @@ from typing import Final, Literal, Protocol, runtime_checkable
 
 from eventctx.hooks.per_session import CALLING
 from eventctx.hooks.registry import Hooks
-from eventctx.identity import CurrentSpan
-from eventctx.record import Record
+from eventctx.log.ids import CurrentSpan
+from eventctx.log.record import Record
 
 History = Literal["none", "records", "contents"]
 CLOSE_TIMEOUT: Final = 10.0

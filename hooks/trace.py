@@ -16,17 +16,17 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
-from eventctx.hooks.bounded import within
+from eventctx.aio import within
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.per_session import PerSession
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import History
 from eventctx.hooks.tracer import RecordTracer, span_context
-from eventctx.projections import semconv as conv
-from eventctx.projections.spans import Span
-from eventctx.projections.traced import Traced, caught_up, evolve, fresh, initial, unfinished
-from eventctx.record import Record
+from eventctx.log.record import Record
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.traced import Traced, caught_up, evolve, fresh, initial, unfinished
 
 MAX_SESSIONS: Final = 4096
 """Sessions whose open spans a sink holds; the least recently heard of goes first."""

@@ -25,8 +25,8 @@ from opentelemetry.trace import (
 )
 
 from eventctx.hooks.forking import renew_after_fork
-from eventctx.projections import semconv as conv
-from eventctx.projections.spans import OpenSpan, Span
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.spans import OpenSpan, Span
 from eventctx.version import __version__
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventctx.codec import decode_known
-from eventctx.projections import request_view, timeline
-from eventctx.projections.request_view import Counts
-from eventctx.projections.series import Series
-from eventctx.record import Record
+from eventctx.log.codec import decode_known
+from eventctx.log.record import Record
+from eventctx.projections import timeline
+from eventctx.projections.view import request_view
+from eventctx.projections.view.request_view import Counts
+from eventctx.projections.view.series import Series
 
 
 class AuditRow(msgspec.Struct, frozen=True):

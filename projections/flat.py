@@ -13,11 +13,11 @@ from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from eventctx.codec import Unknown, decode_event
 from eventctx.errors import DecodeError
-from eventctx.events import Event
-from eventctx.plan import Plan
-from eventctx.record import Record
+from eventctx.log.codec import Unknown, decode_event
+from eventctx.log.events import Event
+from eventctx.log.plan import Plan
+from eventctx.log.record import Record
 
 Scalar = str | int | float | bool
 

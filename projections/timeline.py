@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventctx.codec import decode_known
-from eventctx.projections.series import Series
-from eventctx.record import Record
+from eventctx.log.codec import decode_known
+from eventctx.log.record import Record
+from eventctx.projections.view.series import Series
 
 
 class Turn(NamedTuple):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eventctx.codec import decode_known
-from eventctx.projections.series import Series
-from eventctx.record import Record
-from eventctx.store import Address
+from eventctx.log.codec import decode_known
+from eventctx.log.record import Record
+from eventctx.log.store import Address
+from eventctx.projections.view.series import Series
 
 
 class Line(NamedTuple):

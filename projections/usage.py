@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventctx.codec import decode_known
-from eventctx.record import Record
+from eventctx.log.codec import decode_known
+from eventctx.log.record import Record
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -6,13 +6,13 @@ import os
 from typing import Any
 
 import eventctx
-from eventctx import events
-from eventctx.codec import encode_event
-from eventctx.compaction import body_of
 from eventctx.engine import Engine
-from eventctx.plan import Plan
-from eventctx.record import Draft
-from eventctx.store import ANY
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.plan import Plan
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY
+from eventctx.policies.planner import body_of
 from eventctx.stores.memory import MemoryStore
 
 Row = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from eventctx.projections.metric_names import INSTRUMENTS
-from eventctx.projections.metrics import Measurement, evolve, initial
-from eventctx.record import Record
+from eventctx.log.record import Record
+from eventctx.projections.metrics.fold import Measurement, evolve, initial
+from eventctx.projections.metrics.names import INSTRUMENTS
 
 Point = dict[str, Any]
 Points = dict[tuple[str, frozenset[tuple[str, str]]], Point]

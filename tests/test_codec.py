@@ -11,19 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.codec import (
-    MAX_DEPTH,
-    Unknown,
-    decode_bodies,
-    decode_body,
-    decode_event,
-    encode_event,
-    encode_message,
-)
 from eventctx.errors import DecodeError, InvalidMessage, UpcastMissing
-from eventctx.events import CATALOGUE, Cleared, MessagesSet
-from eventctx.record import GENESIS, Record
-from eventctx.upcast import upcast
+from eventctx.log.codec import Unknown, decode_event, encode_event
+from eventctx.log.events import CATALOGUE, Cleared, MessagesSet
+from eventctx.log.record import GENESIS, Record
+from eventctx.log.upcast import upcast
+from eventctx.messages.encoding import MAX_DEPTH, decode_bodies, decode_body, encode_message
 
 plain_json = st.recursive(
     st.none()

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow, InvalidSetting
+from eventctx.log.codec import decode_event
 from eventctx.policies.simple import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, names, tool_round

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx import events
 from eventctx.engine import Engine
 from eventctx.errors import (
     WrongExpectedVersion,
 )
-from eventctx.live import MAX_CACHED
-from eventctx.loading import SNAPSHOT, load
+from eventctx.log import events
+from eventctx.session.aggregate import MAX_CACHED
+from eventctx.session.loading import SNAPSHOT, load
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, names
 

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx import events
-from eventctx.codec import decode_event
-from eventctx.diff import match_in_order
 from eventctx.errors import (
     InvalidMessage,
     InvalidSessionId,
     InvalidSetting,
     StreamNotFound,
 )
-from eventctx.settings import Settings, UnknownSetting
+from eventctx.log import events
+from eventctx.log.codec import decode_event
+from eventctx.messages.ordered_diff import match_in_order
+from eventctx.session.settings import Settings, UnknownSetting
 from tests.sessions import USER, filled, names
 
 

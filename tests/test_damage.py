@@ -13,12 +13,12 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import DecodeError, EventctxError
-from eventctx.facts import encode_facts
-from eventctx.loading import SNAPSHOT, load
-from eventctx.messages import read_facts
-from eventctx.portable import export_lines, import_drafts, read_drafts
-from eventctx.record import Draft
-from eventctx.store import ANY
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
+from eventctx.session.loading import SNAPSHOT, load
 from eventctx.stores.memory import MemoryStore
 
 

@@ -41,12 +41,14 @@ import structlog
 from click.testing import CliRunner
 
 import eventctx
-from eventctx import errors, plan, settings
+from eventctx import errors
 from eventctx.cli.main import cli
-from eventctx.events import CATALOGUE, EventType
+from eventctx.log import plan
+from eventctx.log.events import CATALOGUE, EventType
 from eventctx.policies import named
-from eventctx.projections.metric_names import INSTRUMENTS
-from eventctx.settings import Settings
+from eventctx.projections.metrics.names import INSTRUMENTS
+from eventctx.session import settings
+from eventctx.session.settings import Settings
 from eventctx.stores import sqlite_schema
 
 ROOT = Path(__file__).parent.parent

@@ -20,14 +20,15 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.facts import decode_facts, encode_facts, outline_facts
-from eventctx.messages import read_facts
-from eventctx.portable import export_lines, import_drafts, looks_like_export, read_drafts
-from eventctx.projections import audit, request_view, timeline, transcript, usage
-from eventctx.record import Body, Record
-from eventctx.store import Address, Receipt
+from eventctx.log.record import Body, Record
+from eventctx.log.store import Address, Receipt
+from eventctx.messages.facts import decode_facts, encode_facts, outline_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.projections import audit, timeline, transcript, usage
+from eventctx.projections.view import request_view
+from eventctx.queries.transfer import export_lines, import_drafts, looks_like_export, read_drafts
+from eventctx.queries.verify import verify
 from eventctx.stores.memory import MemoryStore
-from eventctx.verify import verify
 from tests.transcripts import Story, stories
 
 

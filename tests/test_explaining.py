@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from eventctx import events
-from eventctx.codec import encode_event
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
-from eventctx.plan import Insertion, Plan, Run
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.plan import Insertion, Plan, Run
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY
 from eventctx.policies.named import policy_named
-from eventctx.record import Draft
-from eventctx.store import ANY
 from eventctx.stores.memory import MemoryStore
 from tests.explained import compacted, thirty, user
 from tests.sessions import tool_round

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.explaining.answering import left_out_of
-from eventctx.explaining.spots import Spot
-from eventctx.plan import Plan, find
+from eventctx.log.codec import decode_event
+from eventctx.log.plan import Plan, find
 from eventctx.policies.named import policy_named
-from eventctx.refs import InsertionRef, MessageRef
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.queries.explain.answering import left_out_of
+from eventctx.queries.explain.selectors import Spot
 from eventctx.stores.memory import MemoryStore
 from tests.explained import user
 from tests.sessions import tool_round

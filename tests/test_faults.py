@@ -17,9 +17,9 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, StoreFull
-from eventctx.events import PlanEnd, PlanStart
-from eventctx.record import Draft
-from eventctx.store import Appended, Expected, Receipt
+from eventctx.log.events import PlanEnd, PlanStart
+from eventctx.log.record import Draft
+from eventctx.log.store import Appended, Expected, Receipt
 from eventctx.stores.ack import Ack
 from eventctx.stores.memory import MemoryStore
 

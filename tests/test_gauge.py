@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx import gauge
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.gauge import UNREAD, Asked, Gauge, Scale
-from eventctx.loading import load
-from eventctx.projections import request_view
-from eventctx.reading import fold
+from eventctx.messages import calibration as gauge
+from eventctx.messages.calibration import UNREAD, Asked, Gauge, Scale
+from eventctx.messages.tokens import FAMILIES, family_of
+from eventctx.projections.view import request_view
+from eventctx.queries.requests import fold
+from eventctx.session.loading import load
 from eventctx.stores.memory import MemoryStore
-from eventctx.tokens import FAMILIES, family_of
 from tests.sessions import USER, tool_round
 
 scales = st.builds(

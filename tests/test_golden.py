@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 import eventctx
-from eventctx.codec import Unknown, decode_event, encode_event
-from eventctx.events import CATALOGUE
-from eventctx.portable import import_drafts, read_drafts, read_header
-from eventctx.record import GENESIS, Record
+from eventctx.log.codec import Unknown, decode_event, encode_event
+from eventctx.log.events import CATALOGUE
+from eventctx.log.record import GENESIS, Record
+from eventctx.queries.transfer import import_drafts, read_drafts, read_header
 from eventctx.stores.memory import MemoryStore
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.engine import Engine
-from eventctx.following import UNTOLD, ModelUsage
-from eventctx.record import Record
+from eventctx.log.codec import decode_event
+from eventctx.log.record import Record
+from eventctx.session.host_turns import UNTOLD, ModelUsage
 
 QUESTION = {"role": "user", "content": "a"}
 

@@ -1,7 +1,7 @@
-"""The direction of imports: every arrow points inwards, and there is no cycle.
+"""The direction of imports: every folder imports lower floors only, and there is no cycle.
 
-The rooms are those of docs/decisions/0001. It reads the source, so
-lazy imports and those under TYPE_CHECKING count too.
+The floors are those of docs/explanation/architecture.md. The test reads the source, so lazy
+imports and those under TYPE_CHECKING count too.
 """
 
 from __future__ import annotations
@@ -16,63 +16,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-ROOMS: list[tuple[set[str], ...]] = [
-    # Each line may import the lines above it. Rooms side by side never import each other.
-    (
-        {
-            "errors",
-            "version",
-            "identity",
-            "images",
-            "plan",
-            "events",
-            "record",
-            "messages",
-            "facts",
-            "session_id",
-        }
-        | {"refs", "rounds", "shorten", "tokens", "gauge", "verdict", "words", "summarizer"}
-        | {"text_index", "losses", "one_at_a_time", "default_store", "undisturbed", "ends"}
-        | {"lent"},
-    ),
-    ({"codec", "upcast", "diff", "store", "policies"},),
-    ({"stores"}, {"projections"}),
-    (
-        {"hooks"},
-        {
-            "turns",
-            "settings",
-            "budget",
-            "compaction",
-            "live",
-            "loading",
-            "resume",
-            "emitting",
-            "following",
-            "deciding",
-            "context",
-        }
-        | {
-            "asking",
-            "requesting",
-            "lending",
-            "restoring",
-            "returned",
-            "transcripts",
-            "additions",
-            "exporting",
-            "result",
-            "recalling",
-            "tokenizers",
-            "choosing",
-        }
-        | {"auditing", "reading", "tracing", "verify", "portable", "explaining"},
-    ),
-    ({"engine"},),
-    ({"opening"},),
-    ({"importers"}, {"orchestrators"}, {"adapters"}),
-    ({"testing"}, {"amplifier_source"}),
-    ({"cli", "demo"}, {"web"}),
+FLOORS: list[set[str]] = [
+    # A room (a folder or a root module of eventctx) imports the floors above its line in this
+    # table and itself; rooms of one floor never import each other.
+    {"errors", "aio", "version"},
+    {"log", "messages"},
+    {"projections", "stores"},
+    {"policies", "queries", "search", "importers"},
+    {"session", "hooks"},
+    {"engine", "orchestrators"},
+    {"adapters", "testing"},
+    {"cli", "web", "amplifier_source"},
 ]
 
 HOMES = {
@@ -87,15 +41,18 @@ HOMES = {
         "eventctx.hooks.counting",
         "eventctx.hooks.metrics",
     },
-    "apsw": {"eventctx.stores.sqlite*"},
-    "tiktoken": {"eventctx.tokenizers"},
-    "imagesize": {"eventctx.images"},
+    "apsw": {"eventctx.stores.sqlite*", "eventctx.search.sqlite*"},
+    "tiktoken": {"eventctx.messages.tokenizers"},
+    "imagesize": {"eventctx.messages.images"},
     "click": {"eventctx.cli.*"},
-    "rich": {"eventctx.cli.*", "eventctx.demo.*"},
-    "platformdirs": {"eventctx.default_store"},
-    "amplifier_core": {"eventctx.adapters.amplifier*", "eventctx.orchestrators.amplifier*"},
-    "anthropic": {"eventctx.orchestrators.anthropic*"},
-    "openai": {"eventctx.orchestrators.openai*"},
+    "rich": {"eventctx.cli.*"},
+    "platformdirs": {"eventctx.stores.location"},
+    "amplifier_core": {
+        "eventctx.adapters.amplifier*",
+        "eventctx.orchestrators.providers.amplifier*",
+    },
+    "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
+    "openai": {"eventctx.orchestrators.providers.openai*"},
     "pytest": {"eventctx.testing.*"},
     "msgspec": {"*"},
 }
@@ -137,34 +94,77 @@ ARROWS = [
 ]
 
 
-def room_of(name: str) -> tuple[int, int] | None:
-    part = name.split(".")[1] if "." in name else ""
-    for line, rooms in enumerate(ROOMS):
-        for side, room in enumerate(rooms):
-            if part in room:
-                return line, side
-    return None
+def room_of(name: str) -> str:
+    return name.split(".")[1]
+
+
+def folder_of(name: str) -> str:
+    """The folder of a module: a package is a file of its own folder."""
+    if MODULES[name].name == "__init__.py" or name.count(".") == 1:
+        return name  # a package, or a module of the root, which is a room of its own
+    return name.rpartition(".")[0]
+
+
+def is_front_door(name: str) -> bool:
+    """Whether a module only gives names of its package's own modules a shorter path."""
+    return name == "eventctx" or "__getattr__" in MODULES[name].read_text()
+
+
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 
 def test_the_reader_of_imports_sees_the_whole_package() -> None:
-    assert {"eventctx.engine", "eventctx.projections.layout", "eventctx.hooks.log"} <= set(MODULES)
+    assert {"eventctx.engine", "eventctx.projections.view.layout", "eventctx.hooks.log"} <= set(
+        MODULES
+    )
     assert len(ARROWS) > 200
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - {"eventctx"}))
 def test_every_module_has_a_room(name: str) -> None:
-    assert room_of(name) is not None, f"give {name} a room in tests/test_imports.py and the docs"
+    assert room_of(name) in FLOOR, f"give {name} a floor in tests/test_imports.py and the docs"
 
 
-def test_every_arrow_points_inwards() -> None:
+def test_every_arrow_points_to_a_lower_floor() -> None:
     wrong = []
     for name, target in ARROWS:
-        here, there = room_of(name), room_of(target)
-        if name == "eventctx" or (target == "eventctx" and here == (6, 0)):
+        if name == "eventctx" or (target == "eventctx" and room_of(name) == "cli"):
             continue  # the front door names everything, and the command line may use it
-        if here is None or there is None or not (here == there or there[0] < here[0]):
+        if target == "eventctx":
+            wrong.append(f"{name} -> {target}")
+            continue
+        here, there = room_of(name), room_of(target)
+        if here != there and FLOOR[there] >= FLOOR[here]:
             wrong.append(f"{name} -> {target}")
     assert wrong == []
+
+
+def test_no_two_folders_import_each_other() -> None:
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for name, target in ARROWS:
+        if is_front_door(name):
+            continue
+        pair = folder_of(name), folder_of(target)
+        if pair[0] != pair[1]:
+            arrows.setdefault(pair, []).append(f"{name} -> {target}")
+    mutual = {
+        one: [arrows[one, other], arrows[other, one]]
+        for one, other in arrows
+        if (other, one) in arrows and one < other
+    }
+    assert mutual == {}
+
+
+def test_the_root_holds_only_what_every_room_shares() -> None:
+    files = {path.stem for path in (ROOT / "eventctx").glob("*.py")}
+    assert files == {"__init__", "aio", "engine", "errors", "version"}
+
+
+def test_a_large_folder_has_sub_folders() -> None:
+    sizes: dict[str, int] = {}
+    for name in MODULES:
+        sizes[folder_of(name)] = sizes.get(folder_of(name), 0) + 1
+    assert {folder: size for folder, size in sizes.items() if size > 24} == {}
 
 
 def test_there_is_no_cycle() -> None:

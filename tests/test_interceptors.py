@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, UnknownEventName
-from eventctx.events import CATALOGUE
 from eventctx.hooks.interceptors import Interceptors
-from eventctx.verdict import CompactionAsked, Verdict
+from eventctx.log.codec import decode_event
+from eventctx.log.events import CATALOGUE
+from eventctx.policies.interception import CompactionAsked, Verdict
 from tests.sessions import filled
 
 

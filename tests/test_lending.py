@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx import events
-from eventctx.codec import encode_event
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError
-from eventctx.record import Draft
-from eventctx.store import ANY
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, tool_round
 from tests.transcripts import Message, stories

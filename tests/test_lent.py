@@ -14,9 +14,9 @@ from amplifier_core.message_models import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.codec import decode_body, encode_message
 from eventctx.errors import InvalidMessage
-from eventctx.lent import DICT_CHANGES, LIST_CHANGES, LentDict, LentList, lend
+from eventctx.messages.encoding import decode_body, encode_message
+from eventctx.messages.lent import DICT_CHANGES, LIST_CHANGES, LentDict, LentList, lend
 
 Row = dict[str, Any]
 

@@ -17,10 +17,10 @@ from eventctx.hooks.log import LogSink, lines
 from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.trace import TraceSink
-from eventctx.projections import traced
-from eventctx.projections.metrics import fold as measured
-from eventctx.projections.spans import Span
-from eventctx.record import Record
+from eventctx.log.record import Record
+from eventctx.projections.metrics.fold import fold as measured
+from eventctx.projections.trace import traced
+from eventctx.projections.trace.spans import Span
 from tests.measured import OPERATIONAL, Gathered, summed
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from eventctx.errors import InvalidMessage
-from eventctx.facts import Facts, decode_facts, encode_facts
-from eventctx.images import DEFAULT_TOKENS, image_tokens
-from eventctx.messages import call_names, read_facts
-from eventctx.rounds import group_rows
-from eventctx.tokens import BY_KIND
+from eventctx.messages.facts import Facts, decode_facts, encode_facts
+from eventctx.messages.facts_reader import call_names, read_facts
+from eventctx.messages.images import DEFAULT_TOKENS, image_tokens
+from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_rounds import group_rows
 
 
 def test_anthropic_blocks_are_counted_by_kind() -> None:

@@ -14,27 +14,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx import events as ev
-from eventctx.codec import encode_event
-from eventctx.compaction import body_of
 from eventctx.engine import Engine
 from eventctx.hooks.metrics import MetricsSink
-from eventctx.identity import random_bytes
-from eventctx.plan import Insertion
-from eventctx.projections import metric_names as names
-from eventctx.projections import request_view
-from eventctx.projections.layout import build
-from eventctx.projections.metrics import Measurement, fold
-from eventctx.projections.prefix import Sent, reused
-from eventctx.projections.render import without_thinking
-from eventctx.projections.request_view import ViewState
-from eventctx.reading import RequestView
-from eventctx.reading import fold as fold_state
-from eventctx.record import Draft
-from eventctx.refs import MessageRef
-from eventctx.store import ANY
+from eventctx.log import events as ev
+from eventctx.log.codec import encode_event
+from eventctx.log.ids import random_bytes
+from eventctx.log.plan import Insertion
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY
+from eventctx.messages.tokens import SYNTHETIC_TOKENS
+from eventctx.policies.planner import body_of
+from eventctx.projections.metrics import names
+from eventctx.projections.metrics.fold import Measurement, fold
+from eventctx.projections.metrics.prefix import Sent, reused
+from eventctx.projections.view import request_view
+from eventctx.projections.view.layout import build
+from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.render import without_thinking
+from eventctx.projections.view.request_view import ViewState
+from eventctx.queries.requests import RequestView
+from eventctx.queries.requests import fold as fold_state
 from eventctx.stores.memory import MemoryStore
-from eventctx.tokens import SYNTHETIC_TOKENS
 from tests.explained import thirty, user
 from tests.measured import OPERATIONAL, Gathered, by_position, summed
 from tests.transcripts import Story, answer, calls, stories

@@ -36,7 +36,7 @@ from eventctx.hooks.log import LogSink, configure_logging
 from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
-from eventctx.losses import Loss
+from eventctx.log.hook_failures import Loss
 from eventctx.stores.sqlite_losses import SqliteLosses
 from tests.observing import SPANS, Case, agent, logged, lost, shown, turning
 from tests.services.receiver import (

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventctx.codec import decode_body, encode_message
 from eventctx.engine import Engine
-from eventctx.messages import call_names, read_facts
-from eventctx.shorten import Limit, shorten
+from eventctx.messages.encoding import decode_body, encode_message
+from eventctx.messages.facts_reader import call_names, read_facts
+from eventctx.messages.shorten import Limit, shorten
 from eventctx.stores.memory import MemoryStore
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5) | st.floats(-1, 1)

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.errors import InvalidPlan
-from eventctx.facts import encode_facts
-from eventctx.messages import read_facts
-from eventctx.plan import REASONS, Plan, expand, find, runs_of
+from eventctx.log.codec import decode_event
+from eventctx.log.plan import REASONS, Plan, expand, find, runs_of
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.shorten import Limit, cut, shorten
+from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
 from eventctx.policies.rules import check
 from eventctx.policies.simple import Simple
 from eventctx.policies.trigger import due, make_budget
-from eventctx.rounds import group_rows
-from eventctx.shorten import Limit, cut, shorten
 from tests.policies.given import ROOMY, Row, asks, model, staying, system, tells, user, view
 
 

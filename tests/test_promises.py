@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx import events
-from eventctx.codec import decode_event
-from eventctx.context import Context
 from eventctx.engine import Engine
-from eventctx.record import Record
+from eventctx.log import events
+from eventctx.log.codec import decode_event
+from eventctx.log.record import Record
+from eventctx.session.context import Context
 from tests.sessions import filled
 
 USER = {"role": "user", "content": "go"}

@@ -16,21 +16,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.codec import encode_event
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
-from eventctx.events import Erased
 from eventctx.importers.load import import_file
-from eventctx.projections.recall import parts_of
-from eventctx.projections.recall_answer import Quote, fenced, page
-from eventctx.projections.recall_query import matches, parse, snippet, words
-from eventctx.projections.recall_text import text_of
-from eventctx.projections.recall_tool import read_arguments
-from eventctx.recalling import Recall, RecallTool
-from eventctx.record import Draft
-from eventctx.store import ANY, Address
+from eventctx.log.codec import encode_event
+from eventctx.log.events import Erased
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY, Address
+from eventctx.messages.recall_text import text_of
+from eventctx.search.answer import Quote, fenced, page
+from eventctx.search.documents import parts_of
+from eventctx.search.query import matches, parse, snippet, words
+from eventctx.search.recall import Recall, RecallTool
+from eventctx.search.sqlite_index import SqliteTextIndex
+from eventctx.search.tool import read_arguments
 from eventctx.stores.memory import MemoryStore
-from eventctx.stores.sqlite_recall import SqliteTextIndex
 from tests.transcripts import DIALECTS, answer, calls, human, result
 
 examples = settings(deadline=None)

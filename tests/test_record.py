@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.record import GENESIS, Body, Draft, body_digest, chain_digest, make_body
+from eventctx.log.record import GENESIS, Body, Draft, body_digest, chain_digest, make_body
 
 DRAFT = Draft(
     id=bytes(range(16)),

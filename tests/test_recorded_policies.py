@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from eventctx import gauge
-from eventctx.auditing import Audit
-from eventctx.compaction import visible_of
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
-from eventctx.policies.bench import kept_whole
+from eventctx.messages import calibration as gauge
 from eventctx.policies.fit import fit
 from eventctx.policies.named import POLICIES
+from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import keep_only
 from eventctx.policies.trigger import counted, make_budget
-from eventctx.projections import request_view
-from eventctx.reading import fold
+from eventctx.policies.working_set import kept_whole
+from eventctx.projections.view import request_view
+from eventctx.queries.audit import Audit
+from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.policies.advisers import Scripted
 from tests.test_recorded_sessions import SESSIONS

@@ -9,7 +9,7 @@ import pytest
 
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
-from eventctx.portable import export_lines, import_drafts, read_drafts
+from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import refusal
 

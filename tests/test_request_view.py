@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from eventctx import events
-from eventctx.codec import decode_event, encode_event
-from eventctx.compaction import body_of
 from eventctx.engine import Engine
-from eventctx.events import Event, Located
-from eventctx.plan import Insertion, Plan, Run
-from eventctx.projections import planned, request_view
-from eventctx.reading import fold, request_at
-from eventctx.record import Body, Draft
-from eventctx.store import ANY
+from eventctx.log import events
+from eventctx.log.codec import decode_event, encode_event
+from eventctx.log.events import Event, Located
+from eventctx.log.plan import Insertion, Plan, Run
+from eventctx.log.record import Body, Draft
+from eventctx.log.store import ANY
+from eventctx.policies.planner import body_of
+from eventctx.projections.view import planned, request_view
+from eventctx.queries.requests import fold, request_at
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import tool_round
 from tests.transcripts import refusal

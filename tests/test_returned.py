@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.returned import AddedAgain, reconcile
-from eventctx.store import Address
+from eventctx.log.store import Address
+from eventctx.session.reconcile import AddedAgain, reconcile
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Use tabs."}

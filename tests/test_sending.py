@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 import eventctx
 from eventctx.cli.main import cli
-from eventctx.cli.trace_outputs import BATCH, Collector
+from eventctx.cli.output.trace_outputs import BATCH, Collector
 from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.hooks.otlp import Sender
-from eventctx.projections.spans import Span
+from eventctx.projections.trace.spans import Span
 from tests.cli.conftest import Outcome, write
 from tests.services.receiver import Partial, Receiver, Refuse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.projections.series import Series
+from eventctx.projections.view.series import Series
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 30), st.lists(st.integers(), max_size=3))))

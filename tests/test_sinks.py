@@ -19,10 +19,10 @@ from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.log import LogSink, line, lines
 from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.trace import TraceSink
-from eventctx.identity import derive_trace_id
-from eventctx.projections.metrics import fold as measured
-from eventctx.projections.semconv import CONTENT
-from eventctx.projections.trace import fold as fold_spans
+from eventctx.log.ids import derive_trace_id
+from eventctx.projections.metrics.fold import fold as measured
+from eventctx.projections.trace.fold import fold as fold_spans
+from eventctx.projections.trace.semconv import CONTENT
 from tests.measured import OPERATIONAL, Gathered, summed
 
 

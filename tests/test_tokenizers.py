@@ -11,10 +11,10 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.projections import request_view
-from eventctx.reading import fold
+from eventctx.messages.tokenizers import tiktoken_tokenizer
+from eventctx.projections.view import request_view
+from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
-from eventctx.tokenizers import tiktoken_tokenizer
 from tests.sessions import USER, tool_round
 
 

@@ -11,12 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 import eventctx
-from eventctx import events as ev
-from eventctx.projections import trace_bodies, traced
-from eventctx.projections.genai_messages import MARGIN, MAX_PART, genai_message
-from eventctx.projections.spans import Span
-from eventctx.projections.trace import fold as plain_fold
-from eventctx.record import Record
+from eventctx.log import events as ev
+from eventctx.log.record import Record
+from eventctx.projections.trace import bodies as trace_bodies
+from eventctx.projections.trace import traced
+from eventctx.projections.trace.fold import fold as plain_fold
+from eventctx.projections.trace.genai_messages import MARGIN, MAX_PART, genai_message
+from eventctx.projections.trace.spans import Span
 
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
@@ -104,7 +105,7 @@ async def test_contents_aside_the_spans_are_the_same_and_children_come_before_pa
     assert told[-1].name == "invoke_agent helper"
 
     def bare(span: Span) -> dict[str, Any]:
-        from eventctx.projections.semconv import CONTENT
+        from eventctx.projections.trace.semconv import CONTENT
 
         kept = {name: value for name, value in span.attributes.items() if name not in CONTENT}
         return {"span": span.span_id, "name": span.name, "end": span.end, "said": kept}

@@ -15,12 +15,12 @@ from msgspec import Meta
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 
-from eventctx import events as ev
 from eventctx.hooks.readable import readable
-from eventctx.projections.jaeger_json import encode_span, file_parts
-from eventctx.projections.otlp_json import export_line
-from eventctx.projections.spans import Span, SpanEvent
-from eventctx.projections.trace import fold
+from eventctx.log import events as ev
+from eventctx.projections.trace.fold import fold
+from eventctx.projections.trace.jaeger_json import encode_span, file_parts
+from eventctx.projections.trace.otlp_json import export_line
+from eventctx.projections.trace.spans import Span, SpanEvent
 from tests.hooks.given import START, Session, span, whole_turn
 
 RESOURCE = {"service.name": "eventctx", "host.id": "eventctx"}

@@ -8,22 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import eventctx
-from eventctx import events as ev
-from eventctx.cli import trace_outputs
+from eventctx.cli.output import trace_outputs
 from eventctx.hooks import trace as live
 from eventctx.hooks import tracer
-from eventctx.plan import Insertion, Plan, Run
-from eventctx.projections import (
-    compaction_attributes,
-    flat,
-    genai_messages,
-    semconv,
-    spans,
-    trace,
-    trace_content,
-    traced,
-)
-from eventctx.projections.spans import Span
+from eventctx.log import events as ev
+from eventctx.log.plan import Insertion, Plan, Run
+from eventctx.projections import flat
+from eventctx.projections.trace import compaction_attributes, genai_messages, semconv, spans, traced
+from eventctx.projections.trace import content as trace_content
+from eventctx.projections.trace import fold as trace
+from eventctx.projections.trace.spans import Span
 from tests.hooks.given import Session, span
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "traces.md"

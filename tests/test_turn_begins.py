@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventctx.events import Event
-from eventctx.identity import new_span_id
-from eventctx.turns import Scope, Turn, current_scope
+from eventctx.log.events import Event
+from eventctx.log.ids import new_span_id
+from eventctx.session.turns import Scope, Turn, current_scope
 
 
 class Slow:

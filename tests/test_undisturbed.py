@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from eventctx.undisturbed import insisted, undisturbed
+from eventctx.aio import insisted, undisturbed
 
 
 async def test_work_is_done_before_its_waiter_is_cancelled() -> None:

@@ -12,20 +12,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.compaction import visible_of
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.messages import read_facts
-from eventctx.policies.bench import kept_whole
+from eventctx.messages.facts_reader import read_facts
 from eventctx.policies.fit import fit
 from eventctx.policies.named import POLICIES
+from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
-from eventctx.projections import request_view, view_snapshot
+from eventctx.policies.working_set import kept_whole
 from eventctx.projections.audit import AuditRow
-from eventctx.projections.layout import append, build
-from eventctx.projections.render import without_thinking
-from eventctx.projections.request_view import ViewState
-from eventctx.reading import fold
+from eventctx.projections.view import request_view
+from eventctx.projections.view import snapshot as view_snapshot
+from eventctx.projections.view.layout import append, build
+from eventctx.projections.view.render import without_thinking
+from eventctx.projections.view.request_view import ViewState
+from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import (
     DIALECTS,

@@ -6,25 +6,25 @@ from typing import Any
 
 import click
 
-from eventctx.cli.audit import audit_command
-from eventctx.cli.compact import compact_command
-from eventctx.cli.demo import demo_command
-from eventctx.cli.diff import diff_command
-from eventctx.cli.exports import export_command
-from eventctx.cli.fork import fork_command
-from eventctx.cli.imports import import_command
-from eventctx.cli.log import log_command
-from eventctx.cli.lost import lost_command
-from eventctx.cli.program import Program
-from eventctx.cli.replay import replay_command
-from eventctx.cli.restore import restore_command
-from eventctx.cli.search import search_command
-from eventctx.cli.sessions import sessions_command, stats_command
-from eventctx.cli.trace import trace_command
-from eventctx.cli.transcript import transcript_command, view_command
-from eventctx.cli.validate import validate_command
-from eventctx.cli.verify import verify_command
-from eventctx.cli.why import why_command
+from eventctx.cli.commands.audit import audit_command
+from eventctx.cli.commands.compact import compact_command
+from eventctx.cli.commands.diff import diff_command
+from eventctx.cli.commands.exports import export_command
+from eventctx.cli.commands.fork import fork_command
+from eventctx.cli.commands.imports import import_command
+from eventctx.cli.commands.log import log_command
+from eventctx.cli.commands.lost import lost_command
+from eventctx.cli.commands.replay import replay_command
+from eventctx.cli.commands.restore import restore_command
+from eventctx.cli.commands.search import search_command
+from eventctx.cli.commands.sessions import sessions_command, stats_command
+from eventctx.cli.commands.trace import trace_command
+from eventctx.cli.commands.transcript import transcript_command, view_command
+from eventctx.cli.commands.validate import validate_command
+from eventctx.cli.commands.verify import verify_command
+from eventctx.cli.commands.why import why_command
+from eventctx.cli.demo.command import demo_command
+from eventctx.cli.output.program import Program
 from eventctx.version import __version__
 
 

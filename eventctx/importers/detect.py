@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.errors import MalformedTranscript, UnknownFormat
-from eventctx.importers import (
+from eventctx.importers.formats import (
     amplifier,
     amplifier_rows,
     chat,
@@ -22,10 +22,10 @@ from eventctx.importers import (
     pi,
     swe_agent,
 )
-from eventctx.importers.event_folder import folder_name, is_event_folder
-from eventctx.importers.items import Line, Parser
-from eventctx.importers.lines import read_lines, read_value, split_records, text_or_none
-from eventctx.importers.naming import named_by_folder
+from eventctx.importers.source.event_folder import folder_name, is_event_folder
+from eventctx.importers.source.items import Line, Parser
+from eventctx.importers.source.lines import read_lines, read_value, split_records, text_or_none
+from eventctx.importers.source.naming import named_by_folder
 
 
 def _own_name(path: Path) -> str:

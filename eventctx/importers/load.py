@@ -11,17 +11,17 @@ from typing import Final
 import msgspec
 
 from eventctx.errors import MalformedTranscript, SourceChanged, UnknownFormat
-from eventctx.events import SessionLinked
-from eventctx.importers import claude_code
 from eventctx.importers.detect import Format, choose
-from eventctx.importers.event_folder import folder_size, read_events
-from eventctx.importers.items import Item, Line, Session
-from eventctx.importers.lines import nanoseconds, read_lines, read_value
-from eventctx.importers.naming import event_id, session_name
-from eventctx.importers.recorder import Recorder
-from eventctx.importers.track import Track
-from eventctx.session_id import check_session_id
-from eventctx.store import EventStore
+from eventctx.importers.formats import claude_code
+from eventctx.importers.recording.recorder import Recorder
+from eventctx.importers.recording.track import Track
+from eventctx.importers.source.event_folder import folder_size, read_events
+from eventctx.importers.source.items import Item, Line, Session
+from eventctx.importers.source.lines import nanoseconds, read_lines, read_value
+from eventctx.importers.source.naming import event_id, session_name
+from eventctx.log.events import SessionLinked
+from eventctx.log.session_id import check_session_id
+from eventctx.log.store import EventStore
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the file's size."""

@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eventctx.orchestrators.anthropic import AnthropicProvider
-    from eventctx.orchestrators.basic import BasicOrchestrator
-    from eventctx.orchestrators.events import EventsOrchestrator
-    from eventctx.orchestrators.openai_chat import OpenAIChatProvider
-    from eventctx.orchestrators.openai_responses import OpenAIResponsesProvider
+    from eventctx.orchestrators.loops.basic import BasicOrchestrator
+    from eventctx.orchestrators.loops.events import EventsOrchestrator
+    from eventctx.orchestrators.loops.recording import current_ids
+    from eventctx.orchestrators.loops.settings import OrchestratorSettings
+    from eventctx.orchestrators.loops.sse import server_sent_events
+    from eventctx.orchestrators.loops.streaming import StreamingOrchestrator
     from eventctx.orchestrators.protocol import (
         Answer,
         Chunk,
@@ -30,40 +31,39 @@ if TYPE_CHECKING:
         ToolRequest,
         Usage,
     )
-    from eventctx.orchestrators.recording import current_ids
-    from eventctx.orchestrators.settings import OrchestratorSettings
-    from eventctx.orchestrators.sse import server_sent_events
-    from eventctx.orchestrators.streaming import StreamingOrchestrator
-    from eventctx.orchestrators.tools import as_tools, definition_of, run_tool, tool
+    from eventctx.orchestrators.providers.anthropic import AnthropicProvider
+    from eventctx.orchestrators.providers.openai_chat import OpenAIChatProvider
+    from eventctx.orchestrators.providers.openai_responses import OpenAIResponsesProvider
+    from eventctx.orchestrators.tools.functions import as_tools, definition_of, run_tool, tool
 
 _HOMES = {
     "Answer": "protocol",
-    "AnthropicProvider": "anthropic",
-    "BasicOrchestrator": "basic",
+    "AnthropicProvider": "providers.anthropic",
+    "BasicOrchestrator": "loops.basic",
     "Chunk": "protocol",
     "ContextManager": "protocol",
-    "EventsOrchestrator": "events",
+    "EventsOrchestrator": "loops.events",
     "Ids": "protocol",
-    "OpenAIChatProvider": "openai_chat",
-    "OpenAIResponsesProvider": "openai_responses",
+    "OpenAIChatProvider": "providers.openai_chat",
+    "OpenAIResponsesProvider": "providers.openai_responses",
     "OrchestratorModule": "protocol",
-    "OrchestratorSettings": "settings",
+    "OrchestratorSettings": "loops.settings",
     "Provider": "protocol",
     "Request": "protocol",
     "Response": "protocol",
-    "StreamingOrchestrator": "streaming",
+    "StreamingOrchestrator": "loops.streaming",
     "StreamingProvider": "protocol",
     "Tool": "protocol",
     "ToolDefinition": "protocol",
     "ToolOutcome": "protocol",
     "ToolRequest": "protocol",
     "Usage": "protocol",
-    "as_tools": "tools",
-    "current_ids": "recording",
-    "definition_of": "tools",
-    "run_tool": "tools",
-    "server_sent_events": "sse",
-    "tool": "tools",
+    "as_tools": "tools.functions",
+    "current_ids": "loops.recording",
+    "definition_of": "tools.functions",
+    "run_tool": "tools.functions",
+    "server_sent_events": "loops.sse",
+    "tool": "tools.functions",
 }
 
 __all__ = [

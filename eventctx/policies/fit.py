@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.policies.bench import Bench
+from eventctx.messages.shorten import Limit
+from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
-from eventctx.refs import InsertionRef, MessageRef
-from eventctx.rounds import Group
-from eventctx.shorten import Limit
+from eventctx.policies.working_set import Bench
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 OLD_CHARACTERS: Final = 1_000
 """What stays of an old result or of old arguments when room is needed."""

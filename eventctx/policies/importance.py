@@ -16,8 +16,8 @@ from typing import Final, Literal
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.facts import Facts
-from eventctx.policies.bench import Bench, kept_whole
+from eventctx.messages.facts import Facts
+from eventctx.messages.tool_rounds import Group
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.ladder import open_loop
 from eventctx.policies.policy import (
@@ -30,7 +30,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.ranges import check_ints, check_shares
-from eventctx.rounds import Group
+from eventctx.policies.working_set import Bench, kept_whole
 
 HUMAN: Final = 1.0
 ANSWER: Final = 0.7

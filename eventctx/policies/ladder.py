@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.policies.bench import Bench, kept_whole
+from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
+from eventctx.messages.tool_rounds import Group
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.ranges import check_ints, check_shares
-from eventctx.refs import MessageRef
-from eventctx.rounds import Group
-from eventctx.shorten import MARKER_CHARACTERS, Limit
+from eventctx.policies.working_set import Bench, kept_whole
+from eventctx.projections.view.refs import MessageRef
 
 PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
 """Parts of ``protected_recent`` and ``protected_tool_results`` that hold, step by step."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import CompactionError, InvalidSetting
-from eventctx.facts import Facts
-from eventctx.plan import Disposition
-from eventctx.policies.bench import Bench, shortened_tokens
+from eventctx.log.plan import Disposition
+from eventctx.messages.facts import Facts
+from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
 from eventctx.policies.policy import (
     Answer,
     Ask,
@@ -26,8 +26,8 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.proposals import conversation
 from eventctx.policies.rules import check
-from eventctx.refs import MessageRef
-from eventctx.shorten import MARKER_CHARACTERS, Limit
+from eventctx.policies.working_set import Bench, shortened_tokens
+from eventctx.projections.view.refs import MessageRef
 
 _STAYS: Final = ("kept", "shortened")
 

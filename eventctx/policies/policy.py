@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from eventctx.events import Trigger
-from eventctx.plan import Disposition, InsertionKind
-from eventctx.refs import InsertionRef, MessageRef
-from eventctx.rounds import Group, group_rows
-from eventctx.shorten import Limit
-from eventctx.tokens import BY_KIND, Estimator
+from eventctx.log.events import Trigger
+from eventctx.log.plan import Disposition, InsertionKind
+from eventctx.messages.shorten import Limit
+from eventctx.messages.tokens import BY_KIND, Estimator
+from eventctx.messages.tool_rounds import Group, group_rows
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 
 class Visible(msgspec.Struct, frozen=True, dict=True):

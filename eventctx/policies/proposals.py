@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from eventctx.errors import InvalidPlan
-from eventctx.plan import Disposition
+from eventctx.log.plan import Disposition
 from eventctx.policies.fit import latest_human, to_answer
 from eventctx.policies.policy import Proposal, Visible
-from eventctx.refs import MessageRef
+from eventctx.projections.view.refs import MessageRef
 
 Decisions = dict[int, tuple[Disposition, str]]
 """A disposition and a reason code by message number."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from eventctx.errors import InvalidPlan
-from eventctx.messages import read_facts
-from eventctx.plan import Disposition, InsertionKind
+from eventctx.log.plan import Disposition, InsertionKind
+from eventctx.messages.facts_reader import read_facts
 from eventctx.policies.fit import to_answer
 from eventctx.policies.policy import Proposal, Visible
 

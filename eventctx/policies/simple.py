@@ -14,7 +14,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import Decisions, conversation, decisions
-from eventctx.refs import MessageRef
+from eventctx.projections.view.refs import MessageRef
 
 
 class Simple(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from eventctx.diff import runs_of_numbers
-from eventctx.plan import Disposition, numbers_in
-from eventctx.policies.bench import Bench, insertion_tokens, kept_whole
+from eventctx.log.plan import Disposition, numbers_in
+from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.tool_rounds import Group
 from eventctx.policies.fit import fit, latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.ladder import Ladder, open_loop
 from eventctx.policies.policy import (
@@ -38,8 +38,8 @@ from eventctx.policies.summary_text import (
     tolerated,
     united,
 )
-from eventctx.refs import InsertionRef
-from eventctx.rounds import Group
+from eventctx.policies.working_set import Bench, insertion_tokens, kept_whole
+from eventctx.projections.view.refs import InsertionRef
 
 LEAST_SAVED: Final = 10
 """A summary must save this fraction of what a compaction aims at, a tenth: less is not worth a

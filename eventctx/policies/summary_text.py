@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventctx.diff import runs_of_numbers
 from eventctx.errors import CompactionError
-from eventctx.plan import numbers_in
+from eventctx.log.plan import numbers_in
+from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.tokens import Estimator
 from eventctx.policies.policy import Summary
-from eventctx.tokens import Estimator
 
 MARK: Final = "|"
 """Begins every line of a machine's text; no line of the frame begins with it."""

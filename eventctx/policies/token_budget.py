@@ -21,10 +21,10 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.facts import Facts
-from eventctx.messages import read_facts
+from eventctx.messages.facts import Facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.policies.ranges import check_ints, check_shares
-from eventctx.rounds import Group, group_rows
 
 Message = dict[str, Any]
 
@@ -103,7 +103,7 @@ def four_characters_a_token(message: Message) -> int:
 
     The documentation's heuristic. It counts all that a model is shown, calls and results too.
     Claude's models need a third more: for them pass ``lambda message:
-    eventctx.tokens.FAMILIES["claude"].tokens(read_facts(message))``.
+    eventctx.messages.tokens.FAMILIES["claude"].tokens(read_facts(message))``.
     """
     facts = read_facts(message)
     shown = facts.prose + facts.arguments + facts.outcome + facts.thinking

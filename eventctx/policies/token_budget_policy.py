@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.policies.bench import Bench, insertion_tokens, kept_whole
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.policy import (
     AskMemory,
@@ -33,7 +32,8 @@ from eventctx.policies.token_budget import (
     memory_text,
     section,
 )
-from eventctx.refs import InsertionRef
+from eventctx.policies.working_set import Bench, insertion_tokens, kept_whole
+from eventctx.projections.view.refs import InsertionRef
 
 MAX_SNIPPETS: Final = 10
 """How many snippets are asked for; the memory's share decides how much of them is shown."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eventctx.errors import InvalidSetting
-from eventctx.events import Trigger
-from eventctx.gauge import Scale
+from eventctx.log.events import Trigger
+from eventctx.messages.calibration import Scale
 from eventctx.policies.policy import Budget
 
 

@@ -14,7 +14,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import conversation, decisions
 from eventctx.policies.simple import at_most, check_counts
-from eventctx.refs import MessageRef
+from eventctx.projections.view.refs import MessageRef
 
 
 class Truncate(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""Places that keep records: one implementation of ``eventctx.store.EventStore`` a module."""
+"""Places that keep records: one implementation of ``eventctx.log.store.EventStore`` a module."""

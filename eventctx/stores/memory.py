@@ -15,8 +15,8 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.record import Body, Draft, Record, place
-from eventctx.store import Address, Appended, Expected, Receipt, Snapshot, StreamInfo
+from eventctx.log.record import Body, Draft, Record, place
+from eventctx.log.store import Address, Appended, Expected, Receipt, Snapshot, StreamInfo
 from eventctx.stores.ack import Ack, Bell
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
 

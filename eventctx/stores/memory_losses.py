@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from eventctx.losses import Loss, summed
+from eventctx.log.hook_failures import Loss, summed
 
 
 class MemoryLosses:

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
-from eventctx.record import GENESIS, Draft, chain_digest
-from eventctx.store import ANY, NO_STREAM, STREAM_EXISTS, Expected, Last
+from eventctx.log.record import GENESIS, Draft, chain_digest
+from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Expected, Last
 
 MAX_BODIES = 2**20 - 1
 """Most bodies of one record."""

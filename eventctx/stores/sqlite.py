@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
-from eventctx.record import Body, Draft, Record
-from eventctx.store import Address, Appended, Expected, Snapshot, StreamInfo
+from eventctx.log.record import Body, Draft, Record
+from eventctx.log.store import Address, Appended, Expected, Snapshot, StreamInfo
 from eventctx.stores.ack import Ack, Bell
 from eventctx.stores.rules import sizes
 from eventctx.stores.sqlite_errors import read_only

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNotFound
-from eventctx.record import Draft, Record, place
-from eventctx.store import Address, Appended, Expected, Receipt, Snapshot
+from eventctx.log.record import Draft, Record, place
+from eventctx.log.store import Address, Appended, Expected, Receipt, Snapshot
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_rows import (

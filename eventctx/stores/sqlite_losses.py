@@ -16,7 +16,7 @@ from typing import Any, Final
 import apsw
 
 from eventctx.errors import NotAStore, StoreTooNew
-from eventctx.losses import Loss
+from eventctx.log.hook_failures import Loss
 from eventctx.stores.sqlite_errors import translated
 from eventctx.stores.sqlite_schema import LockWait
 

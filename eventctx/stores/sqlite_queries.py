@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast
 import apsw
 
 from eventctx.errors import LogCorrupted, StreamNotFound
-from eventctx.record import Body, Record
-from eventctx.store import Address, Snapshot, StreamInfo
+from eventctx.log.record import Body, Record
+from eventctx.log.store import Address, Snapshot, StreamInfo
 from eventctx.stores.sqlite_rows import (
     BODY_WITH_DATA,
     BODY_WITHOUT_DATA,

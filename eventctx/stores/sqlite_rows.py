@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from eventctx.errors import LogCorrupted
-from eventctx.record import Body, Draft, Record
+from eventctx.log.record import Body, Draft, Record
 
 Row = tuple[Any, ...]
 

@@ -6,7 +6,7 @@ import copy
 from collections import Counter
 from typing import Any
 
-from eventctx.messages import read_facts
+from eventctx.messages.facts_reader import read_facts
 
 
 class MockContextManager:

@@ -18,9 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from eventctx.errors import EventctxError
-from eventctx.events import Trigger
-from eventctx.messages import read_facts
-from eventctx.plan import Disposition
+from eventctx.log.events import Trigger
+from eventctx.log.plan import Disposition
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.shorten import shorten
+from eventctx.messages.tokens import BY_KIND
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.named import policy_named
@@ -39,11 +41,9 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.trigger import make_budget
-from eventctx.projections.layout import build
-from eventctx.refs import MessageRef
-from eventctx.settings import Settings
-from eventctx.shorten import shorten
-from eventctx.tokens import BY_KIND
+from eventctx.projections.view.layout import build
+from eventctx.projections.view.refs import MessageRef
+from eventctx.session.settings import Settings
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from eventctx.record import Record
+from eventctx.log.record import Record
 
 Event = tuple[str, dict[str, Any]]
 

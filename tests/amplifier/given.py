@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import eventctx
-from eventctx.codec import decode_event
-from eventctx.record import Record
+from eventctx.log.codec import decode_event
+from eventctx.log.record import Record
 
 
 async def records_of(path: Path, session: str = "session-1") -> list[Record]:

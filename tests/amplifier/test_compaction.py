@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.messages.tokens import FAMILIES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
-from eventctx.tokens import FAMILIES
 from tests.amplifier.given import events, records_of, spans, unended
 from tests.amplifier.hosts import as_text, hook_result, session
 

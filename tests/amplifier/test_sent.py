@@ -6,7 +6,7 @@ from typing import Any
 
 from eventctx.adapters.amplifier.host_turns import error_of, usage_of
 from eventctx.adapters.amplifier.sent import compare, messages_of
-from eventctx.following import ModelUsage
+from eventctx.session.host_turns import ModelUsage
 
 PREPARED: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},

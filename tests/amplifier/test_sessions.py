@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.codec import decode_body
+from eventctx.messages.encoding import decode_body
 from eventctx.orchestrators.protocol import Usage
 from eventctx.testing import Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, types, unended

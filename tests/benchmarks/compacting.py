@@ -21,12 +21,12 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.load import import_file
+from eventctx.log.record import Draft
+from eventctx.policies.advisers import SummaryRequest
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import keep_only
-from eventctx.record import Draft
-from eventctx.requesting import Wanted
+from eventctx.session.requests import Wanted
 from eventctx.stores.memory import MemoryStore
-from eventctx.summarizer import SummaryRequest
 from tests.benchmarks.peer_trims import TRIMS
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing

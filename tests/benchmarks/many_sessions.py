@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import eventctx
-from eventctx.record import Draft
-from eventctx.store import NO_STREAM
+from eventctx.log.record import Draft
+from eventctx.log.store import NO_STREAM
 from tests.benchmarks.floors import AioTable, RawTable, Rows, schema, stored_rows
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing

@@ -23,17 +23,17 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from pyee.base import EventEmitter
 
 import eventctx
-from eventctx import tracing
-from eventctx.cli.trace_outputs import BATCH, OtlpFile
+from eventctx.cli.output.trace_outputs import BATCH, OtlpFile
 from eventctx.hooks.log import LogSink, configure_logging, level_of, lines
 from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.readable import readable
 from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
-from eventctx.projections.spans import Span
-from eventctx.projections.trace import fold
-from eventctx.record import Record
+from eventctx.log.record import Record
+from eventctx.projections.trace.fold import fold
+from eventctx.projections.trace.spans import Span
+from eventctx.queries import spans as tracing
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import Samples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import eventctx
-from eventctx.store import NO_STREAM
+from eventctx.log.store import NO_STREAM
 from tests.benchmarks.floors import BareFile
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row

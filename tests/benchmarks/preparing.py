@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 import eventctx
-from eventctx.store import NO_STREAM
+from eventctx.log.store import NO_STREAM
 from tests.benchmarks.agent import build, session_of
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row

@@ -5,9 +5,9 @@ from __future__ import annotations
 import apsw
 
 import eventctx
-from eventctx import reading
-from eventctx.projections import request_view
-from eventctx.store import Address
+from eventctx.log.store import Address
+from eventctx.projections.view import request_view
+from eventctx.queries import requests as reading
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import Samples

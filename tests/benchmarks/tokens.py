@@ -17,14 +17,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx import gauge
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, UnknownFormat
-from eventctx.facts import Facts
 from eventctx.importers.load import import_file
-from eventctx.projections.layout import Entry
+from eventctx.messages import calibration as gauge
+from eventctx.messages.facts import Facts
+from eventctx.messages.tokens import BY_KIND, FAMILIES, family_of
+from eventctx.projections.view.layout import Entry
 from eventctx.stores.memory import MemoryStore
-from eventctx.tokens import BY_KIND, FAMILIES, family_of
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 

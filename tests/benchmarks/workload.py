@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from eventctx import events
-from eventctx.codec import encode_event, encode_message
-from eventctx.facts import encode_facts
-from eventctx.messages import read_facts
-from eventctx.record import Draft, make_body
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.record import Draft, make_body
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
 
 Message = dict[str, Any]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.cli.demo import BUDGET, SAMPLE
-from eventctx.demo.killing import run_and_kill
-from eventctx.messages import read_facts
+from eventctx.cli.demo.command import BUDGET, SAMPLE
+from eventctx.cli.demo.killing import run_and_kill
+from eventctx.messages.facts_reader import read_facts
 
 
 @pytest.fixture(scope="module")

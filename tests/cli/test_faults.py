@@ -12,8 +12,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from eventctx.cli import program
 from eventctx.cli.main import cli
+from eventctx.cli.output import program
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.losses import Loss
+from eventctx.log.hook_failures import Loss
 from eventctx.stores.sqlite_losses import SqliteLosses
 
 READING = [

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from eventctx.cli.main import cli
-from eventctx.cli.program import EXIT_CODES
+from eventctx.cli.output.program import EXIT_CODES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 

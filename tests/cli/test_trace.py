@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.cli.trace_tree import duration
+from eventctx.cli.output.trace_tree import duration
 from tests.cli.conftest import write
 
 

@@ -55,7 +55,7 @@ def digests(agent: Agent) -> None:
         (
             "run_python",
             {
-                "code": "from eventctx.record import *\n"
+                "code": "from eventctx.log.record import *\n"
                 "d = Draft(bytes(16), 'tool:pre', 1, 5, b'{}', (Body(bytes(32), b'facts'),))\n"
                 "e = Draft(bytes(16), 'tool:pre', 1, 5, b'{}', (Body(bytes(32), b'other'),))\n"
                 "f = Draft(bytes(16), 'tool:pre', 1, 6, b'{}', (Body(bytes(32), b'facts'),))\n"

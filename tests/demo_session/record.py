@@ -24,7 +24,7 @@ SYSTEM = (
     "up, try it where you can, and name files and functions. Use several tools at once where they "
     "do not depend on each other."
 )
-TARGET = ROOT / "eventctx" / "demo" / "session.jsonl"
+TARGET = ROOT / "eventctx" / "cli" / "demo" / "session.jsonl"
 MAX_BYTES = 700_000
 MIN_MESSAGES = 150
 

@@ -187,7 +187,7 @@ def catalogue(agent: Agent) -> None:
     agent.asks("Which events are there, and which of them are on disk before a call returns?")
     table = agent.does(
         _python(
-            "from eventctx.events import CATALOGUE\n"
+            "from eventctx.log.events import CATALOGUE\n"
             "for row in CATALOGUE.values():\n"
             "    print(f'{row.name:26} {row.family:9} durable={row.durable!s:6} {row.promise}')\n"
         ),

@@ -60,7 +60,7 @@ def strictness(agent: Agent) -> None:
     agent.does(_grep("MAX_DEPTH", "eventctx"), say="Deep nesting has a limit of its own.")
     deep = agent.does(
         _python(
-            "from eventctx.codec import encode_message\n"
+            "from eventctx.log.codec import encode_message\n"
             "value = 'x'\n"
             "for _ in range(300):\n    value = [value]\n"
             "encode_message({'role': 'user', 'content': value})\n"
@@ -90,8 +90,8 @@ def estimates(agent: Agent) -> None:
     agent.does(_read("eventctx/messages.py", 60, 130), think="Facts: what it is made from.")
     tried = agent.does(
         _python(
-            "from eventctx.messages import read_facts\n"
-            "from eventctx.tokens import BY_KIND\n"
+            "from eventctx.messages.facts_reader import read_facts\n"
+            "from eventctx.messages.tokens import BY_KIND\n"
             "text = 'The quick brown fox jumps over the lazy dog. ' * 200\n"
             "result = {'type': 'tool_result', 'tool_use_id': 'a', 'content': text}\n"
             "for name, message in (('prose', {'role': 'user', 'content': text}),\n"

@@ -10,11 +10,11 @@ import asyncio
 import itertools
 from pathlib import Path
 
-from eventctx import events
-from eventctx.codec import encode_event
 from eventctx.engine import Engine
-from eventctx.plan import Insertion, Plan, Run, Shortening
-from eventctx.portable import export_lines
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.plan import Insertion, Plan, Run, Shortening
+from eventctx.queries.transfer import export_lines
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from eventctx import events as ev
-from eventctx.codec import encode_event
-from eventctx.plan import Plan, Run
-from eventctx.record import Body, Draft, Record, make_body, place
+from eventctx.log import events as ev
+from eventctx.log.codec import encode_event
+from eventctx.log.plan import Plan, Run
+from eventctx.log.record import Body, Draft, Record, make_body, place
 
 SECOND = 1_000_000_000
 START = 1_790_000_000 * SECOND

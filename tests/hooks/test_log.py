@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import CapturingLogger, capture_logs
 
-from eventctx import events as ev
 from eventctx.errors import InvalidSetting
-from eventctx.events import CATALOGUE
 from eventctx.hooks import log_line
 from eventctx.hooks.log import LogSink, configure_logging, level_of, line, lines
 from eventctx.hooks.log_line import MAX_CONTENT
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks
-from eventctx.identity import derive_trace_id
-from eventctx.projections.trace import fold as fold_spans
-from eventctx.record import Body, Record
+from eventctx.log import events as ev
+from eventctx.log.events import CATALOGUE
+from eventctx.log.ids import derive_trace_id
+from eventctx.log.record import Body, Record
+from eventctx.projections.trace.fold import fold as fold_spans
 from tests.hooks.given import (
     HOST_SPAN,
     HOST_TRACE,

@@ -11,7 +11,7 @@ import pytest
 from eventctx.errors import StoreFull
 from eventctx.hooks.losses import LossRecorder
 from eventctx.hooks.registry import Hooks
-from eventctx.losses import Loss
+from eventctx.log.hook_failures import Loss
 from eventctx.stores.memory_losses import MemoryLosses
 
 

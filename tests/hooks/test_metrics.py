@@ -14,14 +14,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
 
-from eventctx import events as ev
 from eventctx.hooks import metrics as sinks
 from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.registry import Hooks
-from eventctx.projections import metric_names as names
-from eventctx.projections.metric_names import INSTRUMENTS
-from eventctx.projections.metrics import MAX_CALLS, evolve, fold, initial
+from eventctx.log import events as ev
+from eventctx.projections.metrics import names
+from eventctx.projections.metrics.fold import MAX_CALLS, evolve, fold, initial
+from eventctx.projections.metrics.names import INSTRUMENTS
 from tests.hooks.given import SECOND, Session, compacted, prepared, span, whole_turn
 from tests.measured import Gathered, by_position, summed
 

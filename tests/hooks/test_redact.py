@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx import events as ev
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, EXEMPT, MARGIN, Redactor
+from eventctx.log import events as ev
 from eventctx.projections.flat import MAX_TEXT
-from eventctx.projections.trace import fold
+from eventctx.projections.trace.fold import fold
 from tests.hooks.given import Session, span, whole_turn
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 3

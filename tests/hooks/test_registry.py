@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from eventctx import events as ev
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.registry import Hooks
-from eventctx.record import Record
+from eventctx.log import events as ev
+from eventctx.log.record import Record
 from tests.hooks.given import Session
 
 
@@ -456,7 +456,7 @@ def test_hooks_alone_load_none_of_the_three_libraries():
         "assert not {'structlog', 'opentelemetry', 'pyee'} & set(sys.modules)\n"
         "import eventctx.hooks.registry\n"
         "assert not {'structlog', 'opentelemetry'} & set(sys.modules)\n"
-        "import eventctx.projections.trace\n"
+        "import eventctx.projections.trace.fold\n"
         "assert 'opentelemetry' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eventctx import events as ev
-from eventctx.identity import derive_trace_id, is_span_id, is_trace_id, new_span_id
-from eventctx.projections import semconv
-from eventctx.projections.compaction_attributes import MAX_RUNS, numbers_text
-from eventctx.projections.spans import MAX_MESSAGE_TICKS, MAX_TICKS, Span
-from eventctx.projections.trace import MAX_OPEN, TraceState, evolve, fold, initial, unfinished
+from eventctx.log import events as ev
+from eventctx.log.ids import derive_trace_id, is_span_id, is_trace_id, new_span_id
+from eventctx.projections.trace import semconv
+from eventctx.projections.trace.compaction_attributes import MAX_RUNS, numbers_text
+from eventctx.projections.trace.fold import MAX_OPEN, TraceState, evolve, fold, initial, unfinished
+from eventctx.projections.trace.spans import MAX_MESSAGE_TICKS, MAX_TICKS, Span
 from tests.hooks.given import (
     HOST_SPAN,
     HOST_TRACE,

@@ -21,14 +21,14 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 
-from eventctx import events as ev
 from eventctx.hooks import trace as sinks
 from eventctx.hooks.log import lines
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
-from eventctx.identity import CurrentSpan, derive_trace_id
-from eventctx.projections.spans import Span
-from eventctx.projections.trace import fold
+from eventctx.log import events as ev
+from eventctx.log.ids import CurrentSpan, derive_trace_id
+from eventctx.projections.trace.fold import fold
+from eventctx.projections.trace.spans import Span
 from tests.hooks.given import PRE, Session, compacted, span, whole_turn
 
 

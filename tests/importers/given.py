@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from eventctx.codec import decode_body, decode_event
-from eventctx.importers.items import Item, Line, Message, ModelCall, Parser, Raw, never
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.packing import raw_of
-from eventctx.record import Record
+from eventctx.importers.recording.packing import raw_of
+from eventctx.importers.source.items import Item, Line, Message, ModelCall, Parser, Raw, never
+from eventctx.log.codec import decode_event
+from eventctx.log.record import Record
+from eventctx.messages.encoding import decode_body
 from eventctx.stores.memory import MemoryStore
 
 NOW = 1_900_000_000_000_000_000

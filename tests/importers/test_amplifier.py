@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.engine import Engine
-from eventctx.importers import amplifier, context_persistent
-from eventctx.importers.amplifier_log import parse
-from eventctx.importers.items import (
+from eventctx.importers.formats import amplifier, context_persistent
+from eventctx.importers.formats.amplifier_log import parse
+from eventctx.importers.load import import_file
+from eventctx.importers.source.items import (
     CallEnded,
     Compaction,
     Item,
@@ -17,7 +18,6 @@ from eventctx.importers.items import (
     Waiting,
     Warned,
 )
-from eventctx.importers.load import import_file
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk
 from tests.importers.given import (

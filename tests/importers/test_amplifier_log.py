@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventctx.importers import amplifier
-from eventctx.importers.amplifier_log import parse
-from eventctx.importers.items import (
+from eventctx.importers.formats import amplifier
+from eventctx.importers.formats.amplifier_log import parse
+from eventctx.importers.source.items import (
     CallEnded,
     Item,
     Message,

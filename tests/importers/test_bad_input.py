@@ -13,8 +13,8 @@ import pytest
 from eventctx.errors import MalformedTranscript, StoreFull, TranscriptError, UnknownFormat
 from eventctx.importers.detect import FORMATS, choose
 from eventctx.importers.load import import_file
-from eventctx.importers.naming import session_name
-from eventctx.store import Appended, Expected
+from eventctx.importers.source.naming import session_name
+from eventctx.log.store import Appended, Expected
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, Pi
 from tests.importers.given import SESSION, ClaudeCode, Codex, jsonl, load, records, story, text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from eventctx.importers.claude_code import parse
-from eventctx.importers.items import (
+from eventctx.importers.formats.claude_code import parse
+from eventctx.importers.source.items import (
     CallEnded,
     Compaction,
     Linked,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eventctx.importers.codex import parse
-from eventctx.importers.items import (
+from eventctx.importers.formats.codex import parse
+from eventctx.importers.source.items import (
     CallEnded,
     Compaction,
     ModelCall,

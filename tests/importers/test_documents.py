@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers import chat, mini_swe_agent, swe_agent
-from eventctx.importers.items import CallEnded, ModelCall, Raw, TurnBegan, TurnEnded, Warned
+from eventctx.importers.formats import chat, mini_swe_agent, swe_agent
+from eventctx.importers.source.items import CallEnded, ModelCall, Raw, TurnBegan, TurnEnded, Warned
 from tests.importers.given import call, items_of, jsonl, of_type, prompts, raw_kinds, roles, texts
 
 TASK: list[dict[str, Any]] = [

@@ -10,12 +10,9 @@ from click.testing import CliRunner, Result
 
 from eventctx.cli.main import cli
 from eventctx.errors import UnknownFormat
-from eventctx.importers.event_folder import read_events
-from eventctx.importers.items import (
-    Item,
-    Waiting,
-)
-from eventctx.importers.openhands import parse_folder
+from eventctx.importers.formats.openhands import parse_folder
+from eventctx.importers.source.event_folder import read_events
+from eventctx.importers.source.items import Item, Waiting
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, openhands_talk
 from tests.importers.given import load, messages, of_type, raw_kinds, records, roles, story

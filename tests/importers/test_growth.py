@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.codec import encode_event
 from eventctx.errors import SourceChanged, TranscriptError
-from eventctx.events import Erased, MessageAdded, Pinned
-from eventctx.facts import encode_facts
 from eventctx.importers.load import import_file
-from eventctx.importers.packing import raw_of
-from eventctx.messages import read_facts
-from eventctx.record import Draft, Record, make_body
-from eventctx.store import Address
+from eventctx.importers.recording.packing import raw_of
+from eventctx.log.codec import encode_event
+from eventctx.log.events import Erased, MessageAdded, Pinned
+from eventctx.log.record import Draft, Record, make_body
+from eventctx.log.store import Address
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     NOW,

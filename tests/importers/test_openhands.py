@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.items import (
+from eventctx.importers.formats.openhands import parse
+from eventctx.importers.source.items import (
     CallEnded,
     Message,
     ModelCall,
@@ -20,7 +21,6 @@ from eventctx.importers.items import (
     Waiting,
     Warned,
 )
-from eventctx.importers.openhands import parse
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import OpenHands, openhands_talk
 from tests.importers.given import events, items_of, load, of_type, raw_kinds, roles, text, texts

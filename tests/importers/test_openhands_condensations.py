@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.engine import Engine
-from eventctx.importers.items import (
-    Compaction,
-)
+from eventctx.importers.formats.openhands import parse
 from eventctx.importers.load import import_file
-from eventctx.importers.openhands import parse
+from eventctx.importers.source.items import Compaction
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import OpenHands, openhands_talk
 from tests.importers.given import events, items_of, load, of_type, salt, text

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.importers.items import (
+from eventctx.importers.formats.pi import parse
+from eventctx.importers.load import import_file
+from eventctx.importers.source.items import (
     Branched,
     Compaction,
     ModelCall,
@@ -20,8 +22,6 @@ from eventctx.importers.items import (
     Waiting,
     Warned,
 )
-from eventctx.importers.load import import_file
-from eventctx.importers.pi import parse
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Pi, pi_call
 from tests.importers.given import (

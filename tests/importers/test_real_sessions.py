@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from eventctx.codec import decode_body, decode_event
-from eventctx.facts import decode_facts
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.packing import raw_of
-from eventctx.projections import request_view
-from eventctx.record import Record
+from eventctx.importers.recording.packing import raw_of
+from eventctx.log.codec import decode_event
+from eventctx.log.record import Record
+from eventctx.messages.encoding import decode_body
+from eventctx.messages.facts import decode_facts
+from eventctx.projections.view import request_view
 from eventctx.stores.sqlite import SqliteStore
 from tests.importers.given import NOW
 

@@ -7,11 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eventctx.codec import decode_body, decode_event
-from eventctx.events import CATALOGUE
-from eventctx.importers.packing import raw_of
-from eventctx.projections import request_view
-from eventctx.record import Record
+from eventctx.importers.recording.packing import raw_of
+from eventctx.log.codec import decode_event
+from eventctx.log.events import CATALOGUE
+from eventctx.log.record import Record
+from eventctx.messages.encoding import decode_body
+from eventctx.projections.view import request_view
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     NOW,

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from eventctx.engine import Engine
+from eventctx.log.record import Record
 from eventctx.orchestrators import (
     Answer,
     Chunk,
@@ -17,7 +18,6 @@ from eventctx.orchestrators import (
     ToolRequest,
     Usage,
 )
-from eventctx.record import Record
 
 Step = Any
 """An Answer, an exception to raise, anything else to return as it is, or a function of these."""

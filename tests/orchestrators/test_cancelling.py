@@ -226,7 +226,7 @@ async def test_a_tool_that_does_not_end_when_it_is_cancelled_does_not_hold_up_th
 async def test_a_hook_that_hangs_does_not_hold_up_the_end_of_a_turn_that_took_too_long(
     event: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("eventctx.orchestrators.host_hooks.GRACE", 0.01)
+    monkeypatch.setattr("eventctx.orchestrators.host.hooks.GRACE", 0.01)
 
     async def hangs(*_: Any) -> Any:
         return await asyncio.Event().wait()

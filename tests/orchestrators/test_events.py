@@ -15,6 +15,7 @@ import pytest
 
 import eventctx
 from eventctx.errors import InvalidSetting
+from eventctx.log.record import Record
 from eventctx.orchestrators import (
     EventsOrchestrator,
     Ids,
@@ -24,8 +25,7 @@ from eventctx.orchestrators import (
     as_tools,
     current_ids,
 )
-from eventctx.projections import trace
-from eventctx.record import Record
+from eventctx.projections.trace import fold as trace
 from tests.orchestrators.agents import (
     Doing,
     Heard,
@@ -270,7 +270,7 @@ async def test_the_tools_that_are_offered_count_against_the_budget() -> None:
         )
         request = (await engine.audit("s")).requests[0]
         prepared = [one for one in await records(engine) if one.type == "context:request_prepared"]
-    event = eventctx.codec.decode_event(prepared[0])  # type: ignore[attr-defined]
+    event = eventctx.log.codec.decode_event(prepared[0])  # type: ignore[attr-defined]
     assert event.tools_digest is not None
     assert event.reserve > 0
     assert event.model == "model-1"

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.errors import ProviderFailed, TurnError
+from eventctx.log.codec import decode_event
 from eventctx.orchestrators import (
     Answer,
     BasicOrchestrator,
@@ -25,7 +25,7 @@ from eventctx.orchestrators import (
     ToolRequest,
     Usage,
 )
-from eventctx.orchestrators.tool_results import told
+from eventctx.orchestrators.tools.results import told
 from tests.orchestrators.agents import (
     Doing,
     Heard,

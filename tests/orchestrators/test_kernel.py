@@ -28,10 +28,10 @@ from amplifier_core.testing import EventRecorder, MockContextManager, MockTool
 from amplifier_core.validation import OrchestratorValidator
 
 import eventctx
-from eventctx.codec import decode_event
+from eventctx.log.codec import decode_event
+from eventctx.log.record import Body
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
-from eventctx.orchestrators.mounting import Mounted
-from eventctx.record import Body
+from eventctx.orchestrators.loops.mounting import Mounted
 from tests.orchestrators.agents import Waits, activity, check_log, records
 
 ROOT = Path(__file__).resolve().parents[2]

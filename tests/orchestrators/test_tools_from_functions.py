@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.orchestrators.protocol import Ids, Tool
-from eventctx.orchestrators.tools import as_tools, definition_of, run_tool, tool
+from eventctx.orchestrators.tools.functions import as_tools, definition_of, run_tool, tool
 
 IDS = Ids("s", "t1", "00f067aa0ba902b7")
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from eventctx.engine import Engine
-from eventctx.summarizer import ScoreRequest, SummaryRequest
+from eventctx.policies.advisers import ScoreRequest, SummaryRequest
 from tests.policies.given import model, user
 from tests.sessions import names
 from tests.transcripts import Message, refusal

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
-from eventctx.plan import REASONS
+from eventctx.log.plan import REASONS
 from eventctx.policies import rules
-from eventctx.policies.bench import kept_whole
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import (
     Budget,
@@ -22,6 +21,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.trigger import make_budget
+from eventctx.policies.working_set import kept_whole
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
 from tests.transcripts import Story, is_system, refusal

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.codec import decode_event
-from eventctx.deciding import MAX_QUESTIONS, settings_of
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
+from eventctx.log.codec import decode_event
 from eventctx.policies.custom import Custom
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import policy_named
@@ -29,6 +28,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import drop, keep_only
+from eventctx.session.compaction_run import MAX_QUESTIONS, settings_of
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,

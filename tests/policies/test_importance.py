@@ -12,12 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.messages import read_facts
-from eventctx.plan import REASONS
+from eventctx.log.codec import decode_event
+from eventctx.log.plan import REASONS
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies import rules
+from eventctx.policies.advisers import ModelAnswer, ScoreRequest
 from eventctx.policies.fit import fit
 from eventctx.policies.importance import Importance, importance_of
 from eventctx.policies.named import policy_named
@@ -29,11 +32,8 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
-from eventctx.refs import MessageRef
-from eventctx.rounds import group_rows
+from eventctx.projections.view.refs import MessageRef
 from eventctx.stores.memory import MemoryStore
-from eventctx.summarizer import ModelAnswer, ScoreRequest
-from eventctx.tokens import BY_KIND
 from tests.policies.advisers import Scripted, check_fallback, mute
 from tests.policies.given import model, user
 from tests.sessions import tool_round

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.codec import decode_event
-from eventctx.deciding import settings_of
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
+from eventctx.log.codec import decode_event
+from eventctx.messages.shorten import Limit
 from eventctx.policies import rules
-from eventctx.policies.bench import Bench, shortened_tokens
 from eventctx.policies.custom import Custom
 from eventctx.policies.fit import fit
 from eventctx.policies.ladder import Ladder
@@ -35,8 +34,9 @@ from eventctx.policies.proposals import drop, keep_only
 from eventctx.policies.simple import Simple
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.policies.truncate import Truncate
-from eventctx.projections.layout import build
-from eventctx.shorten import Limit
+from eventctx.policies.working_set import Bench, shortened_tokens
+from eventctx.projections.view.layout import build
+from eventctx.session.compaction_run import settings_of
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,

@@ -11,11 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.codec import decode_event
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.messages import read_facts
-from eventctx.plan import REASONS, numbers_in
+from eventctx.log.codec import decode_event
+from eventctx.log.plan import REASONS, numbers_in
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies import rules
 from eventctx.policies.fit import fit
 from eventctx.policies.ladder import Ladder
@@ -30,11 +32,9 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.summary_text import UnfitSummary
-from eventctx.projections import request_view
-from eventctx.refs import InsertionRef, MessageRef
-from eventctx.rounds import group_rows
+from eventctx.projections.view import request_view
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.stores.memory import MemoryStore
-from eventctx.tokens import BY_KIND
 from tests.policies.advisers import Scripted, mute, talk
 from tests.policies.given import user
 from tests.sessions import tool_round

@@ -12,14 +12,14 @@ import pytest
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.plan import numbers_in
+from eventctx.log.plan import numbers_in
+from eventctx.policies.advisers import ModelAnswer, SummaryRequest
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.policy import AskSummary, Budget, PolicyState, Visible
 from eventctx.policies.summarize import Summarize
-from eventctx.projections import request_view
-from eventctx.reading import fold
+from eventctx.projections.view import request_view
+from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
-from eventctx.summarizer import ModelAnswer, SummaryRequest
 from tests.policies.advisers import Paused, Scripted, check_fallback, talk
 from tests.policies.given import model, user
 from tests.sessions import names, tool_round

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages import HARNESS_PREFIXES, read_facts
+from eventctx.messages.facts_reader import HARNESS_PREFIXES, read_facts
 from eventctx.policies.policy import Summary
 from eventctx.policies.summary_text import (
     END,

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.asking import Advisers
-from eventctx.codec import decode_event
 from eventctx.errors import InvalidMessage, InvalidSetting
-from eventctx.messages import read_facts
-from eventctx.plan import REASONS
+from eventctx.log.codec import decode_event
+from eventctx.log.plan import REASONS
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import BY_KIND
 from eventctx.policies.fit import fit, line_to_drop_to
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import AskMemory, Budget, Memory, PolicyState, Proposal, Visible
@@ -25,9 +25,9 @@ from eventctx.policies.token_budget import (
     four_characters_a_token,
 )
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
-from eventctx.refs import InsertionRef
-from eventctx.settings import Settings
-from eventctx.tokens import BY_KIND
+from eventctx.projections.view.refs import InsertionRef
+from eventctx.session.questions import Advisers
+from eventctx.session.settings import Settings
 from tests.policies.given import (
     DUE,
     MANUAL,

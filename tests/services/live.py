@@ -20,8 +20,8 @@ import eventctx
 from eventctx.cli.main import cli
 from eventctx.hooks.otlp import exporter_for
 from eventctx.hooks.trace import TraceSink
-from eventctx.projections.spans import Span
-from eventctx.projections.trace import fold
+from eventctx.projections.trace.fold import fold
+from eventctx.projections.trace.spans import Span
 
 
 async def live_session(

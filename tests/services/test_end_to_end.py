@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from eventctx.cli.main import cli
-from eventctx.projections.spans import Span
+from eventctx.projections.trace.spans import Span
 from tests.services.jaeger import Jaeger
 from tests.services.jaeger_query import JaegerQuery, SeenSpan, wait_for
 from tests.services.live import folded, live_session, trace

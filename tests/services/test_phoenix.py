@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import eventctx
-from eventctx.projections.spans import Span
+from eventctx.projections.trace.spans import Span
 from tests.services.jaeger_query import wait_for
 from tests.services.live import folded, live_session, trace
 from tests.services.phoenix import Phoenix

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from eventctx.record import Draft, Record
-from eventctx.store import EventStore
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft

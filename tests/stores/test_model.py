@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, multiple, rule
 
 from eventctx.errors import WrongExpectedVersion
-from eventctx.record import GENESIS, Draft, chain_digest, make_body
-from eventctx.store import ANY, NO_STREAM, STREAM_EXISTS, Address, Snapshot
+from eventctx.log.record import GENESIS, Draft, chain_digest, make_body
+from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Address, Snapshot
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 

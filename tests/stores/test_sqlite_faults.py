@@ -25,8 +25,8 @@ from eventctx.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from eventctx.record import Body
-from eventctx.store import ANY, NO_STREAM, Address, Snapshot
+from eventctx.log.record import Body
+from eventctx.log.store import ANY, NO_STREAM, Address, Snapshot
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_schema import SCHEMA_VERSION, _is_new
 
@@ -215,8 +215,8 @@ READ_ONLY_PROGRAM = """
 import asyncio, os, sys
 import concurrent.futures.thread, urllib.parse  # now: out of reach after setuid
 from eventctx.errors import StoreReadOnly
-from eventctx.record import Draft
-from eventctx.store import Address, ANY, Snapshot
+from eventctx.log.record import Draft
+from eventctx.log.store import Address, ANY, Snapshot
 from eventctx.stores.sqlite import SqliteStore
 
 async def main():

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from eventctx.errors import NotAStore, StoreError, StoreTooNew, StoreUnavailable
-from eventctx.losses import Loss, LossBook
+from eventctx.log.hook_failures import Loss, LossBook
 from eventctx.stores.memory_losses import MemoryLosses
 from eventctx.stores.sqlite_losses import SqliteLosses
 
@@ -67,7 +67,8 @@ def test_a_handlers_name_that_is_no_unicode_is_kept_in_writing(store: Path) -> N
 def test_processes_that_write_at_once_lose_no_count(store: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from eventctx.losses import Loss; from eventctx.stores.sqlite_losses import SqliteLosses\n"
+        "from eventctx.log.hook_failures import Loss\n"
+        "from eventctx.stores.sqlite_losses import SqliteLosses\n"
         "book = SqliteLosses(Path(sys.argv[1]), lock_timeout=60)\n"
         "for n in range(50): book.add([Loss('a', 'error', 1, n), Loss('b', 'dropped', 2, n)])\n"
     )
@@ -118,7 +119,7 @@ def test_a_full_disk_is_a_typed_error_and_spoils_nothing(store: Path) -> None:
     book.add([Loss("a", "error", 1, 1)])
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from eventctx.errors import StoreError; from eventctx.losses import Loss\n"
+        "from eventctx.errors import StoreError; from eventctx.log.hook_failures import Loss\n"
         "from eventctx.stores.sqlite_losses import SqliteLosses\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"

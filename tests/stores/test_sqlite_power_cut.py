@@ -20,8 +20,8 @@ import apsw
 import pytest
 
 from eventctx.errors import EventctxError, StreamNotFound
-from eventctx.record import GENESIS, chain_digest
-from eventctx.store import ANY, Receipt
+from eventctx.log.record import GENESIS, chain_digest
+from eventctx.log.store import ANY, Receipt
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import APPLICATION_ID

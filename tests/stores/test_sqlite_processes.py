@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from eventctx.store import ANY, Receipt
+from eventctx.log.store import ANY, Receipt
 from eventctx.stores.sqlite import SqliteStore
 
 

@@ -21,20 +21,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.codec import encode_event, encode_message
 from eventctx.errors import EventctxError, StoreUnavailable
-from eventctx.events import Cleared, Erased, MessageAdded, MessagesSet, SessionFork
-from eventctx.facts import encode_facts
-from eventctx.messages import read_facts
+from eventctx.log.codec import encode_event
+from eventctx.log.events import Cleared, Erased, MessageAdded, MessagesSet, SessionFork
+from eventctx.log.record import Draft, make_body
+from eventctx.log.store import ANY, Address
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import transcript
-from eventctx.projections.recall_query import words
-from eventctx.recalling import Recall
-from eventctx.record import Draft, make_body
-from eventctx.store import ANY, Address
+from eventctx.search.index import Document, Gone, Mark, Place, Term
+from eventctx.search.query import words
+from eventctx.search.recall import Recall
+from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_recall import SqliteTextIndex
-from eventctx.text_index import Document, Gone, Mark, Place, Term
 
 
 def draft_of(event, *texts: str) -> Draft:
@@ -405,9 +406,9 @@ import asyncio, resource, signal, sys
 from pathlib import Path
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError
-from eventctx.recalling import Recall
+from eventctx.search.recall import Recall
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_recall import SqliteTextIndex
+from eventctx.search.sqlite_index import SqliteTextIndex
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -439,9 +440,9 @@ READ_ONLY_PROGRAM = """
 import asyncio, concurrent.futures.thread, os, sys
 from pathlib import Path
 import urllib.parse  # now: the interpreter may be out of reach after setuid
-from eventctx.recalling import Recall
+from eventctx.search.recall import Recall
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_recall import SqliteTextIndex
+from eventctx.search.sqlite_index import SqliteTextIndex
 
 async def main():
     path = Path(sys.argv[1])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting, ProviderFailed
-from eventctx.messages import read_facts
+from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventctx.choosing import choose
-from eventctx.default_store import default_store, in_users_folder
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import settings_of_policy
 from eventctx.policies.policy import Policy
-from eventctx.settings import NAMES, Settings, by_own_name
+from eventctx.session.choosing import choose
+from eventctx.session.settings import NAMES, Settings, by_own_name
+from eventctx.stores.location import default_store, in_users_folder
 
 DEFAULTS: Final[Mapping[str, Any]] = {"max_tokens": None, "on_overflow": "send_floor"}
 """What differs from a session opened by hand: the provider's window is the budget, and a turn does

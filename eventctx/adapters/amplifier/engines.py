@@ -11,10 +11,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from eventctx.engine import Engine
+from eventctx.aio import OneAtATime
+from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreUnavailable
-from eventctx.one_at_a_time import OneAtATime
-from eventctx.opening import open_engine
 
 
 class _Shared:

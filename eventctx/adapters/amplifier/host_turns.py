@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from eventctx.aio import OneAtATime
 from eventctx.errors import EventctxError
-from eventctx.events import SessionEnd, Status
-from eventctx.following import Following, ModelUsage
-from eventctx.one_at_a_time import OneAtATime
+from eventctx.log.events import SessionEnd, Status
+from eventctx.session.host_turns import Following, ModelUsage
 
 MAX_MESSAGE: Final = 2_000
 """Characters of an error's words that are recorded."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from eventctx.context import Context
-from eventctx.events import Event
-from eventctx.identity import CurrentSpan, new_span_id, random_bytes
-from eventctx.turns import Emitter, Scope
+from eventctx.log.events import Event
+from eventctx.log.ids import CurrentSpan, new_span_id, random_bytes
+from eventctx.session.context import Context
+from eventctx.session.turns import Emitter, Scope
 
 
 class LateEmitter:

@@ -17,20 +17,19 @@ from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
 from eventctx.adapters.amplifier.plain import as_dict, text_of, told_in_json
-from eventctx.codec import decode_known
-from eventctx.context import Context
+from eventctx.aio import OneAtATime, undisturbed
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
-from eventctx.events import PostCompact, RequestPrepared, SetIgnored
-from eventctx.following import Following
-from eventctx.one_at_a_time import OneAtATime
-from eventctx.record import Record
-from eventctx.result import CompactionResult
-from eventctx.returned import AddedAgain
-from eventctx.session_id import check_session_id
-from eventctx.turns import Turn, check_turn_id, scope_of
-from eventctx.undisturbed import undisturbed
-from eventctx.verdict import CompactionAsked, Verdict
+from eventctx.log.codec import decode_known
+from eventctx.log.events import PostCompact, RequestPrepared, SetIgnored
+from eventctx.log.record import Record
+from eventctx.log.session_id import check_session_id
+from eventctx.policies.interception import CompactionAsked, Verdict
+from eventctx.session.context import Context
+from eventctx.session.host_turns import Following
+from eventctx.session.reconcile import AddedAgain
+from eventctx.session.result import CompactionResult
+from eventctx.session.turns import Turn, check_turn_id, scope_of
 
 HOST_REASON: Final = "the host asked for it"
 

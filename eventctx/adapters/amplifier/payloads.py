@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventctx.events import PostCompact
+from eventctx.log.events import PostCompact
+from eventctx.log.record import Record
+from eventctx.policies.interception import CompactionAsked
 from eventctx.projections.flat import dispositions
-from eventctx.record import Record
-from eventctx.verdict import CompactionAsked
 
 EVENTS: Final = (
     "context:pre_compact",

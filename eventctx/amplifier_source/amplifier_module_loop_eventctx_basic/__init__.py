@@ -1,5 +1,5 @@
-"""``eventctx.orchestrators.loop_basic`` as Amplifier's loader finds it in a folder."""
+"""``eventctx.orchestrators.loops.loop_basic`` as Amplifier's loader finds it in a folder."""
 
-from eventctx.orchestrators.loop_basic import mount as mount
+from eventctx.orchestrators.loops.loop_basic import mount as mount
 
 __amplifier_module_type__ = "orchestrator"

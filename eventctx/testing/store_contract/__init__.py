@@ -9,7 +9,7 @@ Give a fixture ``store`` that is a new, empty store, and inherit:
             yield opened
             await opened.close()
 
-It needs pytest and pytest-asyncio. The tests say what is promised in ``eventctx/store.py``; the
+It needs pytest and pytest-asyncio. The tests say what is promised in ``eventctx/log/store.py``; the
 stores of eventctx pass the same ones.
 """
 

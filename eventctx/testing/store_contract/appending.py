@@ -10,15 +10,8 @@ from eventctx.errors import (
     InvalidSetting,
     WrongExpectedVersion,
 )
-from eventctx.record import Body
-from eventctx.store import (
-    ANY,
-    NO_STREAM,
-    STREAM_EXISTS,
-    EventStore,
-    Expected,
-    Receipt,
-)
+from eventctx.log.record import Body
+from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, EventStore, Expected, Receipt
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 
 

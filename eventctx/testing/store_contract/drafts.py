@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from eventctx.record import GENESIS, Draft, Record, body_digest, chain_digest, make_body
+from eventctx.log.record import GENESIS, Draft, Record, body_digest, chain_digest, make_body
 
 _counter = itertools.count(1)
 

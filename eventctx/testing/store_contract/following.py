@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from eventctx.errors import StoreUnavailable
-from eventctx.record import Record
-from eventctx.store import NO_STREAM, EventStore
+from eventctx.log.record import Record
+from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
 
 

@@ -9,10 +9,7 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.store import (
-    NO_STREAM,
-    EventStore,
-)
+from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventctx.record import Body
-from eventctx.store import (
-    NO_STREAM,
-    Address,
-    EventStore,
-    Snapshot,
-)
+from eventctx.log.record import Body
+from eventctx.log.store import NO_STREAM, Address, EventStore, Snapshot
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from eventctx.errors import WrongExpectedVersion
-from eventctx.store import ANY, NO_STREAM, EventStore
+from eventctx.log.store import ANY, NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 
 

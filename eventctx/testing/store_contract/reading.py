@@ -11,11 +11,7 @@ from eventctx.errors import (
     LogCorrupted,
     StreamNotFound,
 )
-from eventctx.store import (
-    NO_STREAM,
-    Address,
-    EventStore,
-)
+from eventctx.log.store import NO_STREAM, Address, EventStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import anthropic
 import openai
 
-from eventctx.orchestrators.anthropic import AnthropicProvider
-from eventctx.orchestrators.openai_chat import OpenAIChatProvider
-from eventctx.orchestrators.openai_responses import OpenAIResponsesProvider
 from eventctx.orchestrators.protocol import StreamingProvider
+from eventctx.orchestrators.providers.anthropic import AnthropicProvider
+from eventctx.orchestrators.providers.openai_chat import OpenAIChatProvider
+from eventctx.orchestrators.providers.openai_responses import OpenAIResponsesProvider
 
 Body = dict[str, Any]
 

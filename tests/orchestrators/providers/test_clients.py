@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.orchestrators import anthropic as anthropic_module
-from eventctx.orchestrators import openai_client
 from eventctx.orchestrators.protocol import Ids, Request
-from eventctx.orchestrators.sdk_calling import is_older
+from eventctx.orchestrators.providers import anthropic as anthropic_module
+from eventctx.orchestrators.providers import openai_client
+from eventctx.orchestrators.providers.sdk_calling import is_older
 from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
 from tests.orchestrators.providers.server import Server, said
 
@@ -104,8 +104,8 @@ def test_what_is_no_client_is_refused(kit: Kit, thing: object) -> None:
 
 def test_importing_the_providers_loads_no_sdk() -> None:
     program = (
-        "import sys; import eventctx.orchestrators.anthropic, "
-        "eventctx.orchestrators.openai_chat, eventctx.orchestrators.openai_responses; "
+        "import sys; from eventctx.orchestrators.providers import "
+        "anthropic, openai_chat, openai_responses; "
         "print(*{'anthropic', 'openai'} & sys.modules.keys())"
     )
     run = subprocess.run(

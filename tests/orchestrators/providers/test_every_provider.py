@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx import budget
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
@@ -20,6 +19,7 @@ from eventctx.orchestrators.protocol import (
     ToolDefinition,
     ToolOutcome,
 )
+from eventctx.session import budget
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
 from tests.orchestrators.providers.server import Server, said, streamed

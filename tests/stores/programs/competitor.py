@@ -11,7 +11,7 @@ import sys
 import time
 
 from eventctx.errors import WrongExpectedVersion
-from eventctx.record import Draft
+from eventctx.log.record import Draft
 from eventctx.stores.sqlite import SqliteStore
 
 

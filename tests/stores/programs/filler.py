@@ -11,8 +11,8 @@ import signal
 import sys
 
 from eventctx.errors import StoreFull
-from eventctx.record import Draft, make_body
-from eventctx.store import ANY
+from eventctx.log.record import Draft, make_body
+from eventctx.log.store import ANY
 from eventctx.stores.sqlite import SqliteStore
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from eventctx.record import Draft
+from eventctx.log.record import Draft
 from eventctx.stores.sqlite import SqliteStore
 
 

@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from eventctx.recalling import Recall
+from eventctx.search.recall import Recall
+from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_recall import SqliteTextIndex
 
 
 async def main() -> None:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import sys
 
-from eventctx.record import Draft, make_body
+from eventctx.log.record import Draft, make_body
 from eventctx.stores.sqlite import SqliteStore
 
 

@@ -1,0 +1,219 @@
+"""``audit``: a row for every request, with the compactions between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.plain import iso, number, plural
+from eventctx.cli.output.program import run
+from eventctx.cli.output.screen import Column, Screen, put_document
+from eventctx.projections.audit import AuditRow, CompactionRow
+from eventctx.queries.audit import Audit
+
+_TRIGGERS: Final = {
+    "threshold": "threshold reached",
+    "budget": "over budget",
+    "max_messages": "too many messages",
+    "manual": "on demand",
+    "imported": "by the imported program",
+}
+
+Note = Sequence[str | tuple[str, str]]
+
+
+@click.command("audit", short_help="Every request: what was kept, shortened and dropped.")
+@click.argument("session")
+@click.option("--turn", type=int, metavar="N", help="Only the requests of turn N.")
+@opening.reading
+def audit_command(session: str, turn: int | None, store: str | None, as_json: bool) -> None:
+    """Show every request of SESSION: what was kept, shortened, summarised and dropped.
+
+    A row per request, the compactions in between where they happened.
+    """
+    audit = run(_audit(session, turn, store))
+    if as_json:
+        put_document(as_builtins(audit))
+    else:
+        show_audit(Screen(), audit)
+
+
+async def _audit(session: str, turn: int | None, store: str | None) -> Audit:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        audit = await engine.audit(info.stream)
+    if turn is None:
+        return audit
+    known = [one.number for one in audit.turns]
+    if turn not in known:
+        raise click.UsageError(
+            f"session {info.stream!r} has "
+            + (f"turns {min(known)} to {max(known)}" if known else "no turns")
+            + f", found {turn}"
+        )
+    return of_turn(audit, turn)
+
+
+def of_turn(audit: Audit, turn: int) -> Audit:
+    """The requests and compactions of one turn."""
+    return msgspec.structs.replace(
+        audit,
+        requests=tuple(row for row in audit.requests if row.turn == turn),
+        compactions=tuple(row for row in audit.compactions if row.turn == turn),
+    )
+
+
+def as_builtins(audit: Audit) -> dict[str, Any]:
+    """The audit with stable keys; times as RFC 3339."""
+    requests = []
+    for row in audit.requests:
+        one = msgspec.to_builtins(row)
+        one["counts"] = row.counts._asdict()
+        one["time"] = iso(row.time)
+        requests.append(one)
+    compactions = [{**msgspec.to_builtins(row), "time": iso(row.time)} for row in audit.compactions]
+    return {
+        "session": audit.session,
+        "requests": requests,
+        "compactions": compactions,
+        "turns": [{**turn._asdict(), "time": iso(turn.time)} for turn in audit.turns],
+        "usage": msgspec.to_builtins(audit.usage),
+    }
+
+
+def show_audit(
+    screen: Screen, audit: Audit, requests: Iterable[AuditRow | int] | None = None
+) -> None:
+    """The audit as a table. ``requests`` chooses rows; a number says how many are left out."""
+    chosen = list(audit.requests if requests is None else requests)
+    rows = [row for row in chosen if isinstance(row, AuditRow)]
+    if not audit.requests:
+        screen.line("No request was prepared in this session; a fork's parent has its own audit.")
+        if not audit.compactions:
+            return
+    optional = _optional(rows)
+    columns = _columns(screen, optional)
+    notes = _notes(chosen, audit.compactions)
+    cells = [_cells(screen, row, optional) for row in rows]
+    if rows:
+        screen.table(columns, cells, notes)
+    screen.line((_summary(audit), "dim"))
+    for footnote in _footnotes(audit):
+        screen.line((footnote, "dim"))
+
+
+def _optional(rows: Sequence[AuditRow]) -> list[str]:
+    """Counts that are mostly zero get a column only when they are not."""
+    return [
+        name for name in ("merged", "omitted") if any(getattr(row.counts, name) for row in rows)
+    ]
+
+
+def _columns(screen: Screen, optional: Sequence[str]) -> list[Column]:
+    short = screen.live and screen.width < 100
+    return [
+        Column("at" if short else "position", right=True),
+        Column("turn", right=True),
+        Column("it" if short else "iteration", right=True),
+        Column("kept", right=True),
+        Column("short" if short else "shortened", right=True),
+        Column("summ" if short else "summarised", right=True),
+        Column("drop" if short else "dropped", right=True),
+        *[Column(name[:4] if short else name, right=True) for name in optional],
+        Column("tokens", right=True, style="bold"),
+        Column("budget", right=True),
+        Column("digest", style="cyan"),
+    ]
+
+
+def _cells(screen: Screen, row: AuditRow, optional: Sequence[str]) -> list[str]:
+    counts = row.counts
+    return [
+        str(row.position),
+        "–" if row.turn is None else str(row.turn),
+        "–" if row.iteration is None else str(row.iteration),
+        number(counts.kept),
+        number(counts.shortened),
+        number(counts.summarised),
+        number(counts.dropped),
+        *[number(getattr(counts, name)) for name in optional],
+        number(row.tokens) + ("!" if row.floor_sent else ""),
+        number(row.budget),
+        row.digest[: (12 if screen.width < 100 else 16) if screen.live else None],
+    ]
+
+
+def _notes(
+    chosen: Sequence[AuditRow | int], compactions: Sequence[CompactionRow]
+) -> dict[int, Note]:
+    """Compactions and gaps, by the row that they come before."""
+    notes: dict[int, list[str | tuple[str, str]]] = {}
+    waiting = list(compactions)
+    place = 0
+    for row in chosen:
+        if isinstance(row, int):
+            notes.setdefault(place, []).append((f"… {plural(row, 'more request')}\n", "dim"))
+            continue
+        while waiting and waiting[0].position < row.position:
+            notes.setdefault(place, []).extend(compaction_line(waiting.pop(0)))
+        place += 1
+    for one in waiting:
+        notes.setdefault(place, []).extend(compaction_line(one))
+    return {at: _without_last_break(note) for at, note in notes.items()}
+
+
+def _without_last_break(note: list[str | tuple[str, str]]) -> Note:
+    last = note[-1]
+    stripped = last.rstrip("\n") if isinstance(last, str) else (last[0].rstrip("\n"), last[1])
+    return [*note[:-1], stripped]
+
+
+def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
+    """A compaction in words: trigger, and the view before and after."""
+    head = ("↓ compaction ", "bold red")
+    if row.outcome != "applied":
+        return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
+    return [
+        head,
+        (f"{_TRIGGERS.get(row.trigger, row.trigger)}: ", "red"),
+        f"{number(row.tokens_before)} → {number(row.tokens_after)} tokens, ",
+        f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}\n",
+    ]
+
+
+def _summary(audit: Audit) -> str:
+    applied = [row for row in audit.compactions if row.outcome == "applied"]
+    saved = sum(row.tokens_before - row.tokens_after for row in applied)
+    # A fork knows its parent's turns too, so those with a request of its own are counted.
+    turns = {row.turn for row in audit.requests} - {None}
+    text = f"{plural(len(audit.requests), 'request')} in {plural(len(turns), 'turn')}"
+    text += f", {plural(len(applied), 'compaction')}"
+    return text + (f" that took out {number(saved)} tokens" if applied else "")
+
+
+def _footnotes(audit: Audit) -> list[str]:
+    found: list[str] = ["Counts are messages of the transcript; tokens are our estimate."]
+    if any(row.floor_sent for row in audit.requests):
+        found.append("! Over the budget: what must stay was larger, and was sent all the same.")
+    differing = sum(1 for row in audit.requests if row.additions or row.missing)
+    if differing:
+        found.append(
+            f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
+            "`view --position` shows what it added."
+        )
+    if any(row.reconstructed for row in audit.requests):
+        found.append(
+            "The requests were reconstructed by an importer: the file does not say what was sent."
+        )
+    reported = [row for row in audit.requests if row.reported]
+    if reported:
+        ratio = sum(row.tokens for row in reported) / sum(row.reported or 0 for row in reported)
+        found.append(
+            f"For {plural(len(reported), 'request')} the provider counted the prompt (with system "
+            f"prompt and tools): our estimate is {ratio:.0%} of that."
+        )
+    return found

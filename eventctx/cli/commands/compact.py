@@ -1,0 +1,266 @@
+"""``compact``: compact a session now, or say what that would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.numbers import run_in_words, runs_in_words
+from eventctx.cli.output.plain import number, plural
+from eventctx.cli.output.program import run
+from eventctx.cli.output.records import reason_in_words
+from eventctx.cli.output.screen import Column, Screen, put_document
+from eventctx.errors import InvalidSetting
+from eventctx.log.plan import Plan, find
+from eventctx.policies.named import DEFAULT, POLICIES, policy_named, settings_of_policy
+from eventctx.policies.policy import (
+    Ask,
+    AskScores,
+    AskSummary,
+    Budget,
+    Policy,
+    PolicyState,
+    Proposal,
+    Visible,
+)
+from eventctx.projections.view import request_view
+from eventctx.projections.view.request_view import ViewState
+from eventctx.queries.requests import fold
+from eventctx.session.result import CompactionResult
+from eventctx.session.settings import NAMES, by_own_name
+
+_WHAT: Final = {
+    AskSummary: "a summary",
+    AskScores: "scores",
+}
+
+
+class _Watched:
+    """A policy that remembers whether it asked for something that only a model can answer."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.name = policy.name
+        self.version = policy.version
+        self.max_messages = policy.max_messages
+        self.asked: AskSummary | AskScores | None = None
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
+        """What the policy says."""
+        answer = self._policy.propose(visible, budget, state)
+        if isinstance(answer, AskSummary | AskScores):
+            self.asked = answer
+        return answer
+
+
+@click.command("compact", short_help="Compact a session, or say what that would do.")
+@click.argument("session")
+@click.option("--dry-run", is_flag=True, help="Write nothing: say what would become of what.")
+@click.option(
+    "--policy",
+    default=DEFAULT,
+    show_default=True,
+    metavar="NAME",
+    help=f"Who decides: {', '.join(POLICIES)}.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Tokens per request; default: those of the last request, else 200,000.",
+)
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the policy or of the session. May be given several times.",
+)
+@click.option("--reason", metavar="TEXT", help="Why it is made; recorded.")
+@click.option("--keep", metavar="TEXT", help="What to keep, in words, for a policy that asks.")
+@opening.reading
+def compact_command(
+    session: str,
+    dry_run: bool,
+    policy: str,
+    budget: int | None,
+    given: tuple[str, ...],
+    reason: str | None,
+    keep: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Compact SESSION now, whatever its size, and say what became of every message in view.
+
+    With --dry-run nothing is written, and nothing that a model would be asked is asked. Nothing
+    leaves the log in any case: `restore` brings messages back.
+    """
+    chosen, settings = _read(policy, given, budget)
+    name, before, result = run(
+        _compact(session, chosen, settings, dry_run, {"reason": reason, "keep": keep}, store)
+    )
+    if as_json:
+        put_document(_as_json(name, before, result))
+    else:
+        _show(Screen(), before, result)
+
+
+def _read(policy: str, given: Sequence[str], budget: int | None) -> tuple[Policy, dict[str, Any]]:
+    """The policy, and the settings that are the session's."""
+    parsed: dict[str, Any] = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals or not key:
+            raise InvalidSetting(f"--set: expected KEY=VALUE, found {one!r}")
+        parsed[key] = _value(value)
+    parsed = by_own_name(parsed)
+    own = {key: parsed.pop(key) for key in settings_of_policy(policy) if key in parsed}
+    unknown = sorted(parsed.keys() - set(NAMES))
+    if unknown:
+        known = [*settings_of_policy(policy), *NAMES]
+        raise InvalidSetting(f"--set: expected settings among {known}, found {unknown}")
+    if budget is not None:
+        parsed["max_tokens"] = budget
+    return policy_named(policy, own), parsed
+
+
+def _value(text: str) -> Any:
+    """A value as JSON (``4``, ``0.2``, ``true``, ``["a"]``); anything else is a text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+async def _compact(
+    session: str,
+    policy: Policy,
+    settings: dict[str, Any],
+    dry_run: bool,
+    words: Mapping[str, str | None],
+    store: str | None,
+) -> tuple[str, ViewState, CompactionResult]:
+    async with opening.existing(store) as engine:
+        name = (await opening.find_session(engine, session)).stream
+        before: ViewState = await fold(engine.store, name, request_view)
+        watched = _Watched(policy)
+        would_be = await engine.dry_run(name, policy=watched, **words, **settings)
+        if dry_run:
+            return name, before, would_be
+        _check_needs_no_model(watched)
+        context = await engine.session(name, **settings)
+        limit = settings.get("max_tokens")
+        made = await context.compact(
+            policy=policy, budget=limit, reason=words["reason"], keep=words["keep"]
+        )
+        return name, before, made
+
+
+def _check_needs_no_model(watched: _Watched) -> None:
+    if watched.asked is None:
+        return
+    what = _WHAT[type(watched.asked)]
+    raise InvalidSetting(
+        f"policy {watched.name!r} would ask a model for {what} of "
+        f"{plural(len(watched.asked.numbers), 'message')}, and a command line has none: see what "
+        "it would do with --dry-run, and compact from your program, or choose another policy"
+    )
+
+
+# -- showing -------------------------------------------------------------------------------------
+
+
+def _show(screen: Screen, before: ViewState, result: CompactionResult) -> None:
+    done = "would be compacted" if result.dry_run else "compacted"
+    if result.outcome != "applied":
+        said = f": {result.error}" if result.error else ": nothing in view can go"
+        screen.line((f"{result.outcome}{said}", "bold"))
+    else:
+        screen.line(
+            (f"{done} by {result.fallback or result.strategy}: ", "bold"),
+            f"{number(result.before_tokens)} → {number(result.after_tokens)} tokens (estimated), "
+            f"{number(result.before_messages)} → {plural(result.after_messages, 'message')}",
+        )
+    if result.fallback is not None:
+        screen.line((f"{result.strategy} could not decide: {result.error}", "yellow"))
+    if result.plan is not None:
+        screen.blank()
+        _show_plan(screen, before, result.plan)
+    if result.dry_run:
+        screen.line(("Dry run: nothing was written.", "dim"))
+
+
+def _show_plan(screen: Screen, before: ViewState, plan: Plan) -> None:
+    columns = [
+        Column("messages"),
+        Column("count", right=True),
+        Column("what", style="bold"),
+        Column("why", fold=True),
+    ]
+    rows = [
+        [
+            run_in_words(one.first, one.last),
+            number(count),
+            one.disposition,
+            reason_in_words(one.reason),
+        ]
+        for one, count in _counted(before, plan)
+    ]
+    screen.table(columns, rows)
+    screen.blank()
+    for insertion in plan.insertions:
+        runs = runs_in_words(insertion.stands_for)
+        place = "at the start" if insertion.before is None else f"before #{insertion.before}"
+        kept = "stays" if insertion.at is not None else "is inserted"
+        screen.line(f"a {insertion.kind}{f' for {runs}' if runs else ''} {kept} {place}")
+    if plan.unbound:
+        bare = runs_in_words(plan.unbound)
+        screen.line(f"without their thinking, as what precedes them is changed: {bare}")
+
+
+def _counted(before: ViewState, plan: Plan) -> list[tuple[Any, int]]:
+    """Each run with how many messages of the view it speaks of; those of none are left out."""
+    found = [find(plan.runs, ref.number) for ref in before.layout.refs]
+    counts = Counter(one.first for one in found if one is not None)
+    return [(one, counts[one.first]) for one in plan.runs if counts[one.first]]
+
+
+def _as_json(name: str, before: ViewState, result: CompactionResult) -> dict[str, Any]:
+    plan = result.plan or Plan(-1)
+    return {
+        "session": name,
+        "dry_run": result.dry_run,
+        "outcome": result.outcome,
+        "strategy": result.strategy,
+        "fallback": result.fallback,
+        "error": result.error,
+        "tokens_before": result.before_tokens,
+        "tokens_after": result.after_tokens,
+        "messages_before": result.before_messages,
+        "messages_after": result.after_messages,
+        "runs": [
+            {
+                "first": one.first,
+                "last": one.last,
+                "messages": count,
+                "disposition": one.disposition,
+                "reason": one.reason,
+            }
+            for one, count in _counted(before, plan)
+        ],
+        "insertions": [
+            {
+                "kind": one.kind,
+                "before": one.before,
+                "stands_for": one.stands_for,
+                "new": one.at is None,
+            }
+            for one in plan.insertions
+        ],
+        "thinking_left_out": plan.unbound,
+    }

@@ -1,0 +1,301 @@
+"""``diff``: what two requests of a session differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.messages import role_of, snippet
+from eventctx.cli.output.numbers import request_in_words, runs_in_words, turn_name
+from eventctx.cli.output.plain import number, plural
+from eventctx.cli.output.program import run
+from eventctx.cli.output.rulings import place_in_words, ruling_json
+from eventctx.cli.output.screen import Column, Screen, put_document, styled
+from eventctx.projections.explain.view_diff import GROUPS
+from eventctx.projections.explain.why import Ruling
+from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
+
+WIDE: Final = 120
+"""Characters of a line from which on the two requests stand side by side."""
+
+LISTED: Final = 12
+"""Messages of a kind that a terminal lists unless all are asked for."""
+
+_TITLES: Final = {
+    "summarised": "− summarised",
+    "dropped": "− dropped",
+    "merged": "− merged with a later one that says the same",
+    "omitted": "− left out: a tool result that answers no call in view any more",
+    "set": "− taken out of the transcript by a set",
+    "cleared": "− taken out of the transcript by a clear",
+    "shortened": "~ shortened",
+    "thinking_left_out": "~ thinking left out",
+    "results_left_out": "~ some of its results left out, as they answer no call in view",
+    "restored": "+ back in view, whole",
+    "entered": "+ added since",
+}
+_GAINS: Final = ("restored", "entered")
+
+_GROUPS: Final = {
+    "system": "system messages",
+    "human": "a person's messages",
+    "user": "others in the user's role",
+    "assistant": "answers of the model",
+    "result": "tool results",
+    "other": "others",
+    "inserted": "summaries, notices, memory",
+    "made_up": "made-up results",
+    "beside": "prompt, tools, correction",
+}
+
+_EXTRAS: Final = {
+    "synthetic": "made-up result of the call in",
+    "opening": "made-up opening",
+}
+
+
+class _Section(NamedTuple):
+    """A kind of difference with its reason, and the lines of what it happened to."""
+
+    sign: str
+    title: str
+    items: list[str]
+
+
+@click.command("diff", short_help="What two requests differ in, and why.")
+@click.argument("session")
+@click.argument("turns", nargs=-1, type=turn_name, metavar="TURN TURN")
+@click.option(
+    "--position",
+    "positions",
+    type=int,
+    multiple=True,
+    metavar="P",
+    help="Instead, twice: the request prepared at this position.",
+)
+@click.option("--full", is_flag=True, help="List every message, also on a terminal.")
+@opening.reading
+def diff_command(
+    session: str,
+    turns: tuple[int | tuple[int, int], ...],
+    positions: tuple[int, ...],
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Show what entered, left and changed between the last requests of two turns of SESSION.
+
+    TURN may be a turn and an iteration, as in `3.2`. The earlier request comes first, whichever
+    is named first. On a terminal of 120 columns or more they stand side by side.
+    """
+    named: Sequence[Any] = positions or turns
+    if (positions and turns) or len(named) != 2:
+        raise click.UsageError(
+            "Expected two turns, or --position twice; `audit` lists turns and positions."
+        )
+    compared = run(_diff(session, named, "position" if positions else "turn", store))
+    if as_json:
+        put_document(as_builtins(compared))
+    else:
+        _show(Screen(), compared, full)
+
+
+async def _diff(
+    session: str, named: Sequence[Any], by: Literal["turn", "position"], store: str | None
+) -> ViewDiff:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        return await engine.diff(info.stream, named[0], named[1], by=by)
+
+
+def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
+    before, after = compared.before, compared.after
+    screen.line(("before  ", "dim"), (_where(before), "bold"))
+    screen.line(("after   ", "dim"), (_where(after), "bold"))
+    screen.blank()
+    _show_tokens(screen, before, after)
+    screen.blank()
+    wide = screen.live and screen.width >= WIDE
+    width = (screen.width - 4) // 2 if wide else screen.width
+    losses, gains = _sections(compared, width if screen.live else None)
+    if not losses and not gains:
+        screen.line("Both show the same.")
+    elif wide:
+        _side_by_side(screen, losses, gains, width, full)
+    else:
+        for section in (*losses, *gains):
+            for line in _lines(section, full or not screen.live):
+                screen.line(_cut(line, width if screen.live else None))
+            screen.blank()
+    if compared.passed:
+        come = plural(compared.passed, "message")
+        screen.line((f"{come} more came in between and left again, or never were in view.", "dim"))
+
+
+def _where(side: Side) -> str:
+    return request_in_words(side.turn, side.iteration, side.position)
+
+
+def _show_tokens(screen: Screen, before: Side, after: Side) -> None:
+    rows = [
+        [_GROUPS[name], *_figures(before.groups.get(name, 0), after.groups.get(name, 0))]
+        for name in (*GROUPS, "beside")
+        if before.groups.get(name) or after.groups.get(name)
+    ]
+    rows.append(["all tokens (estimated)", *_figures(before.tokens, after.tokens)])
+    rows.append(["messages", *_figures(before.entries, after.entries)])
+    columns = [
+        Column(""),
+        Column("before", right=True),
+        Column("after", right=True),
+        Column("change", right=True, style="bold"),
+    ]
+    screen.table(columns, rows)
+    if min(before.groups["beside"], after.groups["beside"]) < 0:
+        screen.line(("Below 0: providers reported less than the messages count.", "dim"))
+
+
+def _figures(before: int, after: int) -> list[str]:
+    change = after - before
+    return [number(before), number(after), f"{change:+,}" if change else "="]
+
+
+# -- sections ------------------------------------------------------------------------------------
+
+
+def _sections(compared: ViewDiff, width: int | None) -> tuple[list[_Section], list[_Section]]:
+    """What the later request lacks or cuts, and what it has more."""
+    losses: list[_Section] = []
+    gains: list[_Section] = []
+    for kind, title in _TITLES.items():
+        grouped: dict[str, list[MessageDifference]] = {}
+        for one in compared.of(kind):  # type: ignore[arg-type]  # the keys are the kinds
+            grouped.setdefault(_because(one.ruling), []).append(one)
+        for because, found in grouped.items():
+            head = f"{title[1:].strip()} ({len(found):,}){because}"
+            section = _Section(title[0], head, [_item(one, width) for one in found])
+            (gains if kind in _GAINS else losses).append(section)
+    for sign, title, extras in (
+        ("−", "not inserted any more", compared.went),
+        ("+", "inserted", compared.came),
+    ):
+        if extras:
+            items = [_extra(one, width) for one in extras]
+            section = _Section(sign, f"{title} ({len(extras):,})", items)
+            (losses if sign == "−" else gains).append(section)
+    return losses, gains
+
+
+def _because(ruling: Ruling | None) -> str:
+    if ruling is None:
+        return ""
+    said = f": {ruling.reason}, {ruling.rule}" if ruling.rule else ""
+    return f"{said}; {place_in_words(ruling.cause)}"
+
+
+def _item(one: MessageDifference, width: int | None) -> str:
+    head = f"  #{one.number} {one.role}  "
+    return head + snippet(one.message, 160 if width is None else max(16, width - len(head)))
+
+
+def _extra(one: ExtraEntry, width: int | None) -> str:
+    head = f"  {_EXTRAS.get(one.kind, one.kind)}"
+    head += f" #{one.number}" if one.number is not None else ""
+    head += f" for {runs_in_words(one.stands_for)}" if one.stands_for else ""
+    if one.message is None:
+        return head
+    role = role_of(one.message)
+    head += f" ({role})  "
+    return head + snippet(one.message, 160 if width is None else max(16, width - len(head)))
+
+
+def _lines(section: _Section, full: bool) -> list[list[str | tuple[str, str]]]:
+    style = {"−": "bold red", "+": "bold green"}.get(section.sign, "bold yellow")
+    shown = section.items if full or len(section.items) <= LISTED + 1 else section.items[:LISTED]
+    lines: list[list[str | tuple[str, str]]] = [[(f"{section.sign} {section.title}", style)]]
+    lines += [[item] for item in shown]
+    if len(shown) < len(section.items):
+        rest = len(section.items) - len(shown)
+        lines.append([(f"  … {rest:,} more (--full lists them)", "dim")])
+    return lines
+
+
+def _cut(line: list[str | tuple[str, str]], width: int | None) -> Text:
+    """A line of a list, cut to the width; signs of two columns would make it wrap."""
+    text = styled(*line)
+    if width is not None and text.plain.startswith("  "):
+        text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def _side_by_side(
+    screen: Screen, losses: list[_Section], gains: list[_Section], width: int, full: bool
+) -> None:
+    grid = Table.grid(padding=(0, 2), pad_edge=False)
+    grid.add_column(width=width, overflow="fold")
+    grid.add_column(width=width, overflow="fold")
+    columns = []
+    for sections in (losses, gains):
+        text = Text()
+        for section in sections:
+            for line in _lines(section, full):
+                text.append_text(_cut(line, width))
+                text.append("\n")
+            text.append("\n")
+        text.rstrip()
+        columns.append(text)
+    grid.add_row(*columns)
+    screen.console.print(grid)
+    screen.blank()
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def as_builtins(compared: ViewDiff) -> dict[str, Any]:
+    """The difference with stable keys."""
+    return {
+        "session": compared.session,
+        "before": _side_json(compared.before),
+        "after": _side_json(compared.after),
+        "differences": [
+            {
+                "number": one.number,
+                "kind": one.kind,
+                "role": one.role,
+                "ruling": ruling_json(one.ruling),
+                "message": one.message,
+            }
+            for one in compared.differences
+        ],
+        "came": [_extra_json(one) for one in compared.came],
+        "went": [_extra_json(one) for one in compared.went],
+        "passed": compared.passed,
+    }
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    return {
+        "position": side.position,
+        "turn": side.turn,
+        "iteration": side.iteration,
+        "entries": side.entries,
+        "tokens": side.tokens,
+        "budget": side.budget,
+        "groups": [{"group": name, "tokens": count} for name, count in side.groups.items()],
+    }
+
+
+def _extra_json(one: ExtraEntry) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "position": one.position,
+        "number": one.number,
+        "stands_for": one.stands_for,
+        "message": one.message,
+    }

@@ -1,0 +1,159 @@
+"""``log``: the records of a session, one a line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.messages import snippet
+from eventctx.cli.output.plain import clock, day, iso, one_line
+from eventctx.cli.output.program import run
+from eventctx.cli.output.records import TOLD, details, type_style
+from eventctx.cli.output.records import as_json as record_json
+from eventctx.cli.output.screen import Screen, put_json, styled
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.hooks.registry import Hooks
+from eventctx.log.events import CATALOGUE
+from eventctx.log.record import Record
+from eventctx.messages.encoding import decode_body
+from eventctx.projections import timeline
+
+_SNIPPET = 240
+_HEAD = 52
+_LINES = 2
+
+
+@click.command("log", short_help="The records of a session, one a line.")
+@click.argument("session")
+@click.option("--from", "start", type=int, metavar="POSITION", help="First position to show.")
+@click.option("--to", "stop", type=int, metavar="POSITION", help="Last position to show.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="NAME",
+    help="Only records of this type; `context:*` for a family. May be given several times.",
+)
+@click.option("--bodies", is_flag=True, help="With --json: the contents of each record too.")
+@click.option("--follow", "-f", is_flag=True, help="Go on showing records as they are written.")
+@opening.reading
+def log_command(session: str, store: str | None, as_json: bool, **options: Any) -> None:
+    """Show the records of SESSION: position, time, turn and iteration, type, what it says.
+
+    Of a message, its beginning; `transcript` shows all. With --json, one JSON object a line.
+    """
+    _check_types(options["types"])
+    try:
+        run(_log(session, store, as_json, **options))
+    except KeyboardInterrupt:
+        if not options["follow"]:
+            raise
+
+
+def _check_types(types: tuple[str, ...]) -> None:
+    """Refuse names that nothing is called. Stored types of a later release match by pattern."""
+    for name in types:
+        if name not in CATALOGUE and not any(sign in name for sign in "*?["):
+            # The registry of hooks knows the same names, and which of them are near.
+            Hooks().on(name, lambda record: None)
+
+
+async def _log(
+    session: str,
+    store: str | None,
+    as_json: bool,
+    *,
+    start: int | None,
+    stop: int | None,
+    types: tuple[str, ...],
+    bodies: bool,
+    follow: bool,
+) -> None:
+    start = start or 0
+    if start < 0 or (stop is not None and stop < start):
+        raise InvalidSetting(f"positions: expected 0 <= from <= to, found {start} to {stop}")
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        if start > info.head and not follow:
+            raise InvalidSetting(
+                f"session {info.stream!r} has positions 0 to {info.head}, found --from {start}"
+            )
+        time: timeline.TimelineState = timeline.initial()
+        screen = Screen(as_json)
+        printer = _Printer(screen)
+        async for record in _records(engine, info.stream, stop, follow):
+            time = timeline.evolve(time, record)
+            if stop is not None and record.position > stop:
+                return
+            if record.position < start:
+                continue
+            if types and not any(fnmatchcase(record.type, pattern) for pattern in types):
+                continue
+            if as_json:
+                turn = timeline.turn_number(time, record.turn_id)
+                put_json({**record_json(record, contents=bodies), "turn": turn})
+            else:
+                printer.put(record, timeline.turn_number(time, record.turn_id))
+
+
+async def _records(
+    engine: Engine, session: str, stop: int | None, follow: bool
+) -> AsyncIterator[Record]:
+    if follow:
+        async for record in engine.store.subscribe(stream=session, bodies=True):
+            yield record
+    else:
+        # From the start, because turns are numbered along the way.
+        async for record in engine.records(session, 0, stop, bodies=True):
+            yield record
+
+
+class _Printer:
+    """Prints records, and on a terminal a heading when the day changes."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._day = ""
+        if not screen.live and not screen.json:
+            screen.whole("position  time                            turn    type  details")
+
+    def put(self, record: Record, turn: int | None) -> None:
+        said = details(record)
+        if record.type in TOLD and record.bodies:
+            said = _message(record)
+        where = "" if turn is None else f"{turn}"
+        if record.iteration is not None:
+            where = f"{where}.{record.iteration}"
+        screen = self._screen
+        if not screen.live:
+            line = f"{record.position:>8}  {iso(record.time)}  {where:<6}  {record.type}  {said}"
+            screen.whole(line.rstrip())
+            return
+        if day(record.time) != self._day:
+            self._day = day(record.time)
+            screen.line((f"{self._day} (UTC)", "bold underline"))
+        head = styled(
+            (f"{record.position:>6} ", "bold"),
+            (f"{clock(record.time)} ", "dim"),
+            (f"{where:<6} ", "green"),
+            (record.type.ljust(24), type_style(record.type)),
+        )
+        if len(said) <= screen.width - _HEAD:
+            screen.console.print(head + " " + styled(said), soft_wrap=True)
+            return
+        head.rstrip()
+        screen.console.print(head, soft_wrap=True)
+        screen.line(one_line(said, _LINES * (screen.width - 8)), indent=7)
+
+
+def _message(record: Record) -> str:
+    if not record.bodies or record.bodies[0].data is None:
+        return "[erased]"
+    message = decode_body(record.bodies[0].data)
+    role = message.get("role") or message.get("type") if isinstance(message, dict) else "?"
+    return f"{role}: {snippet(message, _SNIPPET)}" if isinstance(message, dict) else str(role)

@@ -1,0 +1,192 @@
+"""``replay``: step through a session and watch the view grow and shrink."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.messages import show
+from eventctx.cli.output.plain import clock, iso, number, one_line, plural
+from eventctx.cli.output.program import run
+from eventctx.cli.output.records import type_style
+from eventctx.cli.output.screen import Screen, put_json, styled
+from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.messages.encoding import decode_body
+
+_SNIPPET = 160
+_BAR = 24
+_KEYS = "n next · p previous · t turn · T turn back · c compaction · g go to · q quit"
+_KEY = re.compile(r"\x1b\[[A-D]|.", re.DOTALL)
+_NEXT = ("n", " ", "\r", "\n", "\x1b[C", "\x1b[B", "j", "l")
+_PREVIOUS = ("p", "\x1b[D", "\x1b[A", "k", "h", "\x7f")
+
+
+@click.command("replay", short_help="Step through a session.")
+@click.argument("session")
+@click.option("--to", "stop", type=int, metavar="POSITION", help="Stop at this position.")
+@click.option("--plain", is_flag=True, help="Print the steps, also on a terminal.")
+@opening.reading
+def replay_command(
+    session: str, stop: int | None, plain: bool, store: str | None, as_json: bool
+) -> None:
+    """Step through SESSION: each message, request and compaction, with the view's size after it.
+
+    On a terminal an interactive stepper; in a pipe one line a step; with --json one object a line.
+    """
+    if stop is not None and stop < 0:
+        raise InvalidSetting(f"position: expected 0 or more, found --to {stop}")
+    run(_replay(session, stop, plain, store, as_json))
+
+
+async def _replay(
+    session: str, stop: int | None, plain: bool, store: str | None, as_json: bool
+) -> None:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        if stop is not None and stop > info.head:
+            raise InvalidSetting(
+                f"session {info.stream!r} has positions 0 to {info.head}, found --to {stop}"
+            )
+        steps = await steps_of(engine, info.stream, stop, _SNIPPET)
+        screen = Screen()
+        if as_json:
+            for step in steps:
+                put_json(_as_json(step))
+        elif plain or not screen.live or not sys.stdin.isatty():
+            _print_all(screen, steps)
+        elif steps:
+            await _Stepper(engine, info.stream, steps, screen).run()
+
+
+def _as_json(step: Step) -> dict[str, Any]:
+    return {
+        "position": step.position,
+        "time": iso(step.time),
+        "type": step.type,
+        "turn": step.turn,
+        "iteration": step.iteration,
+        "transcript_messages": step.transcript,
+        "view_messages": step.view,
+        "view_tokens": step.tokens,
+        "budget": step.budget,
+        "compactions": step.compactions,
+        "text": step.text,
+    }
+
+
+def _place(step: Step) -> str:
+    turn = "" if step.turn is None else str(step.turn)
+    return f"{turn}.{step.iteration}" if step.iteration is not None else turn
+
+
+def _print_all(screen: Screen, steps: list[Step]) -> None:
+    """One line a step; a new turn gets a line before it."""
+    for step in steps:
+        if step.type == "prompt:submit":
+            screen.line((f"── turn {step.turn} ──", "bold green"))
+        line: list[str | tuple[str, str]] = [
+            (f"{step.position:>6}  ", "bold"),
+            (f"{_place(step):<6}  ", "green"),
+            (f"{step.type:<24}  ", type_style(step.type)),
+            (f"view {step.view:>4} / {number(step.tokens):>8} tokens  ", "dim"),
+        ]
+        used = sum(len(part[0]) for part in line)
+        room = screen.width - used
+        if screen.live and room < 24:
+            screen.line(*line)
+            screen.line(one_line(step.text, max(20, screen.width - 16)), indent=16)
+        else:
+            screen.whole(*line, one_line(step.text, room if screen.live else None))
+
+
+class _Stepper:
+    """The interactive stepper: one screen a step, one key a move."""
+
+    def __init__(self, engine: Engine, session: str, steps: list[Step], screen: Screen) -> None:
+        self._engine = engine
+        self._session = session
+        self._steps = steps
+        self._screen = screen
+        self._at = 0
+
+    async def run(self) -> None:
+        """Show steps until the reader has enough."""
+        while True:
+            await self._show()
+            # A held key arrives as several at once.
+            for key in _KEY.findall(click.getchar()):
+                if key in ("q", "Q", "\x1b", "\x04"):
+                    return
+                self._move(key)
+
+    def _move(self, key: str) -> None:
+        last = len(self._steps) - 1
+        if key in _NEXT:
+            self._at = min(self._at + 1, last)
+        elif key in _PREVIOUS:
+            self._at = max(self._at - 1, 0)
+        elif key == "t":
+            self._at = next_turn(self._steps, self._at, 1)
+        elif key == "T":
+            self._at = next_turn(self._steps, self._at, -1)
+        elif key == "c":
+            self._at = next_compaction(self._steps, self._at)
+        elif key == "G":
+            self._at = last
+        elif key == "g":
+            answer = click.prompt("position", default="0", show_default=False)
+            if answer.strip().isdigit():
+                self._at = at_position(self._steps, int(answer))
+
+    async def _show(self) -> None:
+        step, screen = self._steps[self._at], self._screen
+        screen.console.clear()
+        screen.line((self._session, "bold"))
+        turn = f"turn {step.turn}" if step.turn is not None else "outside a turn"
+        iteration = f", iteration {step.iteration}" if step.iteration is not None else ""
+        screen.line(
+            f"step {self._at + 1} of {len(self._steps)} · position {step.position} · ",
+            (f"{turn}{iteration}", "green"),
+            (f" · {clock(step.time)} UTC", "dim"),
+        )
+        screen.console.print(self._size(step))
+        screen.blank()
+        screen.line((step.type, type_style(step.type)))
+        if step.type == "context:message_added":
+            await self._show_message(step)
+        else:
+            screen.line(step.text, indent=2)
+        screen.blank()
+        screen.line((_KEYS, "dim"))
+
+    async def _show_message(self, step: Step) -> None:
+        records = self._engine.records(self._session, step.position, step.position, bodies=True)
+        async for record in records:
+            data = record.bodies[0].data
+            show(self._screen, None if data is None else decode_body(data), full=False)
+
+    def _size(self, step: Step) -> Any:
+        """The view's size, and as a bar where the budget is known."""
+        parts: list[str | tuple[str, str]] = [
+            f"transcript {plural(step.transcript, 'message')} · view ",
+            f"{plural(step.view, 'message')}, {number(step.tokens)} tokens",
+        ]
+        if step.budget:
+            parts.append(f" of {number(step.budget)} ")
+            parts.extend(bar(step.tokens, step.budget, _BAR))
+        if step.compactions:
+            parts.append((f" · {plural(step.compactions, 'compaction')}", "red"))
+        return styled(*parts)
+
+
+def bar(value: int, whole: int, width: int) -> list[tuple[str, str]]:
+    """How full the budget is, as a bar of ``width`` characters."""
+    filled = min(width, round(width * value / whole)) if whole else 0
+    colour = "green" if value < whole * 0.6 else "yellow" if value < whole * 0.92 else "red"
+    return [("█" * filled, colour), ("░" * (width - filled), "dim")]

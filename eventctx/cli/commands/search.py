@@ -1,0 +1,71 @@
+"""``search``: what was said, in every session or in one, whether or not a view still shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.plain import iso, minute, one_line, plural
+from eventctx.cli.output.program import run
+from eventctx.cli.output.screen import Screen, put_document
+from eventctx.search.recall import Recalled
+
+
+@click.command("search", short_help="Find what was said, in view or not.")
+@click.argument("query", nargs=-1, required=True)
+@click.option("--session", metavar="SESSION", help="Only in this session, forks' pasts included.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="At most so many messages.",
+)
+@opening.reading
+def search_command(
+    query: tuple[str, ...], session: str | None, limit: int, store: str | None, as_json: bool
+) -> None:
+    """Find the messages that match QUERY best.
+
+    Words, "quoted phrases" and prefix* are understood, everything else is literal. Messages with
+    all the words are found; if there are none, messages with any of them. The number behind # is
+    the message's: `eventctx why SESSION NUMBER` says whether a model is still shown it.
+    """
+    found = run(_found(" ".join(query), session, limit, store))
+    if as_json:
+        put_document([_as_json(one) for one in found])
+    else:
+        _show(Screen(), found)
+
+
+async def _found(query: str, session: str | None, limit: int, store: str | None) -> list[Recalled]:
+    async with opening.existing(store) as engine:
+        name = None
+        if session is not None:
+            name = (await opening.find_session(engine, session)).stream
+        return await engine.recall(query, name, limit)
+
+
+def _show(screen: Screen, found: list[Recalled]) -> None:
+    for one in found:
+        screen.line(
+            (f"{one.session} #{one.number} ", "bold"), (f"{one.role}, {minute(one.time)}", "dim")
+        )
+        screen.line(one_line(one.snippet), indent=2)
+    screen.line((plural(len(found), "message"), "bold") if found else "Nothing matches.")
+
+
+def _as_json(one: Recalled) -> dict[str, Any]:
+    return {
+        "session": one.session,
+        "number": one.number,
+        "position": one.position,
+        "role": one.role,
+        "time": iso(one.time),
+        "score": one.score,
+        "snippet": one.snippet,
+        "message": one.message,
+    }

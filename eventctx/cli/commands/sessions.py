@@ -1,0 +1,304 @@
+"""``sessions`` and ``stats``: what a store holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.plain import iso, minute, number, one_line, plural, size
+from eventctx.cli.output.program import run
+from eventctx.cli.output.screen import Column, Screen, progress, put_document
+from eventctx.engine import Engine
+from eventctx.errors import StoreError
+from eventctx.log.codec import decode_event
+from eventctx.log.store import StreamInfo
+from eventctx.projections import transcript, usage
+
+_COUNTED = {
+    "prompt:submit": "turns",
+    "context:request_prepared": "requests",
+    "tool:pre": "tool_calls",
+}
+_BUSY = 20
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """A session as ``sessions`` lists it. ``parent`` is the session it was forked from."""
+
+    session: str
+    records: int
+    messages: int
+    turns: int
+    requests: int
+    compactions: int
+    started: str | None
+    last: str | None
+    parent: str | None
+    forked_at: int | None
+    format: str | None
+    belongs_to: str | None
+
+
+async def _row(engine: Engine, info: StreamInfo) -> tuple[SessionRow, int]:
+    """The row of a session, and the time of its last record."""
+    lines = transcript.initial()
+    counts: Counter[str] = Counter()
+    first = last = 0
+    kind: str | None = None
+    belongs_to: str | None = None
+    async for record in engine.records(info.stream):
+        lines = transcript.evolve(lines, record)
+        first = first or record.time
+        # A link to an agent's session is written when it is imported, long after the last word.
+        last = last if record.type == "session:linked" else record.time
+        if record.type in _COUNTED:
+            counts[_COUNTED[record.type]] += 1
+        elif record.type == "context:post_compact":
+            event: Any = decode_event(record)
+            counts["compactions"] += event.outcome == "applied"
+        elif record.type == "session:start":
+            event = decode_event(record)
+            kind = event.format
+        elif record.type == "session:linked":
+            event = decode_event(record)
+            belongs_to = event.session if event.relation == "parent" else belongs_to
+    row = SessionRow(
+        session=info.stream,
+        records=info.head + 1,
+        messages=len(lines.lines),
+        turns=counts["turns"],
+        requests=counts["requests"],
+        compactions=counts["compactions"],
+        started=iso(first) if first else None,
+        last=iso(last) if last else None,
+        parent=info.parent,
+        forked_at=info.forked_at,
+        format=kind,
+        belongs_to=belongs_to,
+    )
+    return row, last
+
+
+@click.command("sessions", short_help="The sessions of the store.")
+@opening.reading
+def sessions_command(store: str | None, as_json: bool) -> None:
+    """List the sessions of the store, in the order in which they were made."""
+    run(_sessions(store, as_json))
+
+
+async def _sessions(store: str | None, as_json: bool) -> None:
+    rows: list[SessionRow] = []
+    times: list[int] = []
+    async with opening.existing(store) as engine:
+        infos = await engine.sessions()
+        with progress("Reading sessions", len(infos) if len(infos) > _BUSY else None) as bar:
+            for done, info in enumerate(infos, 1):
+                row, last = await _row(engine, info)
+                rows.append(row)
+                times.append(last)
+                bar.at(done)
+    if as_json:
+        put_document(rows)
+        return
+    screen = Screen()
+    if not rows:
+        screen.line("The store holds no sessions yet; `eventctx import FILE` adds some.")
+        return
+    narrow = screen.live and screen.width < 110
+    columns = (
+        Column("session", fold=True, style="bold"),
+        Column("msgs" if narrow else "messages", right=True),
+        Column("turns", right=True),
+        Column("reqs" if narrow else "requests", right=True),
+        Column("comp" if narrow else "compactions", right=True),
+        Column("last (UTC)" if narrow else "last record (UTC)"),
+    )
+    screen.table(
+        columns,
+        [
+            (
+                one_line(_named(row)),
+                number(row.messages),
+                number(row.turns),
+                number(row.requests),
+                number(row.compactions),
+                minute(last)[: 10 if narrow else None] if last else "–",
+            )
+            for row, last in zip(rows, times, strict=True)
+        ],
+    )
+
+
+def _named(row: SessionRow) -> str:
+    if row.parent is not None:
+        return f"{row.session} (fork of {row.parent} at {row.forked_at})"
+    told = row.belongs_to is None or row.session.startswith(row.belongs_to)
+    return row.session if told else f"{row.session} (agent of {row.belongs_to})"
+
+
+class LossRow(msgspec.Struct, frozen=True):
+    """What a handler lost, of one kind: ``error`` or ``dropped``; ``last`` is when it did last."""
+
+    handler: str
+    kind: str
+    count: int
+    last: str
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """Figures of a store. ``tokens_saved`` sums what each compaction took out of its view.
+
+    ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on disk.
+    ``losses`` is None where they cannot be read, which says nothing of the log.
+    """
+
+    store: str
+    sessions: int
+    forks: int
+    records: int
+    messages: int
+    message_bytes: int
+    turns: int
+    requests: int
+    tool_calls: int
+    compactions: int
+    tokens_saved: int
+    erased: int
+    file_bytes: int
+    types: dict[str, int]
+    usage: dict[str, usage.Usage]
+    losses: tuple[LossRow, ...] | None
+
+
+@click.command("stats", short_help="Figures of the whole store.")
+@opening.reading
+def stats_command(store: str | None, as_json: bool) -> None:
+    """Figures of the whole store: sessions, records, bytes, compactions, tokens saved.
+
+    And which hooks failed or dropped something, if any did.
+    """
+    stats = run(_stats(store))
+    if as_json:
+        put_document(stats)
+    else:
+        _show(Screen(), stats)
+
+
+async def _stats(store: str | None) -> Stats:
+    async with opening.existing(store) as engine:
+        infos = await engine.sessions()
+        types: Counter[str] = Counter()
+        messages = message_bytes = compactions = saved = erased = 0
+        used: usage.UsageState = usage.initial()
+        own = sum(info.head - (-1 if info.forked_at is None else info.forked_at) for info in infos)
+        with progress("Reading the log", own) as bar:
+            done = 0
+            async for record in engine.store.read_all():
+                done += 1
+                types[record.type] += 1
+                if record.type in ("context:message_added", "context:messages_set"):
+                    messages += len(record.bodies)
+                    message_bytes += sum(len(body.data or b"") for body in record.bodies)
+                elif record.type == "context:post_compact":
+                    event: Any = decode_event(record)
+                    compactions += event.outcome == "applied"
+                    saved += event.tokens_before - event.tokens_after
+                elif record.type == "usage:reported":
+                    used = usage.evolve(used, record)
+                erased += sum(body.erased for body in record.bodies)
+                if done % 1000 == 0:
+                    bar.at(done)
+        losses = await _losses(engine)
+    url = opening.location(store)
+    return Stats(
+        store=url,
+        sessions=len(infos),
+        forks=sum(info.parent is not None for info in infos),
+        records=sum(types.values()),
+        messages=messages,
+        message_bytes=message_bytes,
+        turns=types["prompt:submit"],
+        requests=types["context:request_prepared"],
+        tool_calls=types["tool:pre"],
+        compactions=compactions,
+        tokens_saved=saved,
+        erased=erased,
+        file_bytes=_bytes_of(opening.path_of(url)),
+        types=dict(types.most_common()),
+        usage=dict(used.models),
+        losses=losses,
+    )
+
+
+async def _losses(engine: Engine) -> tuple[LossRow, ...] | None:
+    try:
+        found = await engine.losses()
+    except StoreError as error:
+        click.echo(f"eventctx: {one_line(str(error))}", err=True)
+        return None
+    return tuple([LossRow(one.handler, one.kind, one.count, iso(one.last)) for one in found])
+
+
+def _output(used: usage.Usage) -> str:
+    if used.inexact_outputs == used.calls:
+        return "not recorded"
+    missing = f", of {used.inexact_outputs} calls not recorded" if used.inexact_outputs else ""
+    return f"{number(used.output)}{missing}"
+
+
+def _bytes_of(path: Path | None) -> int:
+    """The file and the log beside it."""
+    if path is None:
+        return 0
+    parts = (path, path.with_name(path.name + "-wal"))
+    return sum(part.stat().st_size for part in parts if part.exists())
+
+
+def _show(screen: Screen, stats: Stats) -> None:
+    forks = f", {plural(stats.forks, 'fork')} among them" if stats.forks else ""
+    rows = [
+        ("store", stats.store),
+        ("sessions", f"{number(stats.sessions)}{forks}"),
+        ("records", number(stats.records)),
+        ("on disk", size(stats.file_bytes)),
+        ("messages", f"{number(stats.messages)}, {size(stats.message_bytes)} of JSON"),
+        ("turns", number(stats.turns)),
+        ("requests", number(stats.requests)),
+        ("tool calls", number(stats.tool_calls)),
+        ("compactions", number(stats.compactions)),
+        ("tokens saved", f"{number(stats.tokens_saved)} (estimated, over all compactions)"),
+        ("erased", plural(stats.erased, "content")),
+    ]
+    for name, value in rows:
+        screen.whole((f"{name:<13}", "bold"), value)
+    for model, used in sorted(stats.usage.items()):
+        screen.line(
+            (f"{'usage':<13}", "bold"),
+            f"{model or 'unknown model'}: {plural(used.calls, 'call')}, prompt "
+            f"{number(used.prompt)} ({number(used.cache_read)} cached), output {_output(used)}",
+        )
+    screen.blank()
+    columns = (Column("record type"), Column("count", right=True))
+    screen.table(columns, [(one_line(name), number(count)) for name, count in stats.types.items()])
+    if stats.losses:
+        screen.blank()
+        screen.table(
+            (
+                Column("hooks that failed or dropped", fold=True),
+                Column("what"),
+                Column("count", right=True),
+                Column("last (UTC)"),
+            ),
+            [
+                (one_line(one.handler), _LOST[one.kind], number(one.count), one.last[:19])
+                for one in stats.losses
+            ],
+        )
+
+
+_LOST = {"error": "errors", "dropped": "dropped"}

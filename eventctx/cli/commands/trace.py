@@ -1,0 +1,148 @@
+"""``trace``: a session's spans, on the terminal, to a collector or Jaeger, or to a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.program import run
+from eventctx.cli.output.screen import Screen, progress, put_json, styled
+from eventctx.cli.output.trace_tree import show
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
+from eventctx.log.store import StreamInfo
+from eventctx.projections.trace.genai_messages import Clean
+from eventctx.projections.trace.spans import Span
+from eventctx.queries import spans as tracing
+
+if TYPE_CHECKING:
+    from eventctx.cli.output.trace_outputs import Output
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("trace", short_help="The trace of a session: a tree, a file, or sent to Jaeger.")
+@click.argument("session", required=False)
+@click.option("--turn", type=int, metavar="N", help="Only this turn.")
+@click.option("--all", "every", is_flag=True, help="All sessions of the store.")
+@click.option(
+    "--otlp", metavar="URL",
+    help="Send to a collector or Jaeger: http://HOST:4318, or grpc://HOST:4317.",
+)  # fmt: skip
+@click.option("--jaeger", type=_FILE, metavar="FILE", help="Write a file for Jaeger's upload tab.")
+@click.option("--otlp-file", type=_FILE, metavar="FILE", help="Write a file of OTLP JSON lines.")
+@click.option("--content", is_flag=True, help="With the texts of messages, redacted and cut.")
+@click.option("--no-redact", is_flag=True, help="Leave keys, tokens and addresses as they are.")
+@opening.reading
+def trace_command(
+    session: str | None, turn: int | None, every: bool, store: str | None, as_json: bool,
+    content: bool, no_redact: bool, **targets: Any,
+) -> None:  # fmt: skip
+    """Show the spans of SESSION: turns, model calls, tool calls, compactions, as a tree.
+
+    Or send them, with the times and the ids of the live run: sending again changes nothing.
+    Of a fork, what is its own. With --json, one span a line.
+    """
+    if (session is None) == (not every):
+        raise InvalidSetting("trace: expected the name of a session, or --all")
+    if every and turn is not None:
+        raise InvalidSetting("trace: expected at most one of --turn and --all, found both")
+    redactor = None if no_redact else DEFAULT
+    told = _Told(turn, cleaner(redactor) if content else None, redactor)
+    run(_trace(session, told, store, as_json, targets))
+
+
+class _Told(NamedTuple):
+    """Which spans, and how much of them."""
+
+    turn: int | None
+    contents: Clean | None
+    redactor: Redactor | None
+
+    async def spans(
+        self, engine: Engine, session: str, tell: Callable[[int], None] | None = None
+    ) -> AsyncIterator[Span]:
+        found = tracing.spans(
+            engine.store, session, turn=self.turn, contents=self.contents, tell=tell
+        )
+        async for span in found:
+            yield span if self.redactor is None else self.redactor.span(span)
+
+
+async def _trace(
+    session: str | None, told: _Told, store: str | None, as_json: bool, targets: dict[str, Any]
+) -> None:
+    async with opening.existing(store) as engine:
+        if session is None:
+            infos = await engine.sessions()
+        else:
+            infos = [await opening.find_session(engine, session)]
+        if any(targets.values()):
+            await _export(engine, infos, told, targets)
+        elif as_json:
+            for info in infos:
+                async for span in told.spans(engine, info.stream):
+                    put_json(span)
+        else:
+            await _print(engine, infos, told)
+
+
+async def _print(engine: Engine, infos: Sequence[StreamInfo], told: _Told) -> None:
+    screen = Screen()
+    for place, info in enumerate(infos):
+        if len(infos) > 1:
+            if place:
+                screen.blank()
+            screen.line((info.stream, "bold"))
+        found = [span async for span in told.spans(engine, info.stream)]
+        if found:
+            show(screen, found)
+        else:
+            screen.line(f"Session {info.stream} has no spans: no turn, no call, no compaction.")
+
+
+async def _export(
+    engine: Engine, infos: Sequence[StreamInfo], told: _Told, targets: dict[str, Any]
+) -> None:
+    # Here, because a tree on the terminal needs no OpenTelemetry.
+    from eventctx.cli.output.trace_outputs import BATCH, outputs
+
+    said: list[str] = []
+    with outputs(**targets) as found:
+        total = sum(_own_records(info) for info in infos)
+        with progress("Tracing", total) as bar:
+            batch: list[Span] = []
+            before = 0
+            for info in infos:
+                if len(infos) > 1:
+                    bar.name(f"Tracing {info.stream}")
+                tell = _behind(before, bar.at)
+                async for span in told.spans(engine, info.stream, tell):
+                    batch.append(span)
+                    if len(batch) == BATCH:
+                        await _put(found, batch)
+                        batch = []
+                before += _own_records(info)
+            await _put(found, batch)
+        said.extend([await output.finish() for output in found])
+    for line in said:
+        click.echo(styled(line).plain, err=True)
+
+
+def _own_records(info: StreamInfo) -> int:
+    return info.head - (-1 if info.forked_at is None else info.forked_at)
+
+
+def _behind(before: int, at: Callable[[int], None]) -> Callable[[int], None]:
+    return lambda done: at(before + done)
+
+
+async def _put(found: Sequence[Output], batch: Sequence[Span]) -> None:
+    if batch:
+        for output in found:
+            await output.put(batch)

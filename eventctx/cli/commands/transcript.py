@@ -1,0 +1,298 @@
+"""``transcript`` and ``view``: what was said, and what the model was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.messages import role_of, role_style, show
+from eventctx.cli.output.numbers import runs_in_words
+from eventctx.cli.output.plain import number, plural
+from eventctx.cli.output.program import FOUND, Problem, run
+from eventctx.cli.output.proof import proof_json, show_proof
+from eventctx.cli.output.records import reason_in_words
+from eventctx.cli.output.screen import Screen, put_document
+from eventctx.errors import InvalidSetting
+from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
+from eventctx.projections.explain.lost import LeftOut
+from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.queries.explain.answering import left_out_of
+from eventctx.queries.explain.proof import Proof, proof_of
+from eventctx.queries.explain.selectors import Spot
+from eventctx.queries.requests import Besides, Message, RequestView, sent_besides
+
+_full = click.option(
+    "--full", is_flag=True, help="Every line of every message, also on a terminal."
+)
+
+
+@click.command("transcript", short_help="All that was said, now or at an earlier point.")
+@click.argument("session")
+@click.option("--at", type=int, metavar="POSITION", help="As it was after this position.")
+@click.option("--turn", type=int, metavar="N", help="As it was at the end of turn N.")
+@click.option(
+    "--audience",
+    type=click.Choice(AUDIENCES),
+    default="internal",
+    help="Only what developers, or users, are to see. Default: internal, which is everything.",
+)
+@_full
+@opening.reading
+def transcript_command(
+    session: str,
+    at: int | None,
+    turn: int | None,
+    audience: Audience,
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Show the whole transcript of SESSION, now or at an earlier point; never compacted."""
+    run(_transcript(session, at, turn, audience, full, store, as_json))
+
+
+async def _transcript(
+    session: str,
+    at: int | None,
+    turn: int | None,
+    audience: Audience,
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        if at is not None and not 0 <= at <= info.head:
+            raise InvalidSetting(
+                f"session {info.stream!r} has positions 0 to {info.head}, found --at {at}"
+            )
+        messages = _shown_to(audience, await engine.transcript(info.stream, at=at, turn=turn))
+    if as_json:
+        put_document(
+            [
+                {"number": one.number, "position": one.position, "message": one.message}
+                for one in messages
+            ]
+        )
+        return
+    screen = Screen()
+    for one in messages:
+        _show_message(screen, one, full)
+    if not messages and audience != "internal":
+        screen.line(f"Nothing in the transcript is for the audience {audience!r}.")
+    elif not messages:
+        screen.line("The transcript is empty.")
+    elif screen.live:
+        when = f" after position {at}" if at is not None else ""
+        when = f" at the end of turn {turn}" if turn is not None else when
+        screen.line((f"{plural(len(messages), 'message')}{when}.", "dim"))
+
+
+def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
+    """The messages as an audience sees them; to a user an erased one is as if never said."""
+    if audience == "internal":
+        return messages
+    shown = []
+    for one in messages:
+        if one.message is None:
+            shown += [one] if audience == "developer" else []
+            continue
+        shown += [one._replace(message=left) for left in for_audience([one.message], audience)]
+    return shown
+
+
+def _show_message(screen: Screen, one: Message, full: bool) -> None:
+    role = "erased" if one.message is None else role_of(one.message)
+    screen.line(
+        (f"#{one.number} ", "bold"),
+        (role, role_style(role)),
+        (f"  position {one.position}", "dim"),
+    )
+    show(screen, one.message, full=full)
+    screen.blank()
+
+
+@click.command("view", short_help="What the model was sent in a turn.")
+@click.argument("session")
+@click.option("--turn", type=int, metavar="N", help="The turn; its last request, or:")
+@click.option("--iteration", type=int, metavar="I", help="The request of this iteration.")
+@click.option(
+    "--position", type=int, metavar="P", help="Instead: the request prepared at this position."
+)
+@click.option(
+    "--verify", is_flag=True, help="Instead of the messages: say in words whether it verifies."
+)
+@_full
+@opening.reading
+def view_command(
+    session: str,
+    turn: int | None,
+    iteration: int | None,
+    position: int | None,
+    verify: bool,
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Show what the model was sent in a turn of SESSION, derived again from the log and verified.
+
+    Exits with 1 when the view does not have the digest that was recorded when it was sent, or a
+    message in it not its own. Messages have numbers, behind #; positions are those of records
+    (docs/reference/numbers-and-positions.md).
+    """
+    if (turn is None) == (position is None):
+        raise click.UsageError("Expected one of --turn and --position; `audit` lists both.")
+    if iteration is not None and turn is None:
+        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
+    run(_view(session, turn, iteration, position, verify, full, store, as_json))
+
+
+async def _view(
+    session: str,
+    turn: int | None,
+    iteration: int | None,
+    position: int | None,
+    verify: bool,
+    full: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        view = await engine.request_view(info.stream, turn, iteration, position=position)
+        spot = Spot(position=view.position)
+        left_out = await left_out_of(engine.store, info.stream, spot)
+        proof = await proof_of(engine.store, info.stream, view) if verify else None
+        sent = await sent_besides(engine.store, info.stream, view.position)
+    if as_json:
+        put_document({**_as_json(info.stream, view, left_out, proof), "sent": _sent_json(sent)})
+    elif proof is not None:
+        show_proof(Screen(), view, proof)
+    else:
+        screen = Screen()
+        _show_view(screen, view, left_out, full)
+        for one in sent:
+            _show_sent(screen, one, full)
+    if not view.verified:
+        raise Problem(FOUND)
+
+
+def _show_view(
+    screen: Screen, view: RequestView, left_out: tuple[LeftOut, ...], full: bool
+) -> None:
+    prepared = view.prepared
+    where = [f"turn {view.turn}"] if view.turn is not None else []
+    where += [f"iteration {view.iteration}"] if view.iteration is not None else []
+    where.append(f"position {view.position}")
+    budget = f" of {number(prepared.budget)}" if prepared.budget is not None else ""
+    screen.line(
+        ("What the model was sent", "bold"),
+        f" · {', '.join(where)} · {plural(len(view.messages), 'message')} · "
+        f"{number(prepared.tokens)}{budget} tokens (estimated)"
+        f"{', reconstructed by an importer' if prepared.reconstructed else ''}",
+    )
+    if view.verified:
+        screen.whole("digest ", view.digest, " ", ("verified", "bold green"))
+    else:
+        screen.whole("digest ", view.digest, " ", ("DOES NOT VERIFY", "bold red"))
+        screen.whole(f"recorded {prepared.digest}; `eventctx verify` says what was changed")
+    for line in _left_out(view, left_out):
+        screen.line((line, "dim"))
+    screen.blank()
+    for place, (entry, message) in enumerate(zip(view.entries, view.messages, strict=True)):
+        role = role_of(message)
+        screen.line(
+            (f"[{place}] ", "dim"), (role, role_style(role)), (f"  {_origin(entry)}", "dim")
+        )
+        show(screen, message, full=full)
+        screen.blank()
+
+
+def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
+    """What the host said that it sent besides, or did not send."""
+    screen.line(
+        ("Not sent quite so", "bold"),
+        f" · position {sent.position} · the host sent {plural(sent.messages, 'message')}",
+    )
+    if sent.missing:
+        screen.line(f"{plural(sent.missing, 'message')} of the view not among them")
+    screen.blank()
+    for one in sent.additions:
+        role = "erased" if one.message is None else role_of(one.message)
+        place = f"  added by the host behind [{one.behind - 1}]" if one.behind else "  added first"
+        screen.line(("[+] ", "dim"), (role, role_style(role)), (place, "dim"))
+        show(screen, one.message, full=full)
+        screen.blank()
+
+
+def _sent_json(sent: tuple[Besides, ...]) -> list[dict[str, Any]]:
+    return [
+        {**one._asdict(), "additions": [added._asdict() for added in one.additions]} for one in sent
+    ]
+
+
+def _origin(entry: Entry) -> str:
+    ref = entry.ref
+    match entry.kind:
+        case "message" if isinstance(ref, MessageRef):
+            shortened = ", shortened" if ref.shortened else ""
+            omitted = ", without results that answer no call" if entry.omit else ""
+            return f"message #{ref.number}{shortened}{omitted}"
+        case "insertion" if isinstance(ref, InsertionRef):
+            stands = ref.stands_for
+            runs = runs_in_words(stands)
+            return f"{ref.kind}{f' of {runs}' if runs else ''}, in no transcript"
+        case "synthetic":
+            return "made up: the call never got a result"
+        case _:
+            return "made up: opens a view that would begin without a user"
+
+
+def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
+    """What the view does not show as it was, with the reasons."""
+    if not left_out:
+        none = view.prepared.plan is None
+        return ["nothing was left out" + (": no compaction is in force" if none else "")]
+    return [
+        f"{runs_in_words(one.runs)}: {one.disposition}, "
+        + (reason_in_words(one.reason) if one.reason else "it answers no call in view")
+        for one in left_out
+    ]
+
+
+def _as_json(
+    session: str, view: RequestView, left_out: tuple[LeftOut, ...], proof: Proof | None
+) -> dict[str, Any]:
+    prepared = msgspec.to_builtins(view.prepared)
+    prepared.pop("event", None)
+    return {
+        "session": session,
+        "position": view.position,
+        "turn": view.turn,
+        "iteration": view.iteration,
+        "digest": view.digest,
+        "verified": view.verified,
+        **({} if proof is None else {"proof": proof_json(proof)}),
+        "tokens": view.prepared.tokens,
+        "budget": view.prepared.budget,
+        "prepared": prepared,
+        "left_out": [
+            {"disposition": one.disposition, "reason": one.reason, "numbers": one.runs}
+            for one in left_out
+        ],
+        "entries": [
+            {
+                "kind": entry.ref.kind if isinstance(entry.ref, InsertionRef) else entry.kind,
+                "number": entry.ref.number
+                if isinstance(entry.ref, MessageRef) and entry.kind == "message"
+                else None,
+                "shortened": isinstance(entry.ref, MessageRef) and entry.ref.shortened,
+                "message": message,
+            }
+            for entry, message in zip(view.entries, view.messages, strict=True)
+        ],
+    }

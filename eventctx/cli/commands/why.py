@@ -1,0 +1,266 @@
+"""``why``: whether a message is in a view, and by which decision, rule and setting."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Final
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.messages import parts, role_of, role_style, snippet
+from eventctx.cli.output.numbers import message_number, request_in_words, runs_in_words
+from eventctx.cli.output.plain import one_line
+from eventctx.cli.output.program import run, spelling
+from eventctx.cli.output.rulings import (
+    cause_in_words,
+    cause_json,
+    fact,
+    place_in_words,
+    rule_in_words,
+    ruling_json,
+    settings_in_words,
+)
+from eventctx.cli.output.screen import Screen, put_document
+from eventctx.projections.explain.why import Ruling
+from eventctx.queries.explain.answers import Explanation, StandIn
+
+BEGINNING: Final = 400
+"""Characters of a text that stands for others, in a pipe or on a terminal of any width."""
+
+_VERDICTS: Final = {
+    "whole": "in view, whole",
+    "shortened": "in view, shortened",
+    "summarised": "not in view: summarised by a compaction",
+    "dropped": "not in view: dropped by a compaction",
+    "merged": "not in view: merged by a compaction with a message that says the same",
+    "omitted": "not in view: a tool result that answers no call in view",
+    "set": "not in view: a set took it out of the transcript",
+    "cleared": "not in view: the transcript was cleared",
+    "not_added": "not in view: it was added only later",
+}
+
+
+@click.command("why", short_help="Why a message was in a view, or was not.")
+@click.argument("session")
+@click.argument("message", metavar="MESSAGE", type=message_number)
+@click.option("--turn", type=int, metavar="N", help="In the last request of turn N, or:")
+@click.option("--iteration", type=int, metavar="I", help="In the request of this iteration.")
+@click.option(
+    "--position", type=int, metavar="P", help="Instead: in the request prepared at this position."
+)
+@opening.reading
+def why_command(
+    session: str,
+    message: int,
+    turn: int | None,
+    iteration: int | None,
+    position: int | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Say why MESSAGE of SESSION is in the view or not: which compaction, rule and setting.
+
+    MESSAGE is a message's number, as `transcript` shows it behind #; positions are those of
+    records (docs/reference/numbers-and-positions.md). Without options it is about the view as it
+    stands now.
+    """
+    if turn is not None and position is not None:
+        raise click.UsageError("Expected at most one of --turn and --position.")
+    if iteration is not None and turn is None:
+        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
+    answer = run(_why(session, message, turn, iteration, position, store))
+    if as_json:
+        put_document(as_builtins(answer))
+    else:
+        _show(Screen(), answer, store)
+
+
+async def _why(
+    session: str,
+    message: int,
+    turn: int | None,
+    iteration: int | None,
+    position: int | None,
+    store: str | None,
+) -> Explanation:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        return await engine.why(
+            info.stream, message, turn=turn, iteration=iteration, position=position
+        )
+
+
+def _show(screen: Screen, answer: Explanation, store: str | None) -> None:
+    message = answer.message
+    role = "erased" if message is None else role_of(message)
+    head = f"#{answer.number} {role}  "
+    width = max(20, screen.width - len(head)) if screen.live else BEGINNING
+    if answer.standing == "not_added":
+        screen.line((f"#{answer.number}", "bold"))
+    else:
+        text = snippet(message, width)
+        screen.line((f"#{answer.number} ", "bold"), (role, role_style(role)), f"  {text}")
+    colour = "bold green" if answer.in_view else "bold red"
+    where = request_in_words(answer.turn, answer.iteration, answer.position)
+    screen.line((_VERDICTS[answer.standing], colour), (f" · {where}", "dim"))
+    screen.blank()
+    if answer.standing not in ("whole", "not_added"):
+        _show_ruling(screen, answer)
+    _show_view(screen, answer)
+    _show_history(screen, answer)
+    if answer.standing in ("summarised", "dropped", "merged", "shortened"):
+        screen.blank()
+        screen.line(("To have it back whole, until the next compaction (--pin: for good):", "dim"))
+        command = f"{spelling()} restore {shlex.quote(answer.session)} {answer.number}"
+        url = opening.named_store(store)
+        screen.whole(command if url is None else f"{command} --store {shlex.quote(url)}")
+
+
+def _show_ruling(screen: Screen, answer: Explanation) -> None:
+    """What took it out or shortened it, and what stands in its place."""
+    ruling = answer.ruling
+    if answer.standing == "omitted":
+        fact(screen, "because", _uncalled(answer))
+    if ruling is not None:
+        fact(screen, "by", cause_in_words(ruling.cause))
+        if ruling.cause.compaction is not None:
+            _show_rule(screen, ruling)
+    if answer.standing == "shortened":
+        fact(screen, "instead", *_shortened(answer))
+        return
+    for stand_in in answer.stands_in:
+        fact(screen, "instead", *_standing_for(stand_in))
+    if answer.into is not None:
+        gone = "" if answer.into_in_view else ", and is in view no more itself"
+        fact(screen, "instead", f"message #{answer.into}, which begins as it does{gone}")
+    elif not answer.stands_in:
+        fact(screen, "instead", _nothing(answer))
+    if ruling is not None:
+        fact(screen, "since", place_in_words(ruling.cause))
+
+
+def _show_rule(screen: Screen, ruling: Ruling) -> None:
+    fact(screen, "rule", rule_in_words(ruling))
+    fact(screen, "settings", settings_in_words(ruling))
+
+
+def _uncalled(answer: Explanation) -> str:
+    if answer.caller is None:
+        return "no message before it makes the call that it answers"
+    if answer.ruling is not None:
+        return f"the call that it answers, in #{answer.caller}, is not in view"
+    return f"the call in #{answer.caller} has another result already"
+
+
+def _shortened(answer: Explanation) -> list[str | tuple[str, str]]:
+    if answer.shows is None:
+        return ["the shortened text, which was erased since"]
+    whole, left = _characters(answer.message), _characters(answer.shows)
+    sizes = f"{left:,} of {whole:,} characters: " if whole else ""
+    return [sizes, (f"“{one_line(snippet(answer.shows, BEGINNING))}”", "italic")]
+
+
+def _characters(message: dict[str, Any] | None) -> int:
+    return 0 if message is None else sum(len(part.text) for part in parts(message))
+
+
+def _standing_for(one: StandIn) -> list[str | tuple[str, str]]:
+    runs = runs_in_words(one.stands_for)
+    return [
+        f"the {one.kind} at position {one.position}, for {runs}: ",
+        (f"“{snippet(one.message, BEGINNING)}”", "italic"),
+    ]
+
+
+def _nothing(answer: Explanation) -> str:
+    if answer.standing == "summarised":
+        return "nothing: the summary that stood for it has left the view, too"
+    return "nothing"
+
+
+def _show_view(screen: Screen, answer: Explanation) -> None:
+    """Why one that is in view stays, and what is left out of it."""
+    if answer.in_view:
+        _show_stay(screen, answer)
+    if answer.results_left_out:
+        left_out = ", ".join(answer.results_left_out)
+        fact(screen, "without", f"results that answer no call in view: {left_out}")
+    if answer.bare is not None:
+        fact(
+            screen,
+            "without",
+            "its thinking, which a provider binds to what precedes it; that was changed by "
+            f"{cause_in_words(answer.bare.cause)}",
+        )
+
+
+def _show_stay(screen: Screen, answer: Explanation) -> None:
+    stays, planned = answer.stays, answer.planned
+    if stays is not None:
+        fact(screen, "stays", f"so decided by {cause_in_words(stays.cause)}")
+        _show_rule(screen, stays)
+    elif planned is None:
+        fact(screen, "stays", "no compaction is in force, so all of the transcript is in view")
+    elif answer.restored is not None:
+        fact(screen, "stays", "it was brought back after the last compaction")
+    else:
+        last = place_in_words(planned)
+        fact(screen, "stays", f"it was added after the last compaction, which is at {last}")
+
+
+def _show_history(screen: Screen, answer: Explanation) -> None:
+    if answer.added is not None:
+        fact(screen, "added", cause_place(answer))
+    if answer.standing == "not_added":
+        return
+    if answer.restored is not None:
+        again = "" if answer.in_view else ", and was taken out again since"
+        fact(screen, "restored", f"{cause_in_words(answer.restored)}{again}")
+    if answer.erased is not None:
+        fact(screen, "erased", cause_in_words(answer.erased))
+    pin = f", by {cause_in_words(answer.pinned_by)}" if answer.pinned_by is not None else ""
+    fact(screen, "pinned", f"yes{pin}" if answer.pinned else "no")
+
+
+def cause_place(answer: Explanation) -> str:
+    """Where and when a message was added."""
+    assert answer.added is not None  # noqa: S101 - tells the type checker
+    return cause_in_words(answer.added).partition(" at ")[2]
+
+
+def as_builtins(answer: Explanation) -> dict[str, Any]:
+    """The answer with stable keys."""
+    return {
+        "session": answer.session,
+        "number": answer.number,
+        "position": answer.position,
+        "turn": answer.turn,
+        "iteration": answer.iteration,
+        "in_view": answer.in_view,
+        "standing": answer.standing,
+        "ruling": ruling_json(answer.ruling),
+        "stays": ruling_json(answer.stays),
+        "thinking_left_out": ruling_json(answer.bare),
+        "results_left_out": answer.results_left_out,
+        "merged_into": answer.into,
+        "merged_into_in_view": answer.into_in_view,
+        "caller": answer.caller,
+        "stands_in": [
+            {
+                "kind": one.kind,
+                "position": one.position,
+                "stands_for": one.stands_for,
+                "message": one.message,
+            }
+            for one in answer.stands_in
+        ],
+        "added": cause_json(answer.added),
+        "restored": cause_json(answer.restored),
+        "erased": cause_json(answer.erased),
+        "pinned": answer.pinned,
+        "pinned_by": cause_json(answer.pinned_by),
+        "plan": None if answer.planned is None else answer.planned.position,
+        "message": answer.message,
+        "shows": answer.shows,
+    }

@@ -1,0 +1,243 @@
+"""``demo``: a recorded session runs live under a small budget, compactions and all."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from eventctx.cli.commands.audit import show_audit
+from eventctx.cli.commands.imports import is_export
+from eventctx.cli.commands.replay import bar
+from eventctx.cli.commands.verify import show_verifications
+from eventctx.cli.demo.agent_command import show_agent
+from eventctx.cli.demo.play import Player, Size, TurnFigures, measure
+from eventctx.cli.demo.stage import Compactions, free_name, show_commands
+from eventctx.cli.output import opening
+from eventctx.cli.output.messages import snippet
+from eventctx.cli.output.plain import number, plural
+from eventctx.cli.output.program import FOUND, Problem, run
+from eventctx.cli.output.screen import Screen
+from eventctx.engine import open_engine
+from eventctx.errors import InvalidSetting, MalformedTranscript
+from eventctx.importers.detect import FORMATS, choose
+from eventctx.importers.source.items import Item
+from eventctx.importers.source.lines import read_lines
+from eventctx.importers.source.naming import session_name
+from eventctx.projections.audit import AuditRow
+from eventctx.queries.audit import Audit
+
+SAMPLE: Final = Path(__file__).parent / "session.jsonl"
+BUDGET: Final = 32_000
+"""Tokens for the sample session: small enough that several compactions are needed."""
+
+_SHARE: Final = 0.4
+_SMALLEST: Final = 1_000
+_BAR: Final = 16
+_NAME: Final = 24
+
+
+class _Recording(NamedTuple):
+    path: Path
+    format: str | None
+    sample: bool
+
+    def items(self) -> Iterator[Item]:
+        """The items, read anew; the file is taken as complete."""
+        chosen = choose(self.path, self.format)
+        return chosen.parse(read_lines(self.path), self.path.name, lambda: True)
+
+
+@click.command("demo", short_help="Run a sample session live, compactions and all.")
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="Tokens per request.")
+@click.option("--format", "format_", type=click.Choice(list(FORMATS)), help="The file's format.")
+@click.option("--agent", is_flag=True, help="Run an agent, kill it in mid-tool, and let it go on.")
+@opening.store_options
+def demo_command(
+    file: Path | None, budget: int | None, format_: str | None, agent: bool, store: str | None
+) -> None:
+    """Run a sample session, or your own FILE, live under a budget that forces compactions.
+
+    Needs no network. Without --store it runs on a new store in the temporary folder. The budget is
+    40 % of what all messages of FILE take together, unless you give one.
+
+    With --agent a small agent with tools runs in a process of its own, which is killed while a tool
+    runs; it goes on in this one, and the turn that it died in is audited. Its model is a script.
+    """
+    if agent and (file is not None or budget is not None or format_ is not None):
+        raise click.UsageError(
+            "--agent runs an agent of its own: it takes no FILE, no --budget and no --format"
+        )
+    if agent:
+        show_agent(Screen(), _url(store))
+        return
+    if file is not None and is_export(file):
+        raise InvalidSetting(
+            f"{file} is an export of eventctx: `eventctx import {file}` reads it back, "
+            "`eventctx replay` steps through it"
+        )
+    recording = _Recording(file or SAMPLE, format_, file is None)
+    size = measure(recording.items())
+    if not size.messages:
+        raise MalformedTranscript(f"{recording.path}: expected a session, found no message in it")
+    wanted = budget or (BUDGET if recording.sample else max(_SMALLEST, round(size.tokens * _SHARE)))
+    run(_demo(Screen(), recording, size, wanted, _url(store)))
+
+
+def _url(store: str | None) -> str:
+    """The store that was named, or a new one in the temporary folder."""
+    url = opening.named_store(store)
+    if url is None:
+        return str(Path(tempfile.mkdtemp(prefix="ectx-")) / "demo.db")
+    if url in ("memory://", ":memory:"):
+        raise InvalidSetting(f"store: expected a file that outlives the command, found {url}")
+    return url
+
+
+async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, url: str) -> None:
+    async with open_engine(url) as engine:
+        wanted = "demo" if recording.sample else _short(recording.path)
+        session = await free_name(engine, wanted)
+        _introduce(screen, recording, size, budget)
+        context = await engine.session(session, max_tokens=budget, on_overflow="send_floor")
+        stage = _Stage(screen, budget)
+        engine.on("context:post_compact", Compactions(screen).compacted)
+        player = Player(context, budget, began=stage.began, ended=stage.ended)
+        await player.play(recording.items())
+        audit = await engine.audit(session)
+        messages = len(await context.get_messages())
+        verification = await engine.verify(session)
+    _show_result(screen, audit, messages)
+    show_verifications(screen, [verification])
+    _suggest(screen, session, url, audit)
+    if not verification.ok:
+        raise Problem(FOUND)
+
+
+def _short(path: Path) -> str:
+    """A name to type: the beginning of the file's."""
+    return f"demo-{session_name(path.stem)[:_NAME].rstrip(' -._')}"
+
+
+def _introduce(screen: Screen, recording: _Recording, size: Size, budget: int) -> None:
+    screen.line(("eventctx demo", "bold"))
+    screen.blank()
+    what = (
+        "A recorded tool loop of a scripted agent over eventctx's own source"
+        if recording.sample
+        else f"The session in {recording.path.name}"
+    )
+    aside = (
+        f" {plural(size.compactions, 'compaction')} of the program that wrote the file "
+        f"{'is' if size.compactions == 1 else 'are'} left aside."
+        if size.compactions
+        else ""
+    )
+    screen.line(
+        f"{what}: {plural(size.messages, 'message')}, about {number(size.tokens)} tokens in "
+        f"{plural(size.turns, 'turn')}. It runs live through the engine now, with "
+        f"{number(budget)} tokens for each request, so older messages have to give way.{aside}"
+    )
+    screen.blank()
+
+
+class _Stage:
+    """Prints what happens while it happens."""
+
+    def __init__(self, screen: Screen, budget: int) -> None:
+        self._screen = screen
+        self._budget = budget
+
+    def began(self, turn: int, message: dict[str, Any]) -> None:
+        """A turn began with this human message."""
+        width = self._screen.width - 10 if self._screen.live else 200
+        self._screen.line((f"turn {turn}  ", "bold green"), (snippet(message, width), "bold"))
+
+    def ended(self, turn: TurnFigures) -> None:
+        """A turn is over."""
+        parallel = f", {turn.parallel}× parallel" if turn.parallel else ""
+        failed = f", {turn.failed} failed" if turn.failed else ""
+        self._screen.line(
+            *bar(turn.tokens, self._budget, _BAR),
+            f" {number(turn.tokens)} tokens · {plural(turn.requests, 'request')} · "
+            f"{plural(turn.tool_calls, 'call')}{parallel}{failed}",
+            indent=2,
+        )
+
+
+def _chosen(audit: Audit) -> list[AuditRow | int]:
+    """The telling rows: the last request of each turn, and those around compactions."""
+    requests = audit.requests
+    wanted = {
+        place
+        for place, row in enumerate(requests)
+        if place + 1 == len(requests) or requests[place + 1].turn != row.turn
+    }
+    for one in audit.compactions:
+        after = next((i for i, r in enumerate(requests) if r.position > one.position), None)
+        if after is not None:
+            wanted.update({max(0, after - 1), after})
+    chosen: list[AuditRow | int] = []
+    gap = 0
+    for place, row in enumerate(requests):
+        if place in wanted:
+            chosen += [gap, row] if gap else [row]
+            gap = 0
+        else:
+            gap += 1
+    return chosen
+
+
+def _show_result(screen: Screen, audit: Audit, messages: int) -> None:
+    screen.blank()
+    screen.line(("The audit", "bold"), " (turns' last requests, and those around compactions)")
+    show_audit(screen, audit, _chosen(audit))
+    if audit.requests:
+        last = audit.requests[-1]
+        screen.line(
+            f"The last request held {plural(last.entries, 'message')}; the transcript still holds "
+            f"all {messages:,}, byte for byte."
+        )
+    screen.blank()
+
+
+def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
+    """What to try next: commands that work as they stand."""
+    name = shlex.quote(session)
+    applied = [row for row in audit.compactions if row.outcome == "applied" and row.turn]
+    commands: list[tuple[str, str]] = []
+    if applied:
+        last = applied[-1]
+        commands += [
+            (
+                "what the model was sent right after the last compaction",
+                f"view {name} --turn {last.turn} --iteration {last.iteration}",
+            ),
+            (
+                "a new session from just before it",
+                f"fork {name} {shlex.quote(f'{session}-fork')} --at {last.position - 2}",
+            ),
+        ]
+    if audit.turns:
+        turn = audit.turns[0].number
+        commands.append(
+            (
+                "all that was said by the end of a turn",
+                f"transcript {name} --turn {turn}",
+            )
+        )
+    commands += [
+        ("every request, with its digest", f"audit {name}"),
+        ("step by step through the session", f"replay {name}"),
+        ("check every digest of the log again", f"verify {name}"),
+    ]
+    if session == "demo":
+        commands.append(("the same with a session of your own", "demo FILE"))
+    show_commands(screen, url, commands)

@@ -1,0 +1,83 @@
+"""What the demonstrations share on the screen: names, compactions, and what to try next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from eventctx.cli.commands.audit import compaction_line
+from eventctx.cli.output import opening
+from eventctx.cli.output.program import spelling
+from eventctx.cli.output.records import reason_in_words
+from eventctx.cli.output.screen import Screen
+from eventctx.engine import Engine
+from eventctx.log.codec import decode_event
+from eventctx.log.plan import Plan, expand
+from eventctx.log.record import Record
+from eventctx.projections.audit import CompactionRow
+
+
+async def free_name(engine: Engine, wanted: str) -> str:
+    """A session name that is not taken: a demo never adds to a session that is there."""
+    taken = {info.stream for info in await engine.sessions()}
+    name, following = wanted, 2
+    while name in taken:
+        name, following = f"{wanted}-{following}", following + 1
+    return name
+
+
+class Compactions:
+    """Prints each compaction, and what it does that the one before did not."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._plan: Plan | None = None
+
+    def compacted(self, record: Record) -> None:
+        """A compaction ended: called by the engine's hooks, as any observer of yours would be."""
+        event: Any = decode_event(record)
+        row = CompactionRow(
+            record.position, record.time, None, record.iteration, event.outcome, event.trigger,
+            event.strategy, event.tokens_before, event.tokens_after, event.messages_before,
+            event.messages_after, event.budget, event.duration, event.fallback, event.error,
+        )  # fmt: skip
+        line = compaction_line(row)
+        self._screen.line(*[_unbroken(part) for part in line], indent=2)
+        if event.plan is not None:
+            for reason, count in _reasons(event.plan, self._plan).items():
+                self._screen.line((f"{count} {reason}", "dim"), indent=6)
+            self._plan = event.plan
+
+
+def _unbroken(part: str | tuple[str, str]) -> str | tuple[str, str]:
+    return part.rstrip("\n") if isinstance(part, str) else part
+
+
+def _reasons(plan: Plan, before: Plan | None) -> dict[str, int]:
+    """How many messages a plan leaves out or shortens that the one before did not, and why."""
+    known = {
+        one: disposition
+        for one, disposition, _ in expand(before.runs if before is not None else ())
+    }
+    found: Counter[str] = Counter()
+    for one, disposition, reason in expand(plan.runs):
+        if disposition != "kept" and known.get(one) != disposition:
+            found[f"{disposition}: {reason_in_words(reason)}"] += 1
+    return dict(found)
+
+
+def show_commands(screen: Screen, url: str, commands: Sequence[tuple[str, str]]) -> None:
+    """What to try next: pairs of a text and a command, which work as they stand."""
+    program = spelling()
+    path = opening.path_of(url)
+    # Absolute, so that the commands work from any folder.
+    where = f"--store {shlex.quote(str(path.absolute()) if path is not None else url)}"
+    screen.blank()
+    screen.line(("Try next", "bold"))
+    for text, command in commands:
+        screen.line((f"# {text}", "dim"))
+        # Unindented and unbroken, so that a long path leaves a line that can be copied.
+        own = command == "demo FILE"
+        screen.whole((f"{program} {command}" if own else f"{program} {command} {where}", "cyan"))

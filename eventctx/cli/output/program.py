@@ -1,0 +1,193 @@
+"""What every command shares: exit codes, errors as one line, Ctrl-C, and a pipe that closes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+import msgspec
+
+from eventctx.cli.output.plain import escape
+from eventctx.errors import (
+    DecodeError,
+    EventctxError,
+    ExportFailed,
+    InvalidSetting,
+    LogCorrupted,
+    StoreError,
+    StreamExists,
+    StreamNotFound,
+)
+
+OK: Final = 0
+FOUND: Final = 1
+USAGE: Final = 2
+STORE: Final = 3
+BUG: Final = 4
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+EXIT_CODES: Final = (
+    (OK, "done, and nothing is wrong"),
+    (
+        FOUND,
+        "a problem was found: damage, a request that does not verify, a module that breaks a rule",
+    ),
+    (USAGE, "bad usage or bad input: an unknown option or session, a file that cannot be read"),
+    (
+        STORE,
+        "no usable store (missing, locked, read-only, full, too new) or collector, or no room",
+    ),
+    (BUG, "a bug in eventctx; the traceback is shown"),
+    (INTERRUPTED, "stopped by Ctrl-C"),
+    (PIPE_CLOSED, "the reader of the output went away, as in `eventctx log S | head`"),
+)
+"""What a command's exit code says; the reference is checked against this table."""
+
+_OUTPUT: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EPILOG: Final = (
+    "Exit codes: 0 done, 1 a problem was found, 2 bad usage or input, 3 the store cannot be used."
+)
+
+
+class Problem(Exception):
+    """A command did its work and found something wrong: exit with this code, say no more."""
+
+    def __init__(self, code: int = FOUND) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _PipeClosed(Exception):
+    """Takes a BrokenPipeError past click, which would call it exit code 1."""
+
+
+class Program(click.Group):
+    """A group of commands whose ``main`` turns every outcome into an exit code."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("epilog", _EPILOG)
+        super().__init__(*args, **kwargs)
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Run, and exit with one of ``EXIT_CODES``."""
+        kwargs["standalone_mode"] = False
+        kwargs.setdefault("prog_name", "eventctx")
+        _accept_any_text()
+        try:
+            code = super().main(*args, **kwargs)
+            sys.stdout.flush()
+        except BaseException as error:
+            code = _exit_code(error)
+        sys.exit(code if isinstance(code, int) else OK)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeClosed from error
+
+
+def _accept_any_text() -> None:
+    """Let a terminal that cannot show a character show its code instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if callable(reconfigure):
+            reconfigure(errors="backslashreplace")
+
+
+def _exit_code(error: BaseException) -> int:
+    """Say what happened on stderr, and return the exit code for it."""
+    match error:
+        case Problem():
+            return error.code
+        case click.exceptions.Exit():
+            return error.exit_code
+        case BrokenPipeError() | _PipeClosed():
+            _drop_output()
+            return PIPE_CLOSED
+        case KeyboardInterrupt() | click.Abort():
+            _say("stopped")
+            return INTERRUPTED
+        case click.ClickException():
+            error.show()
+            return USAGE
+        case EventctxError():
+            _say(str(error))
+            return code_of(error)
+        case msgspec.DecodeError():
+            _say(f"stored contents are damaged ({error}); `eventctx verify` lists all damage")
+            return FOUND
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else FOUND
+        case OSError() if error.errno in _OUTPUT:
+            _say(f"the output cannot be written: {error.strerror}")
+            _drop_output()
+            return STORE
+        case OSError() if error.filename is not None:
+            _say(f"{os.fspath(error.filename)}: {error.strerror}")
+            return USAGE
+    traceback.print_exception(error)
+    _say("this is a bug in eventctx; please report it with the lines above")
+    return BUG
+
+
+def code_of(error: EventctxError) -> int:
+    """The exit code of an error."""
+    if isinstance(error, LogCorrupted | DecodeError):
+        return FOUND
+    if isinstance(error, StreamNotFound | StreamExists | InvalidSetting):
+        return USAGE
+    if isinstance(error, StoreError | ExportFailed):
+        return STORE
+    return USAGE
+
+
+def complain(text: str) -> None:
+    """One line on stderr, for an error after which the command goes on."""
+    _say(text)
+
+
+def _say(text: str) -> None:
+    click.echo(f"eventctx: {escape(text)}", err=True)
+
+
+def _drop_output() -> None:
+    """Point stdout at nothing, so that Python's own flush at exit has nobody to complain to."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+    except (OSError, ValueError):
+        pass
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine to its end."""
+    return asyncio.run(work)
+
+
+def spelling() -> str:
+    """How to call this program again from the same shell, for commands that we suggest."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{sys.executable} -m eventctx.cli"
+    found = shutil.which("eventctx")
+    if found is None and called.name == "eventctx" and called.exists():
+        return str(called)
+    if found is not None and called.exists() and called.resolve() != Path(found).resolve():
+        return str(called)
+    return "eventctx"

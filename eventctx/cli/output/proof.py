@@ -1,0 +1,51 @@
+"""``view --verify``: whether the view that was derived again is the one that was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventctx.cli.output.plain import plural
+from eventctx.cli.output.screen import Screen
+from eventctx.queries.explain.proof import Proof
+from eventctx.queries.requests import RequestView
+
+
+def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:
+    """The proof in words: the digest, every body, and what was erased."""
+    recorded = view.prepared.digest
+    if proof.digest_matches:
+        screen.line("The view was derived again from the log, and has the digest that was recorded")
+        screen.line(f"before the request left, at position {view.position}:")
+        screen.whole(recorded)
+    else:
+        screen.line(("The view that the log gives is not the one that was sent.", "bold red"))
+        screen.whole(f"recorded {recorded}")
+        screen.whole(f"derived  {view.digest}")
+    entries = plural(len(view.entries), "message")
+    if proof.edited:
+        places = ", ".join(str(position) for position in proof.edited)
+        screen.line(
+            (f"Of {entries}, these were changed after they were stored: ", "bold red"),
+            f"those in the records at {places}.",
+        )
+    else:
+        screen.line(
+            f"{plural(proof.bodies, 'stored content')} of {entries} have their own digests."
+        )
+    if proof.erased:
+        numbers = ", ".join(f"#{number}" for number in proof.erased)
+        screen.line(f"Erased on purpose, so that only their digests could be compared: {numbers}.")
+    if proof.ok:
+        screen.line(("The view verifies.", "bold green"))
+    else:
+        screen.line(("The view DOES NOT VERIFY", "bold red"), "; `verify` says what was changed.")
+
+
+def proof_json(proof: Proof) -> dict[str, Any]:
+    """The proof with stable keys."""
+    return {
+        "digest_matches": proof.digest_matches,
+        "bodies": proof.bodies,
+        "erased": proof.erased,
+        "edited": proof.edited,
+    }

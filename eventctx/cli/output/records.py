@@ -1,0 +1,122 @@
+"""A record of the log as one line for a person and as one JSON object for a machine."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.cli.output.plain import iso, minute, number, plural
+from eventctx.log.plan import REASONS, Plan
+from eventctx.log.record import Body, Record
+from eventctx.projections.flat import dispositions, read, scalars
+
+_FAMILY_STYLES: Final = {
+    "context": "cyan",
+    "prompt": "bold green",
+    "provider": "blue",
+    "tool": "yellow",
+    "session": "magenta",
+    "usage": "blue",
+    "import": "dim",
+}
+
+
+TOLD: Final = ("context:message_added", "context:system_prompt_set")
+"""Types of which the beginning of their message is shown, where they have one."""
+
+
+def type_style(name: str) -> str:
+    """How a record's type is coloured."""
+    if name in ("context:post_compact", "context:pre_compact"):
+        return "bold red"
+    return _FAMILY_STYLES.get(name.partition(":")[0], "")
+
+
+def details(record: Record) -> str:
+    """What the payload says, in few words."""
+    event: Any = read(record)
+    match record.type:
+        case "context:message_added":
+            return ""
+        case "context:request_prepared":
+            plan = f", plan at {event.plan}" if event.plan is not None else ""
+            breaks = f", after {' and '.join(event.breaks)}" if event.breaks else ""
+            of = f" of {number(event.budget)}" if event.budget is not None else ""
+            made = ", reconstructed" if event.reconstructed else ""
+            return (
+                f"{plural(event.messages, 'message')}, {number(event.tokens)}{of} tokens"
+                f"{plan}{breaks}{made}, digest {event.digest[:12]}"
+            )
+        case "context:post_compact":
+            if event.outcome != "applied":
+                return f"{event.outcome}, {event.error or event.trigger}"
+            return (
+                f"{event.trigger}: {number(event.tokens_before)} → {number(event.tokens_after)} "
+                f"tokens, {event.messages_before} → {event.messages_after} messages; "
+                f"{plan_in_words(event.plan)}"
+            )
+        case "context:request_sent":
+            missing = f", {plural(event.missing, 'message')} not sent" if event.missing else ""
+            added = plural(len(event.additions), "text")
+            return f"request at {event.prepared}: {added} added by the host{missing}"
+        case "context:system_prompt_set":
+            return "" if record.bodies else "none from here on"
+        case "usage:reported":
+            cached = f", {number(event.cache_read)} cached" if event.cache_read else ""
+            return f"prompt {number(event.prompt)}{cached}, output {number(event.output)}"
+    flat = scalars(event)
+    if isinstance(flat.get("imported_at"), int):
+        flat["imported_at"] = minute(int(flat["imported_at"]))
+    return ", ".join(f"{name} {value}" for name, value in flat.items() if value not in ("", False))
+
+
+def reason_in_words(reason: str) -> str:
+    """A reason code as it reads behind a disposition."""
+    return "to fit the budget" if reason == "budget" else REASONS.get(reason, reason)
+
+
+def plan_in_words(plan: Plan | None) -> str:
+    """``dropped 45, shortened 2``: what a plan does with the messages that do not stay whole."""
+    if plan is None:
+        return "no plan"
+    counted = dispositions(plan)
+    said = [f"{name} {count:,}" for name, count in counted.items() if count and name != "kept"]
+    if plan.insertions:
+        said.append(f"inserted {len(plan.insertions)}")
+    return ", ".join(said) or "nothing left out"
+
+
+def as_json(record: Record, *, contents: bool) -> dict[str, Any]:
+    """The record with stable keys. ``contents`` embeds the bodies, else only their digests."""
+    return {
+        "session": record.stream,
+        "position": record.position,
+        "global_position": record.global_position,
+        "type": record.type,
+        "version": record.version,
+        "id": record.id.hex(),
+        "time": iso(record.time),
+        "turn_id": record.turn_id,
+        "iteration": record.iteration,
+        "span_id": record.span_id,
+        "parent_span_id": record.parent_span_id,
+        "payload": embedded(record.payload),
+        "bodies": [_body(body, contents) for body in record.bodies],
+        "digest": record.digest.hex(),
+    }
+
+
+def _body(body: Body, contents: bool) -> dict[str, Any]:
+    described: dict[str, Any] = {"digest": body.digest.hex(), "erased": body.erased}
+    if contents:
+        described["content"] = None if body.data is None else embedded(body.data)
+    return described
+
+
+def embedded(data: bytes) -> Any:
+    """Stored JSON as it is; other bytes as text."""
+    try:
+        return msgspec.Raw(data) if msgspec.json.decode(data) is not None else None
+    except msgspec.DecodeError:
+        return data.decode("utf-8", errors="backslashreplace")

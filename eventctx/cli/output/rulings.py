@@ -1,0 +1,137 @@
+"""What a record made of a message, and why: in words, and as JSON with stable keys."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from eventctx.cli.output.plain import iso, minute, number
+from eventctx.cli.output.screen import Screen, styled
+from eventctx.projections.explain.changes import Cause, Compaction
+from eventctx.projections.explain.why import SIZES, Ruling
+
+Parts = list[str | tuple[str, str]]
+
+LABEL: Final = 10
+"""Characters of a label before a fact."""
+
+_TRIGGERS: Final = {
+    "threshold": "the threshold was reached",
+    "budget": "the budget was exceeded",
+    "max_messages": "there were too many messages",
+    "manual": "made on demand",
+    "imported": "made by the program whose file was imported",
+}
+
+_RECORDS: Final = {
+    "context:messages_set": "a set of the transcript",
+    "context:cleared": "a clear of the transcript",
+    "context:restored": "a restore",
+    "context:pinned": "a pin",
+    "context:erased": "an erasure",
+}
+
+
+def fact(screen: Screen, label: str, *parts: str | tuple[str, str]) -> None:
+    """A label and what belongs to it, which wraps under itself on a terminal."""
+    text = styled(*parts)
+    if not screen.live:
+        click.echo(f"{label:<{LABEL}}{text.plain}")
+        return
+    grid = Table.grid(padding=0)
+    grid.add_column(width=LABEL)
+    grid.add_column(width=max(20, screen.width - LABEL), overflow="fold")
+    grid.add_row(Text(label, "dim"), text)
+    screen.console.print(grid)
+
+
+def place_in_words(cause: Cause) -> str:
+    """``position 898, turn 1, iteration 102``."""
+    where = f"position {cause.position}"
+    where += f", turn {cause.turn}" if cause.turn is not None else ""
+    return where + (f", iteration {cause.iteration}" if cause.iteration is not None else "")
+
+
+def cause_in_words(cause: Cause) -> str:
+    """The record, in full: what it was, where, when, and by whom."""
+    when = f"{place_in_words(cause)}, {minute(cause.time)} UTC"
+    if cause.compaction is None:
+        return f"{_RECORDS.get(cause.type, cause.type)} at {when}"
+    return f"the compaction at {when}: {compaction_in_words(cause.compaction)}"
+
+
+def compaction_in_words(one: Compaction) -> str:
+    """Why a compaction was made, by which policy, and what came of it."""
+    said = _TRIGGERS.get(one.trigger, one.trigger)
+    if one.requested_by is not None:
+        said += f", asked for by {one.requested_by}"
+    if one.asked_because:
+        said += f" because {one.asked_because!r}"
+    said += f"; policy {one.strategy}"
+    if one.fallback is not None:
+        said += f", for which {one.fallback} decided ({one.error or 'no error was recorded'})"
+    return said + f"; {number(one.tokens_before)} → {number(one.tokens_after)} tokens"
+
+
+def rule_in_words(ruling: Ruling) -> str:
+    """The reason code and what it says."""
+    if not ruling.reason:
+        return "the plan does not say why"
+    return f"{ruling.reason}: {ruling.rule or 'a code that this release does not know'}"
+
+
+def settings_in_words(ruling: Ruling) -> str:
+    """The settings that govern a rule, with their values then."""
+    if not ruling.settings:
+        imported = ruling.reason == "imported"
+        return "the imported file does not tell any" if imported else "none govern this rule"
+    return ", ".join(_setting(name, value) for name, value in ruling.settings.items())
+
+
+def _setting(name: str, value: Any) -> str:
+    if name in SIZES:
+        return f"{name} {number(value)} tokens"
+    return f"{name}={msgspec.json.encode(value).decode()}"
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def cause_json(cause: Cause | None) -> dict[str, Any] | None:
+    """A record that changed something."""
+    if cause is None:
+        return None
+    compaction = None
+    if cause.compaction is not None:
+        compaction = msgspec.to_builtins(cause.compaction)
+        compaction["settings"] = settings_json(cause.compaction.settings)
+    return {
+        "position": cause.position,
+        "time": iso(cause.time),
+        "turn": cause.turn,
+        "iteration": cause.iteration,
+        "type": cause.type,
+        "compaction": compaction,
+    }
+
+
+def ruling_json(ruling: Ruling | None) -> dict[str, Any] | None:
+    """What a record made of a message, and why."""
+    if ruling is None:
+        return None
+    return {
+        "disposition": ruling.disposition,
+        "reason": ruling.reason,
+        "rule": ruling.rule,
+        "settings": settings_json(ruling.settings),
+        "by": cause_json(ruling.cause),
+    }
+
+
+def settings_json(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Settings as pairs: their names are the policies' own."""
+    return [{"name": name, "value": value} for name, value in settings.items()]

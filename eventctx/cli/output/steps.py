@@ -1,0 +1,119 @@
+"""A session as steps: what each record changed, and how large the view was after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eventctx.cli.output.messages import role_of, snippet
+from eventctx.cli.output.records import TOLD, details
+from eventctx.engine import Engine
+from eventctx.log.record import Record
+from eventctx.messages.encoding import decode_body
+from eventctx.projections import timeline
+from eventctx.projections.view import request_view
+
+SHOWN = frozenset(
+    {
+        "session:start",
+        "session:fork",
+        "session:end",
+        "prompt:submit",
+        "prompt:complete",
+        "provider:error",
+        "tool:error",
+    }
+)
+"""Activity events that are steps; the others happen around a message or a request that is one."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A record as a step. Sizes are of the state after it; ``tokens`` of the view."""
+
+    position: int
+    time: int
+    type: str
+    turn: int | None
+    iteration: int | None
+    transcript: int
+    view: int
+    tokens: int
+    compactions: int
+    budget: int | None
+    text: str
+
+
+async def steps_of(engine: Engine, session: str, stop: int | None, width: int) -> list[Step]:
+    """The steps up to position ``stop``; texts have at most ``width`` characters."""
+    found: list[Step] = []
+    view = request_view.initial()
+    time: timeline.TimelineState = timeline.initial()
+    budget: int | None = None
+    async for record in engine.records(session, 0, stop, bodies=True):
+        view = request_view.evolve(view, record)
+        time = timeline.evolve(time, record)
+        if record.type.startswith("context:") and record.type != "context:pre_compact":
+            text = _text(record, width)
+        elif record.type in SHOWN:
+            text = details(record)
+        else:
+            continue
+        if record.type == "context:request_prepared":
+            budget = _budget(record)
+        _, entries, tokens = view.layout.measure()
+        found.append(
+            Step(
+                record.position,
+                record.time,
+                record.type,
+                timeline.turn_number(time, record.turn_id),
+                record.iteration,
+                view.messages,
+                entries,
+                tokens,
+                view.compactions,
+                budget,
+                text,
+            )
+        )
+    return found
+
+
+def _budget(record: Record) -> int | None:
+    value: Any = msgspec.json.decode(record.payload).get("budget")
+    return value if isinstance(value, int) else None
+
+
+def _text(record: Record, width: int) -> str:
+    if record.type not in TOLD or not record.bodies:
+        return details(record)
+    if record.bodies[0].data is None:
+        return "[erased]"
+    message = decode_body(record.bodies[0].data)
+    return f"{role_of(message)}: {snippet(message, width)}"
+
+
+def next_turn(steps: list[Step], at: int, direction: int) -> int:
+    """The step where the next turn begins (``direction`` 1), or this one or the one before (-1)."""
+    place = at + direction
+    while 0 <= place < len(steps) and steps[place].type != "prompt:submit":
+        place += direction
+    return min(max(place, 0), len(steps) - 1)
+
+
+def next_compaction(steps: list[Step], at: int) -> int:
+    """The next compaction's step; where there is none, the step itself."""
+    for place in range(at + 1, len(steps)):
+        if steps[place].type == "context:post_compact":
+            return place
+    return at
+
+
+def at_position(steps: list[Step], position: int) -> int:
+    """The last step at or before a position."""
+    place = 0
+    for number, step in enumerate(steps):
+        if step.position <= position:
+            place = number
+    return place

@@ -1,0 +1,120 @@
+"""Where ``trace`` puts spans: a Jaeger file, an OTLP file, a collector."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from eventctx.cli.output.plain import size
+from eventctx.cli.output.trace_tree import counted
+from eventctx.cli.output.whole_file import whole_file
+from eventctx.hooks.otlp import Sender, resource_attributes
+from eventctx.projections.trace import jaeger_json, otlp_json
+from eventctx.projections.trace.attributes import Attribute
+from eventctx.projections.trace.spans import Span
+from eventctx.version import __version__
+
+BATCH: Final = 512
+"""Spans in one export, as of OpenTelemetry's own batch processor, and in one line of a file."""
+
+
+class Output(Protocol):
+    """Takes spans, and says at the end what became of them."""
+
+    async def put(self, spans: Sequence[Span]) -> None:
+        """Take up to ``BATCH`` spans."""
+        ...
+
+    async def finish(self) -> str:
+        """End, and say in a line what was written where."""
+        ...
+
+
+class JaegerFile:
+    """A file that Jaeger's user interface opens. Holds the encoded spans until the end."""
+
+    def __init__(self, path: Path, file: IO[bytes], resource: dict[str, Attribute]) -> None:
+        self._path, self._file, self._resource = path, file, resource
+        self._traces: dict[str, list[jaeger_json.EncodedSpan]] = {}
+
+    async def put(self, spans: Sequence[Span]) -> None:
+        """Keep them with their traces."""
+        for span in spans:
+            encoded = jaeger_json.encode_span(span, __version__)
+            self._traces.setdefault(span.trace_id, []).append(encoded)
+
+    async def finish(self) -> str:
+        """Write the file."""
+        written = 0
+        for part in jaeger_json.file_parts(self._traces, self._resource):
+            written += self._file.write(part)
+        spans = sum(map(len, self._traces.values()))
+        what = counted(spans, len(self._traces))
+        return f"wrote {self._path}: {what}, {size(written)}; open it in Jaeger's upload tab"
+
+
+class OtlpFile:
+    """A file of OTLP JSON lines."""
+
+    def __init__(self, path: Path, file: IO[bytes], resource: dict[str, Attribute]) -> None:
+        self._path, self._file, self._resource = path, file, resource
+        self._traces: set[str] = set()
+        self._spans = self._written = 0
+
+    async def put(self, spans: Sequence[Span]) -> None:
+        """Write a line."""
+        line = otlp_json.export_line(spans, self._resource, __version__)
+        self._written += self._file.write(line + b"\n")
+        self._spans += len(spans)
+        self._traces.update(span.trace_id for span in spans)
+
+    async def finish(self) -> str:
+        """Say what was written."""
+        what = counted(self._spans, len(self._traces))
+        return f"wrote {self._path}: {what}, {size(self._written)}"
+
+
+class Collector:
+    """A collector or Jaeger, by OTLP. Each batch waits for the answer to the one before."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._sender = Sender(url)
+        self._traces: set[str] = set()
+        self._spans = 0
+
+    async def put(self, spans: Sequence[Span]) -> None:
+        """Send a batch. Raises ExportFailed."""
+        await asyncio.to_thread(self._sender.send, spans)
+        self._spans += len(spans)
+        self._traces.update(span.trace_id for span in spans)
+
+    async def finish(self) -> str:
+        """Say what was sent, and how to find it there."""
+        self._sender.close()
+        what = counted(self._spans, len(self._traces))
+        return f"sent {what} to {self._url}, as service {self._sender.service}"
+
+
+@contextmanager
+def outputs(
+    jaeger: Path | None, otlp_file: Path | None, otlp: str | None
+) -> Iterator[list[Output]]:
+    """The outputs that were asked for; files appear when all went well.
+
+    Raises InvalidSetting for a URL that is none or a missing extra.
+    """
+    resource = resource_attributes()
+    with ExitStack() as files:
+        found: list[Output] = []
+        if otlp is not None:
+            found.append(Collector(otlp))
+        if jaeger is not None:
+            found.append(JaegerFile(jaeger, files.enter_context(whole_file(jaeger)), resource))
+        if otlp_file is not None:
+            file = files.enter_context(whole_file(otlp_file))
+            found.append(OtlpFile(otlp_file, file, resource))
+        yield found

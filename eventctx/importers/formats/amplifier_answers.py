@@ -1,0 +1,59 @@
+"""What a provider's response says, in the forms in which Amplifier's event logs have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventctx.importers.formats import chat
+from eventctx.importers.source.items import Usage
+from eventctx.importers.source.lines import count, list_or_empty, object_or_empty
+from eventctx.messages.facts_reader import read_facts
+
+
+def answers(response: dict[str, Any]) -> list[dict[str, Any]]:
+    """The answer in a response: Anthropic's, OpenAI's chat, or Responses items."""
+    choice = object_or_empty(next(iter(list_or_empty(response.get("choices"))), None))
+    if isinstance(choice.get("message"), dict):
+        found = [choice["message"]]
+    elif isinstance(response.get("output"), list):
+        found = response["output"]
+    else:
+        content = response.get("content")
+        filled = isinstance(content, str | list) and bool(content)
+        found = [{"role": "assistant", "content": content}] if filled else []
+    return [one for one in found if chat.is_message(one) and read_facts(one).kind == "assistant"]
+
+
+def as_block(block: dict[str, Any]) -> dict[str, Any]:
+    """A streamed block as it stands in Amplifier's messages."""
+    rest = dict(block)
+    if rest.get("type") == "thinking" and "text" in rest:
+        return {"type": "thinking", "thinking": rest.pop("text"), **rest}
+    if rest.get("type") == "tool_call" and "arguments" in rest:
+        arguments = rest.pop("arguments")
+        return {**rest, "input": arguments}
+    return rest
+
+
+def usage_of(data: dict[str, Any], response: dict[str, Any]) -> Usage | None:
+    """The whole prompt: ``input_tokens`` has what was read from the cache, not what was written.
+
+    Without Amplifier's own count, the provider's is taken. ``input`` and ``cache_write`` are the
+    words of another dialect of the log.
+    """
+    usage = object_or_empty(data.get("usage"))
+    if "cache_creation_input_tokens" in usage or not ("input_tokens" in usage or "input" in usage):
+        of_provider = chat.usage_of(usage or response.get("usage"))
+        return of_provider if of_provider is not None and of_provider.prompt else None
+    read = count(usage.get("cache_read_tokens", usage.get("cache_read")))
+    write = count(usage.get("cache_write_tokens", usage.get("cache_write")))
+    prompt = count(usage.get("input_tokens", usage.get("input"))) + write
+    if prompt == 0:
+        return None
+    return Usage(
+        prompt=prompt,
+        output=count(usage.get("output_tokens", usage.get("output"))),
+        cache_read=read,
+        cache_write=write,
+        reasoning=count(usage.get("reasoning_tokens")),
+    )

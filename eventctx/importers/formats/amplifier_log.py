@@ -1,0 +1,331 @@
+"""Amplifier's ``events.jsonl``: requests, answers, usage, tools and compactions, in order.
+
+The conversation is told by what was sent: of each ``llm:request`` the new messages
+(``amplifier_requests.py``), of each ``llm:response`` the answer. A prompt and tool results are
+held back until a request sends them; where requests are logged without their messages, the events
+themselves are taken: ``prompt:submit``, ``content_block:end`` and ``tool:post``. A dialect of the
+format has ``type`` for ``event`` and shorter names in its usage. All lines are kept; a request's
+without what it repeats of the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventctx.importers.formats.amplifier_answers import answers, as_block, usage_of
+from eventctx.importers.formats.amplifier_requests import Requests, messages_of
+from eventctx.importers.formats.amplifier_rows import Row, is_known, name_of
+from eventctx.importers.source import harness
+from eventctx.importers.source.document import stem
+from eventctx.importers.source.items import (
+    CallEnded,
+    Compaction,
+    Ended,
+    Item,
+    Line,
+    Message,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    TurnEnded,
+    Waiting,
+    Warned,
+    never,
+)
+from eventctx.importers.source.lines import (
+    count,
+    encode,
+    object_or_empty,
+    read_rows,
+    session_first,
+    text_or_none,
+)
+from eventctx.log.events import Status
+from eventctx.messages.facts import Dialect
+from eventctx.messages.facts_reader import read_facts
+
+_STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
+    "cancelled": ("cancelled", None),
+    "error": ("error", "error"),
+    "failed": ("error", "failed"),
+    "incomplete": ("error", "incomplete"),
+}
+
+_decode_any = msgspec.json.Decoder().decode
+
+
+def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one log. ``name`` stands in for a session id that no line gives."""
+    log = _Log(name)
+    rows = read_rows(lines, _decode_any, log.row)
+    return session_first(chain(rows, log.end(ended)))
+
+
+class _Result(NamedTuple):
+    """A tool's result, held back until a request sends it."""
+
+    line: int
+    time: int | None
+    text: str
+    name: str | None
+
+
+class _Log:
+    def __init__(self, name: str) -> None:
+        self.name = stem(name)
+        self.begun = False
+        self.line = 0
+        self.in_turn = False
+        self.calling = False
+        self.sent = Requests()
+        self.prompt: tuple[int, int | None, str] | None = None
+        self.results: dict[str, _Result] = {}
+        self.failed: set[str] = set()
+        self.expected = False
+        self.ending: CallEnded | None = None
+        self.blocks: list[dict[str, Any]] = []
+        self.begun_at = 0
+        self.block_time: int | None = None
+        self.dialect: Dialect = "amplifier"
+        self.compaction: Row | None = None
+        self.gone: frozenset[int] = frozenset()
+        self.steps: dict[str, Callable[[Row], Iterator[Item]]] = {
+            "prompt:submit": self._prompt,
+            "provider:request": self._expect,
+            "llm:request": self._request,
+            "llm:response": self._response,
+            "content_block:end": self._block,
+            "tool:post": self._result,
+            "tool:error": self._result,
+            "context:compaction": self._compacted,
+            "prompt:complete": self._turn_ended,
+            "orchestrator:complete": self._turn_ended,
+            "session:end": self._session_ended,
+        }
+
+    def row(self, line: int, data: bytes, row: Any) -> Iterator[Item]:
+        """The items of one line."""
+        name = name_of(row) if isinstance(row, dict) else None
+        self.line = line
+        if not self.begun:
+            self.begun = True
+            yield self._begin(line, row if isinstance(row, dict) else {})
+        if name is None:
+            yield Raw(line, "untyped", data, understood=False)
+            yield Warned(line, "a line without an event")
+            return
+        found = Row(line, row)
+        if name != "llm:response" and not name.startswith("content_block:"):
+            yield from self._answered()
+        if name == "llm:request" and messages_of(found.wire) is not None:
+            # Kept by its own step, without what it repeats.
+            yield from self._request(found)
+            return
+        yield Raw(line, name, data, is_known(name))
+        step = self.steps.get(name)
+        if step is not None:
+            yield from step(found)
+
+    def _begin(self, line: int, row: dict[str, Any]) -> Session:
+        found = Row(line, row)
+        session = text_or_none(row.get("session_id", found.data.get("session_id"))) or self.name
+        parent = text_or_none(found.data.get("parent_id"))
+        return Session(
+            line, found.time, f"{session}.events", parent=f"{parent}.events" if parent else None
+        )
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    def _prompt(self, found: Row) -> Iterator[Item]:
+        prompt = text_or_none(found.data.get("prompt"))
+        if prompt:
+            yield from self._held(found.line)
+            self.prompt = (found.line, found.time, prompt)
+
+    def _turn_ended(self, found: Row) -> Iterator[Item]:
+        if self.in_turn:
+            self.in_turn = False
+            status = text_or_none(found.row.get("status", found.data.get("status")))
+            yield TurnEnded(found.line, found.time, *_STATUS.get(status, ("ok", None)))
+
+    def _session_ended(self, found: Row) -> Iterator[Item]:
+        # A turn that is over says so; one that is open here was broken off.
+        if self.in_turn:
+            self.in_turn = False
+            yield TurnEnded(found.line, found.time, "cancelled")
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _request(self, found: Row) -> Iterator[Item]:
+        line, time = found.line, found.time
+        sent = self.sent.take(line, found.wire)
+        if sent is None:
+            yield from self._held(line)
+            yield from self._compact(line, None)
+        else:
+            # Its messages are what was held back, in the form in which they were sent.
+            self.prompt, self.results = None, {}
+            data = {**found.data, "raw": sent.rest} if "raw" in found.data else sent.rest
+            row = {**found.row, "data": data} if "data" in found.row else data
+            yield Raw(line, "llm:request.rest", encode(row))
+            for message in sent.new:
+                yield from self._say(line, time, message)
+            yield from self._compact(line, sent.missing)
+        self.calling = self.expected = True
+        model = text_or_none(found.data.get("model")) or text_or_none(found.wire.get("model"))
+        yield ModelCall(line, time, model, text_or_none(found.data.get("provider")))
+
+    def _say(self, line: int, time: int | None, message: dict[str, Any]) -> Iterator[Item]:
+        """A message that is not an answer."""
+        facts = read_facts(message)
+        if facts.role == "user" and facts.human and harness.by_person(message):
+            self.in_turn = True
+            yield TurnBegan(line, time)
+        yield Message(line, time, message, bool(self.failed.intersection(facts.results)))
+        self.sent.recorded(message)
+
+    def _held(self, line: int) -> Iterator[Item]:
+        """What was held back, as the events tell it."""
+        prompt, self.prompt = self.prompt, None
+        results, self.results = self.results, {}
+        for call_id, result in results.items():
+            yield from self._say(line, result.time, self._as_result(call_id, result))
+        if prompt is not None:
+            yield from self._say(line, prompt[1], {"role": "user", "content": prompt[2]})
+
+    def _as_result(self, call_id: str, result: _Result) -> dict[str, Any]:
+        """A result in the dialect of the answer that asked for it."""
+        if self.dialect == "anthropic":
+            block = {"type": "tool_result", "tool_use_id": call_id, "content": result.text}
+            return {"role": "user", "content": [block]}
+        if self.dialect == "responses":
+            return {"type": "function_call_output", "call_id": call_id, "output": result.text}
+        row = {"role": "tool", "tool_call_id": call_id, "content": result.text}
+        return row if result.name is None else {**row, "name": result.name}
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _response(self, found: Row) -> Iterator[Item]:
+        self.ending = CallEnded(
+            found.line,
+            found.time,
+            usage_of(found.data, found.wire),
+            text_or_none(found.wire.get("stop_reason", found.wire.get("finish_reason"))),
+            text_or_none(found.wire.get("id")),
+        )
+        messages = answers(found.wire)
+        if messages:
+            # What was streamed before is the same in parts.
+            self.blocks = []
+            yield from self._answered(messages)
+
+    def _expect(self, found: Row) -> Iterator[Item]:
+        """A request goes out; what it says itself comes with ``llm:request``, if that is logged."""
+        self.expected = True
+        return iter(())
+
+    def _block(self, found: Row) -> Iterator[Item]:
+        block = found.data.get("block")
+        if self.expected and isinstance(block, dict):
+            if not self.blocks:
+                self.begun_at = found.line
+            self.blocks.append(as_block(block))
+            self.block_time = found.time
+        return iter(())
+
+    def _answered(self, messages: list[dict[str, Any]] | None = None) -> Iterator[Item]:
+        """The answer, if one is complete: its call is over, and its usage known where it is."""
+        ending, self.ending = self.ending, None
+        blocks, self.blocks = self.blocks, []
+        if ending is None:
+            if not blocks:
+                return
+            ending = CallEnded(self.begun_at, self.block_time)
+        line, time = ending.line, ending.time
+        if not self.calling:
+            yield from self._held(line)
+            yield ModelCall(line, None)
+        self.calling = self.expected = False
+        if messages is None:
+            messages = [{"role": "assistant", "content": blocks}] if blocks else []
+        for message in messages:
+            yield Message(line, time, message)
+            self.sent.recorded(message)
+            self.dialect = read_facts(message).dialect
+        yield ending
+
+    # -- tools and compactions -------------------------------------------------------------------
+
+    def _result(self, found: Row) -> Iterator[Item]:
+        call_id = text_or_none(found.data.get("tool_call_id"))
+        result = found.data.get("result", found.data.get("error"))
+        if call_id is None:
+            return
+        told = object_or_empty(result)
+        if name_of(found.row) == "tool:error" or told.get("success") is False or told.get("error"):
+            self.failed.add(call_id)
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        name = text_or_none(found.data.get("tool_name"))
+        self.results.setdefault(call_id, _Result(found.line, found.time, text, name))
+        yield from ()
+
+    def _compacted(self, found: Row) -> Iterator[Item]:
+        yield from self._compact(found.line, None)
+        self.compaction = found
+
+    def _compact(self, line: int, missing: frozenset[int] | None) -> Iterator[Item]:
+        """The compaction that was announced, as the request behind it shows it."""
+        found, self.compaction = self.compaction, None
+        if missing is not None:
+            back, left_out = len(self.gone - missing), len(missing - self.gone)
+            self.gone = missing
+            if back:
+                yield Warned(line, f"{back} messages that were left out before were sent again")
+            if left_out and found is None:
+                yield Warned(line, f"{left_out} messages were left out, and nothing says why")
+        if found is None:
+            return
+        trigger = text_or_none(found.data.get("trigger"))
+        after = count(found.data.get("after_messages"))
+        if missing is not None:
+            yield Compaction(line, found.time, trigger, (), forgotten=missing)
+        elif after:
+            # It says how many messages are left. The oldest ones go first.
+            kept_from = max(0, self.sent.places - after)
+            yield Compaction(line, found.time, trigger, (), kept_from=kept_from)
+        else:
+            yield Compaction(line, found.time, trigger, (), forgotten=frozenset())
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def end(self, ended: Ended) -> Iterator[Item]:
+        """What no later line completed."""
+        if not self.begun:
+            yield Waiting(1, "no line names the session yet")
+        waits = self._waits()
+        if waits is None:
+            return
+        if not ended():
+            yield Waiting(*waits)
+            return
+        yield from self._answered()
+        yield from self._held(self.line)
+        yield from self._compact(self.line, None)
+
+    def _waits(self) -> tuple[int, str] | None:
+        if self.ending is not None or self.blocks:
+            line = self.ending.line if self.ending is not None else self.begun_at
+            return line, "the last answer may still get more blocks"
+        if self.results:
+            return next(iter(self.results.values())).line, "results that no request has sent yet"
+        if self.prompt is not None:
+            return self.prompt[0], "a prompt that no request has sent yet"
+        if self.compaction is not None:
+            return self.compaction.line, "a compaction that no request shows yet"
+        return None

@@ -1,0 +1,49 @@
+"""A line of Amplifier's ``events.jsonl``, in either dialect of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from eventctx.importers.source.lines import nanoseconds, object_or_empty, text_or_none
+
+_EVENT: Final = re.compile(r"[a-z_]+:[a-z_:]+")
+_AREAS: Final = frozenset(
+    (
+        *("session", "prompt", "execution", "provider", "llm", "content_block", "tool"),
+        *("orchestrator", "context", "cleanup", "mentions", "artifact", "thinking", "plan"),
+        *("approval", "cancel", "user", "policy", "delegate", "skill", "skills", "mcp", "hook"),
+    )
+)
+"""What the names of events begin with, in core and in the modules around it."""
+
+
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is a line of an event log."""
+    name = name_of(value)
+    if name is None or _EVENT.fullmatch(name) is None:
+        return False
+    return is_known(name) and "role" not in value
+
+
+def is_known(name: str) -> bool:
+    """Whether an event of this name is one of Amplifier's."""
+    return name.partition(":")[0] in _AREAS
+
+
+def name_of(row: dict[str, Any]) -> str | None:
+    """The event's name; one dialect has it as the line's type."""
+    return text_or_none(row.get("event")) or text_or_none(row.get("type"))
+
+
+class Row:
+    """A line's parts that every handler needs. ``data`` is the line itself where it has none."""
+
+    def __init__(self, line: int, row: dict[str, Any]) -> None:
+        data = row.get("data")
+        self.line = line
+        self.row = row
+        self.data: dict[str, Any] = data if isinstance(data, dict) else row
+        self.time = nanoseconds(row.get("ts", row.get("timestamp")))
+        # What went over the wire, where it was logged.
+        self.wire = object_or_empty(self.data.get("raw", self.data))

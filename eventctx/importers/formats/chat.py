@@ -1,0 +1,232 @@
+"""Plain message lists: OpenAI chat, Anthropic, Responses items or Amplifier rows.
+
+As a JSON array, as a JSON object with ``messages`` (or ``input``, the Responses API's name; a
+request's ``system`` or ``instructions`` come first, and the log of a request may hold its answer
+under ``response``), or as JSONL with a message per line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import InvalidMessage, MalformedTranscript
+from eventctx.importers.source import harness
+from eventctx.importers.source.document import envelope, first_record, read_document, stem
+from eventctx.importers.source.items import (
+    CallEnded,
+    Ended,
+    Item,
+    Line,
+    Message,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    Usage,
+    Waiting,
+    Warned,
+    never,
+)
+from eventctx.importers.source.lines import (
+    count,
+    encode,
+    list_or_empty,
+    nanoseconds,
+    object_or_empty,
+    read_rows,
+    read_value,
+    text_or_none,
+)
+from eventctx.messages.facts import Facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tool_rounds import joins
+
+NAME: Final = "messages"
+
+_LISTS: Final = ("messages", "input")
+_PROMPTS: Final = ("system", "instructions")
+_TIMES: Final = ("timestamp", "created_at", "time", "ts")
+
+_decode_any = msgspec.json.Decoder().decode
+
+
+def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one list. JSONL is streamed; a document is read whole."""
+    source = iter(lines)
+    first = next((line for line in source if line.data.strip()), None)
+    if first is None:
+        raise MalformedTranscript(
+            f"{name}: expected messages, found nothing; is it the right file?"
+        )
+    lines = chain((first,), source)
+    talk = _Talk()
+    if _is_jsonl(first.data):
+        yield from parse_rows(lines, stem(name))
+    else:
+        value, repaired = read_document(lines, name)
+        rows = _rows(value, name)
+        times = (time for row in rows if (time := _time(row)) is not None)
+        yield Session(0, next(times, _time(value)), stem(name))
+        yield from repaired
+        yield from talk.document(value, rows)
+
+
+def parse_rows(lines: Iterable[Line], session: str) -> Iterator[Item]:
+    """The items of JSONL with a message per line, as the session of this name."""
+    source = iter(lines)
+    first = next((line for line in source if line.data.strip()), None)
+    if first is None or (first_record(first) is None and not first.terminated):
+        yield Waiting(1, "there is no whole message yet")
+        return
+    yield Session(0, _time(first_record(first)), session)
+    yield from read_rows(chain((first,), source), _decode_any, _Talk().line)
+
+
+def _time(row: object) -> int | None:
+    """When a row was written; Amplifier says so in its metadata."""
+    if not isinstance(row, dict):
+        return None
+    values = [row.get(key) for key in _TIMES]
+    values.append(object_or_empty(row.get("metadata")).get("timestamp"))
+    return next((time for value in values if (time := nanoseconds(value)) is not None), None)
+
+
+def _rows(value: Any, name: str) -> list[Any]:
+    rows = value
+    if isinstance(value, dict):
+        key = next((key for key in _LISTS if isinstance(value.get(key), list)), None)
+        rows = value[key] if key else None
+    if not isinstance(rows, list):
+        raise MalformedTranscript(
+            f"{name}: expected a list of messages or an object with one under 'messages', "
+            f"found {type(value).__name__}; name another format with --format"
+        )
+    return rows
+
+
+def _is_jsonl(data: bytes) -> bool:
+    try:
+        value, _ = read_value(data)
+    except ValueError:
+        # The first line of a document that is spread over many; or two messages on one line.
+        return data.lstrip().startswith(b'{"') and b"}{" in data
+    return isinstance(value, dict) and not any(key in value for key in _LISTS)
+
+
+def is_message(value: object) -> bool:
+    """Whether a value is a message or an item that the reader knows."""
+    if not isinstance(value, dict):
+        return False
+    try:
+        read_facts(value)
+    except InvalidMessage:
+        return False
+    return True
+
+
+class _Talk:
+    """The state along a list: the row before, and whether a call is open."""
+
+    def __init__(self) -> None:
+        self.previous: Facts | None = None
+        self.calling = False
+
+    def document(self, value: Any, rows: list[Any]) -> Iterator[Item]:
+        """The items of a whole document."""
+        if isinstance(value, dict):
+            for key in _PROMPTS:
+                if value.get(key):
+                    yield Message(0, None, {"role": "system", "content": value[key]})
+        for number, row in enumerate(rows, 1):
+            yield from self.row(number, row, encode(row))
+        yield from self._logged(len(rows) + 1, object_or_empty(value))
+        if isinstance(value, dict) and len(value) > 1:
+            yield envelope(value, *_LISTS)
+
+    def line(self, number: int, data: bytes, row: Any) -> Iterator[Item]:
+        """The items of one line of JSONL."""
+        return self.row(number, row, data)
+
+    def row(self, number: int, row: Any, data: bytes) -> Iterator[Item]:
+        """The items of one message."""
+        try:
+            facts = read_facts(row) if isinstance(row, dict) else None
+        except InvalidMessage:
+            facts = None
+        if facts is None:
+            kind = row.get("type") if isinstance(row, dict) else None
+            yield Raw(number, kind if isinstance(kind, str) else "untyped", data, understood=False)
+            yield Warned(number, "neither a role nor an item type that is known")
+            return
+        time = _time(row)
+        if facts.kind == "assistant":
+            if self.previous is None or not joins(self.previous, facts):
+                yield from self._close(number)
+                self.calling = True
+                yield _call(number, row)
+        else:
+            yield from self._close(number)
+            if facts.role == "user" and facts.human and harness.by_person(row):
+                yield TurnBegan(number, time)
+        self.previous = facts
+        yield Message(number, time, row)
+        if facts.dialect != "responses" and self.calling:
+            self.calling = False
+            yield CallEnded(number, time)
+
+    def _logged(self, number: int, log: dict[str, Any]) -> Iterator[Item]:
+        """The answer to these messages, where the document is the log of one request."""
+        response = object_or_empty(log.get("response"))
+        choice = object_or_empty(next(iter(list_or_empty(response.get("choices"))), None))
+        message = choice.get("message")
+        if not isinstance(message, dict) or message.get("role") != "assistant":
+            return
+        yield from self._close(number)
+        yield ModelCall(
+            number,
+            None,
+            model=text_or_none(response.get("model")),
+            usage=usage_of(response.get("usage")),
+            finish_reason=text_or_none(choice.get("finish_reason")),
+            context_window=count(log.get("context_window")) or None,
+            response_id=text_or_none(response.get("id")),
+        )
+        time = nanoseconds(response.get("created"))
+        yield Message(number, time, message)
+        yield CallEnded(number, time)
+
+    def _close(self, number: int) -> Iterator[Item]:
+        if self.calling:
+            self.calling = False
+            yield CallEnded(number, None)
+
+
+def _call(number: int, row: dict[str, Any]) -> ModelCall:
+    return ModelCall(
+        number,
+        None,
+        model=text_or_none(row.get("model")),
+        usage=usage_of(row.get("usage")),
+        finish_reason=text_or_none(row.get("stop_reason", row.get("finish_reason"))),
+    )
+
+
+def usage_of(usage: object) -> Usage | None:
+    """Anthropic's sum of three, or OpenAI's prompt with its cached part inside."""
+    if not isinstance(usage, dict):
+        return None
+    if "prompt_tokens" in usage:
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        prompt, output = count(usage["prompt_tokens"]), count(usage.get("completion_tokens"))
+        return Usage(prompt, output, cache_read=count(cached))
+    if "input_tokens" not in usage:
+        return None
+    read = count(usage.get("cache_read_input_tokens"))
+    write = count(usage.get("cache_creation_input_tokens"))
+    prompt = count(usage["input_tokens"]) + read + write
+    return Usage(prompt, count(usage.get("output_tokens")), cache_read=read, cache_write=write)

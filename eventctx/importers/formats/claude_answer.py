@@ -1,0 +1,94 @@
+"""One answer of the model in Claude Code's JSONL, put together from its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from eventctx.importers.source.items import CallEnded, Item, Message, ModelCall, Raw, Usage
+from eventctx.importers.source.lines import count, encode, text_or_none
+
+_STILL_OPEN: Final = frozenset((None, "tool_use", "pause_turn"))
+
+
+class Answer:
+    """An assistant message that is being put together from its lines.
+
+    It is complete when one of these follows: a line of another message id, a person's message, an
+    interruption, a compaction, the end of a turn; or when its last line has a final stop reason
+    and visible text. A result does not prove it: of parallel calls the first may be answered
+    before the second is written.
+    """
+
+    def __init__(self, line: int, time: int | None, message: dict[str, Any]) -> None:
+        self.line = line
+        self.time = time
+        self.message = message
+        self.id = message.get("id")
+        self.rest = _without_content(message)
+        self.held: list[Item] = []
+
+    def join(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
+        """Add another line's blocks; what its other keys replace is yielded, to lose nothing."""
+        rest = _without_content(message)
+        replaced, self.rest = self.rest, rest
+        merged = self.message
+        merged["content"] = _blocks(merged.get("content")) + _blocks(message.get("content"))
+        for key, value in rest.items():
+            merged[key] = value
+        self.time = time if self.time is None else max(self.time, time or 0)
+        return () if rest == replaced else (Raw(line, "assistant.replaced", encode(replaced)),)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the lines so far prove that no other follows."""
+        if self.message.get("stop_reason") in _STILL_OPEN:
+            return False
+        blocks = _blocks(self.message.get("content"))
+        last = blocks[-1] if blocks else None
+        text = last.get("text") if isinstance(last, dict) else None
+        return isinstance(text, str) and bool(text.strip())
+
+    def items(self) -> Iterator[Item]:
+        """The call, its answer, and what was held back."""
+        message, line, time = self.message, self.line, self.time
+        model = message.get("model")
+        yield ModelCall(
+            line,
+            None,
+            model=model if isinstance(model, str) else None,
+            provider="anthropic",
+            usage=_usage(message),
+            finish_reason=text_or_none(message.get("stop_reason")),
+            response_id=text_or_none(self.id),
+        )
+        yield Message(line, time, message)
+        yield CallEnded(line, time)
+        yield from self.held
+
+
+def _without_content(message: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key != "content"}
+
+
+def _blocks(content: object) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [] if content is None else [{"type": "text", "text": content}]
+
+
+def _usage(message: dict[str, Any]) -> Usage | None:
+    usage = message.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    read = count(usage.get("cache_read_input_tokens"))
+    write = count(usage.get("cache_creation_input_tokens"))
+    # Only the line that carries the stop reason is written after the provider's final count.
+    exact = message.get("stop_reason") is not None
+    return Usage(
+        prompt=count(usage.get("input_tokens")) + read + write,
+        output=count(usage.get("output_tokens")),
+        cache_read=read,
+        cache_write=write,
+        output_exact=exact,
+    )

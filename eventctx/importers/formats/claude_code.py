@@ -1,0 +1,295 @@
+"""Claude Code's JSONL: one line per content block, results between the blocks, 70 % progress.
+
+An assistant message is put together by its ``id``, not by adjacency: results and meta rows that
+stand between its lines are held back until it is complete, so that the transcript has calls
+before results. It is complete when a later line proves it (see ``claude_answer.py``); at the end
+of the file it waits otherwise. What the model never sees is yielded as ``Raw``: whole lines, and
+of the lines that became messages the line with ``"message":null``, so that no byte is lost. The
+second copy of each result (``toolUseResult``) is in there.
+
+File order is the order of the transcript. The ``parentUuid`` graph has branches that are no
+branches (parallel results) and parents that are progress lines; it is kept, but not followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.importers.formats.claude_answer import Answer
+from eventctx.importers.source import harness
+from eventctx.importers.source.document import stem
+from eventctx.importers.source.items import (
+    Compaction,
+    Ended,
+    Item,
+    Line,
+    Linked,
+    Message,
+    Raw,
+    Session,
+    TurnBegan,
+    Waiting,
+    Warned,
+    never,
+)
+from eventctx.importers.source.lines import (
+    BROKEN,
+    count,
+    nanoseconds,
+    read_rows,
+    read_value,
+    session_first,
+    text_or_none,
+)
+
+NAME: Final = "claude-code"
+
+_SYNTHETIC: Final = "<synthetic>"
+
+# Kinds of lines of 2.0.76 to 2.1.42; any other is kept too, and counted as not understood.
+_KNOWN: Final = frozenset(
+    (
+        "progress",
+        "file-history-snapshot",
+        "queue-operation",
+        "summary",
+        "system/compact_boundary",
+        "system/stop_hook_summary",
+        "system/turn_duration",
+        "system/local_command",
+        "system/api_error",
+        "system/informational",
+    )
+)
+_ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_boundary"))
+
+# Lines without a session id may stand in front; a file names its session soon or never.
+_LINES_WITHOUT_SESSION: Final = 1000
+
+
+class Row(msgspec.Struct):
+    """The fields of a line that decide what becomes of it. The rest is skipped unread."""
+
+    type: str = ""
+    subtype: str | None = None
+    timestamp: msgspec.Raw = msgspec.Raw()
+    sessionId: str | None = None  # noqa: N815 - the format's own name, as below
+    agentId: str | None = None  # noqa: N815
+    isSidechain: bool | None = None  # noqa: N815
+    isMeta: bool | None = None  # noqa: N815
+    isCompactSummary: bool | None = None  # noqa: N815
+    isApiErrorMessage: bool | None = None  # noqa: N815
+    parentToolUseID: str | None = None  # noqa: N815
+    message: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
+    compactMetadata: Any = None  # noqa: N815
+
+
+class _Progress(msgspec.Struct):
+    agentId: str | None = None  # noqa: N815
+
+
+decode_row = msgspec.json.Decoder(Row).decode
+_decode_progress = msgspec.json.Decoder(_Progress).decode
+_decode_time = msgspec.json.Decoder().decode
+
+
+def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one session file. ``name`` stands in for a session id that no line gives."""
+    conversation = _Conversation(name)
+    rows = read_rows(lines, decode_row, conversation.row)
+    return session_first(chain(rows, conversation.end(ended)))
+
+
+def _time(row: Row) -> int | None:
+    raw = bytes(row.timestamp)
+    return nanoseconds(_decode_time(raw)) if raw else None
+
+
+class _Conversation:
+    """What is remembered from line to line; its size does not grow with the file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.session: str | None = None
+        self.waited = 0
+        self.sidechain: bool | None = None
+        self.open: Answer | None = None
+        self.last_id: object = None
+        self.boundary: tuple[str | None, int | None] = (None, None)
+        self.linked: set[str] = set()
+
+    # -- the session's name ----------------------------------------------------------------------
+
+    def row(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+        """The items of one line, and the session as soon as a line names it."""
+        if self.session is not None:
+            return self._items(line, data, row)
+        if row.type in ("user", "assistant"):
+            self.sidechain = bool(row.isSidechain)
+        self.waited += 1
+        spoken = self.sidechain is not None
+        first: list[Session] = []
+        if row.sessionId and (spoken or row.isSidechain is not None):
+            agent = row.agentId if row.isSidechain else None
+            first = [self._begin(_time(row), row.sessionId, agent)]
+        elif self.waited >= _LINES_WITHOUT_SESSION or spoken:
+            first = [self._begin(_time(row), row.sessionId or stem(self.name), None)]
+        return (*first, *self._items(line, data, row))
+
+    def _begin(self, time: int | None, session: str, agent: str | None) -> Session:
+        self.session = session
+        if self.sidechain is None:
+            self.sidechain = agent is not None
+        if agent is None:
+            return Session(1, time, session)
+        return Session(1, time, f"{session}.agent-{agent}", agent=agent, parent=session)
+
+    # -- lines -----------------------------------------------------------------------------------
+
+    def _items(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+        kind = row.type
+        if kind == "progress":
+            return self._progress(line, data, row)
+        if row.isSidechain and self.sidechain is False:
+            return (Raw(line, "sidechain", data),)
+        if kind in ("user", "assistant"):
+            return self._spoken(line, data, row)
+        if kind != "system":
+            return (Raw(line, kind or "untyped", data, kind in _KNOWN),)
+        return self._system(line, data, row)
+
+    def _progress(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+        raw = Raw(line, "progress", data)
+        details = bytes(row.data)
+        if b'"agentId"' not in details:
+            return (raw,)
+        try:
+            agent = _decode_progress(details).agentId
+        except BROKEN:
+            agent = None
+        if not agent or agent in self.linked or not row.sessionId:
+            return (raw,)
+        self.linked.add(agent)
+        linked = Linked(line, _time(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
+        return (raw, linked)
+
+    def _system(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+        kind = f"system/{row.subtype}"
+        raw = Raw(line, kind, data, kind in _KNOWN)
+        if row.subtype == "compact_boundary":
+            facts = row.compactMetadata if isinstance(row.compactMetadata, dict) else {}
+            self.boundary = (
+                text_or_none(facts.get("trigger")),
+                count(facts.get("preTokens")) or None,
+            )
+        if row.subtype in _ENDS_TURN:
+            return (raw, *self._close())
+        return (raw,)
+
+    def _spoken(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+        sliced = bytes(row.message)
+        try:
+            message, repaired = read_value(sliced) if sliced else (None, False)
+        except ValueError:
+            message, repaired = None, False
+        if not isinstance(message, dict) or message.get("role") != row.type:
+            return (
+                Raw(line, row.type, data, understood=False),
+                Warned(line, f"{row.type} line without a message of that role"),
+            )
+        if row.isApiErrorMessage:
+            # Shown to the user, taken out again before the next request.
+            return (Raw(line, "assistant.api_error", data),)
+        if repaired:
+            return (
+                Raw(line, f"{row.type}.repaired", data),
+                Warned(line, "text that JSON or UTF-8 cannot hold was replaced"),
+                *self._message(line, row, message),
+            )
+        envelope = _envelope(data, sliced)
+        kind = f"{row.type}.envelope" if envelope is not None else row.type
+        raw = Raw(line, kind, data if envelope is None else envelope)
+        return (raw, *self._message(line, row, message))
+
+    def _message(self, line: int, row: Row, message: dict[str, Any]) -> Iterable[Item]:
+        time = _time(row)
+        if row.type == "assistant":
+            return self._assistant(line, time, message)
+        if row.isCompactSummary:
+            trigger, tokens = self.boundary
+            self.boundary = (None, None)
+            compaction = Compaction(line, time, trigger, (message,), tokens_before=tokens)
+            return (*self._close(), compaction)
+        content = message.get("content")
+        if not row.isMeta and harness.by_person(message):
+            if harness.holds_results(content):
+                # Results belong to the turn that asked for them.
+                return (*self._close(), Message(line, time, message))
+            return (*self._close(), TurnBegan(line, time), Message(line, time, message))
+        if self.open is None:
+            return (Message(line, time, message),)
+        self.open.held.append(Message(line, time, message))
+        text = harness.first_text(content) or ""
+        return self._close() if text.startswith(harness.INTERRUPTED) else ()
+
+    def _assistant(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
+        if message.get("model") == _SYNTHETIC:
+            return (*self._close(), Message(line, time, message))
+        answer_id = message.get("id")
+        items: list[Item] = []
+        if self.open is not None and self.open.id == answer_id and answer_id is not None:
+            items.extend(self.open.join(line, time, message))
+        elif answer_id is not None and answer_id == self.last_id:
+            # More of a message that looked complete: no second call, but not lost either.
+            items.extend(self._close())
+            items.append(Message(line, time, message))
+            return items
+        else:
+            items.extend(self._close())
+            self.open = Answer(line, time, message)
+        if self.open.complete:
+            items.extend(self._close())
+        return items
+
+    def _close(self) -> Iterable[Item]:
+        answer, self.open = self.open, None
+        if answer is None:
+            return ()
+        self.last_id = answer.id
+        return answer.items()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def end(self, ended: Ended) -> Iterator[Item]:
+        """What is left at the end of the file."""
+        if self.session is None:
+            if not ended():
+                yield Waiting(1, "no line names the session yet")
+            elif self.waited:
+                yield self._begin(None, stem(self.name), None)
+        if self.open is not None:
+            if ended():
+                yield from self._close()
+            else:
+                yield Waiting(self.open.line, "the last answer may still grow")
+
+
+_SPACED: Final = re.compile(rb'"message"\s*:\s*$')
+
+
+def _envelope(data: bytes, message: bytes) -> bytes | None:
+    """The line with ``null`` for its message; None when the message cannot be found in it."""
+    start = data.find(b'"message":' + message)
+    if start >= 0:
+        start += len(b'"message":')
+    else:
+        start = data.find(message)
+        if start < 0 or not _SPACED.search(data, max(0, start - 64), start):
+            return None
+    return b"".join((data[:start], b"null", data[start + len(message) :]))

@@ -1,0 +1,287 @@
+"""Codex rollouts: ``response_item`` lines are what the model sees; ``event_msg`` lines repeat them.
+
+The items of OpenAI's Responses API are kept as they are, one message each. A model call begins at
+the first item that the model wrote and ends at its ``token_count`` (calls, then the count, then
+outputs), or at the next thing it was sent, whichever comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import InvalidMessage
+from eventctx.importers.source import harness
+from eventctx.importers.source.document import stem
+from eventctx.importers.source.items import (
+    CallEnded,
+    Compaction,
+    Ended,
+    Item,
+    Line,
+    Message,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    TurnEnded,
+    Usage,
+    Waiting,
+    Warned,
+    never,
+)
+from eventctx.importers.source.lines import (
+    BROKEN,
+    count,
+    encode,
+    nanoseconds,
+    read_rows,
+    read_value,
+    session_first,
+)
+from eventctx.messages.facts_reader import read_facts
+
+NAME: Final = "codex"
+
+TYPES: Final = frozenset(
+    ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
+)
+
+# What the user interface saw; all of it is repeated in response items or tells nothing of them.
+_EVENTS: Final = frozenset(
+    (
+        "agent_message",
+        "agent_reasoning",
+        "agent_reasoning_raw_content",
+        "agent_reasoning_section_break",
+        "apply_patch_approval_request",
+        "background_event",
+        "context_compacted",
+        "entered_review_mode",
+        "error",
+        "exec_approval_request",
+        "exec_command_begin",
+        "exec_command_end",
+        "exec_command_output_delta",
+        "exited_review_mode",
+        "mcp_tool_call_begin",
+        "mcp_tool_call_end",
+        "patch_apply_begin",
+        "patch_apply_end",
+        "plan_update",
+        "stream_error",
+        "task_complete",
+        "task_started",
+        "token_count",
+        "turn_aborted",
+        "turn_diff",
+        "user_message",
+        "view_image_tool_call",
+        "warning",
+        "web_search_begin",
+        "web_search_end",
+    )
+)
+# Written beside the conversation and never sent.
+_NOT_SENT: Final = frozenset(("ghost_snapshot",))
+
+
+class Row(msgspec.Struct):
+    """One line."""
+
+    type: str = ""
+    timestamp: Any = None
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+decode_row = msgspec.json.Decoder(Row).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+
+
+def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one rollout. ``name`` stands in for a session id that no line gives."""
+    rollout = _Rollout(name)
+    rows = read_rows(lines, decode_row, rollout.row)
+    return session_first(chain(rows, rollout.end()))
+
+
+class _Rollout:
+    def __init__(self, name: str) -> None:
+        self.name = stem(name)
+        self.begun = False
+        self.calling = False
+        self.model: str | None = None
+        self.provider: str | None = None
+        self.window: int | None = None
+
+    def row(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+        """The items of one line."""
+        time = nanoseconds(row.timestamp)
+        if row.type == "session_meta":
+            return self._meta(line, time, data, row)
+        begin: list[Item] = [] if self.begun else [self._begin(line, time, self.name)]
+        return begin + list(self._items(line, time, data, row))
+
+    def _begin(self, line: int, time: int | None, session: str) -> Session:
+        self.begun = True
+        return Session(line, time, session)
+
+    def _meta(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+        payload, _ = _value(row.payload)
+        if not isinstance(payload, dict):
+            yield Raw(line, "session_meta", data, understood=False)
+            return
+        again = self.begun
+        if not again:
+            session = payload.get("id")
+            yield self._begin(line, time, session if isinstance(session, str) else self.name)
+            provider = payload.get("model_provider")
+            self.provider = provider if isinstance(provider, str) else None
+        base = payload.get("base_instructions")
+        text = base.get("text") if isinstance(base, dict) else None
+        if again or not isinstance(text, str) or not text:
+            # A resumed rollout repeats its head.
+            yield Raw(line, "session_meta", data)
+            return
+        rest = {**payload, "base_instructions": {**(base or {}), "text": None}}
+        yield Raw(line, "session_meta", encode(_envelope(data, rest)))
+        yield Message(line, time, {"role": "system", "content": text})
+
+    def _items(self, line: int, time: int | None, data: bytes, row: Row) -> Iterable[Item]:
+        if row.type == "response_item":
+            return self._response_item(line, time, data, row)
+        if row.type == "event_msg":
+            return self._event(line, time, data, row)
+        if row.type == "compacted":
+            return self._compacted(line, time, data, row)
+        if row.type == "turn_context":
+            payload, _ = _value(row.payload)
+            model = payload.get("model") if isinstance(payload, dict) else None
+            self.model = model if isinstance(model, str) else self.model
+        return (Raw(line, row.type or "untyped", data, row.type in TYPES),)
+
+    def _response_item(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+        payload, repaired = _value(row.payload)
+        item = payload.get("type") if isinstance(payload, dict) else None
+        kind = f"response_item/{item}"
+        if item in _NOT_SENT:
+            yield Raw(line, kind, data)
+            return
+        try:
+            facts = read_facts(payload) if isinstance(payload, dict) else None
+        except InvalidMessage:
+            facts = None
+        if facts is None:
+            yield Raw(line, kind, data, understood=False)
+            return
+        if repaired:
+            yield Raw(line, f"{kind}.repaired", data)
+            yield Warned(line, "text that JSON or UTF-8 cannot hold was replaced")
+        else:
+            yield Raw(line, "response_item.envelope", encode(_envelope(data, None)))
+        if facts.kind == "assistant":
+            if not self.calling:
+                self.calling = True
+                yield ModelCall(line, None, self.model, self.provider, context_window=self.window)
+        else:
+            yield from self._close(line, time)
+            if facts.role == "user" and item == "message" and harness.by_person(payload):
+                yield TurnBegan(line, time)
+        yield Message(line, time, payload)
+
+    def _close(self, line: int, time: int | None, usage: Usage | None = None) -> Iterator[Item]:
+        if self.calling or usage is not None:
+            self.calling = False
+            yield CallEnded(line, time, usage)
+
+    def _event(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+        sliced = bytes(row.payload)
+        try:
+            event = _decode_kind(sliced).type
+        except BROKEN:
+            event = ""
+        yield Raw(line, f"event_msg/{event}", data, event in _EVENTS)
+        if event == "token_count":
+            payload, _ = _value(row.payload)
+            usage = self._count(payload.get("info"))
+            if usage is not None:
+                yield from self._close(line, time, usage)
+        elif event == "task_started":
+            payload, _ = _value(row.payload)
+            self.window = count(payload.get("model_context_window")) or self.window
+        elif event in ("task_complete", "turn_aborted"):
+            yield from self._close(line, time)
+            yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
+
+    def _count(self, info: object) -> Usage | None:
+        """This call's tokens; ``total_token_usage`` is a running sum and no context size."""
+        if not isinstance(info, dict):
+            return None
+        self.window = count(info.get("model_context_window")) or self.window
+        last = info.get("last_token_usage")
+        if not isinstance(last, dict):
+            return None
+        return Usage(
+            prompt=count(last.get("input_tokens")),
+            output=count(last.get("output_tokens")),
+            cache_read=count(last.get("cached_input_tokens")),
+            reasoning=count(last.get("reasoning_output_tokens")),
+        )
+
+    def _compacted(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+        yield from self._close(line, time)
+        payload, repaired = _value(row.payload)
+        history = payload.get("replacement_history") if isinstance(payload, dict) else None
+        messages = _replacement(history, payload)
+        if not messages:
+            yield Raw(line, "compacted", data, understood=False)
+            yield Warned(line, "compacted line without a history that can be read")
+            return
+        rest = {k: v for k, v in payload.items() if k != "replacement_history"}
+        whole = repaired or not isinstance(history, list) or len(history) != len(messages)
+        yield Raw(line, "compacted", data if whole else encode(_envelope(data, rest)))
+        yield Compaction(line, time, None, tuple(messages))
+
+    def end(self) -> Iterator[Item]:
+        """Nothing else waits: every item is a message of its own."""
+        if not self.begun:
+            yield Waiting(1, "no line names the session yet")
+
+
+def _value(raw: msgspec.Raw) -> tuple[Any, bool]:
+    try:
+        return read_value(bytes(raw))
+    except ValueError:
+        return None, False
+
+
+def _envelope(data: bytes, payload: object) -> dict[str, Any]:
+    """The line with another payload, its own keys in their order."""
+    value, _ = read_value(data)
+    return {**value, "payload": payload}
+
+
+def _replacement(history: object, payload: Any) -> list[dict[str, Any]]:
+    """What replaces everything before: the list, or (older releases) the summary alone."""
+    if isinstance(history, list):
+        return [item for item in history if isinstance(item, dict) and _readable(item)]
+    summary = payload.get("message") if isinstance(payload, dict) else None
+    if not isinstance(summary, str) or not summary.strip():
+        return []
+    text = {"type": "input_text", "text": summary}
+    return [{"type": "message", "role": "user", "content": [text]}]
+
+
+def _readable(item: dict[str, Any]) -> bool:
+    try:
+        read_facts(item)
+    except InvalidMessage:
+        return False
+    return True

@@ -1,0 +1,30 @@
+"""context-persistent's ``context-messages.jsonl``: Amplifier's context as it stores it itself.
+
+A message per line, with a ``timestamp`` of its own beside the role; system messages and loaded
+memory files are in it. It is the session's name plus ``.context``, since Amplifier's other logs of
+the same session tell it differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from eventctx.importers.formats import chat
+from eventctx.importers.source.document import stem
+from eventctx.importers.source.items import Ended, Item, Line, never
+from eventctx.importers.source.lines import nanoseconds
+
+NAME: Final = "context-persistent"
+
+
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is a stored message: a role, and the time when it was added."""
+    stamp = value.get("timestamp")
+    written = isinstance(stamp, str) and "T" in stamp and nanoseconds(stamp) is not None
+    return written and isinstance(value.get("role"), str) and "content" in value
+
+
+def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one file; ``name`` is that of its session."""
+    return chat.parse_rows(lines, f"{stem(name)}.context")

@@ -1,0 +1,263 @@
+"""OpenHands' events (version 1 of its SDK; each names its ``kind``), in three wrappings.
+
+A folder with a file per event, a JSON list (also as ``history`` of an object), or JSONL. Of an
+event that becomes a message the rest is kept beside it, of the others all. Calls that the model
+made in one answer are events in a row with one ``llm_response_id``; as they are written one after
+the other, the last answer waits until something else follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import MalformedTranscript
+from eventctx.importers.formats import openhands_messages as made
+from eventctx.importers.formats.openhands_messages import Made
+from eventctx.importers.formats.openhands_view import View
+from eventctx.importers.source import harness
+from eventctx.importers.source.document import envelope, first_record, read_document, stem
+from eventctx.importers.source.items import (
+    CallEnded,
+    Ended,
+    Item,
+    Line,
+    Message,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    TurnEnded,
+    Waiting,
+    Warned,
+    never,
+)
+from eventctx.importers.source.lines import (
+    encode,
+    nanoseconds,
+    read_rows,
+    session_first,
+    text_or_none,
+)
+
+NAME: Final = "openhands"
+
+_KNOWN: Final = frozenset(
+    (
+        "CondensationRequest",
+        "ConversationErrorEvent",
+        "ConversationStateUpdateEvent",
+        "HookExecutionEvent",
+        "InterruptEvent",
+        "LLMCompletionLogEvent",
+        "PauseEvent",
+        "StreamingDeltaEvent",
+        "TokenEvent",
+    )
+)
+_MESSAGES: Final[dict[str, Callable[[dict[str, Any]], Made | None]]] = {
+    "SystemPromptEvent": made.system_prompt,
+    "MessageEvent": made.spoken,
+    "ActionEvent": made.action,
+    "ObservationEvent": made.observation,
+    "AgentErrorEvent": made.failure,
+    "UserRejectObservation": made.failure,
+}
+
+_decode_any = msgspec.json.Decoder().decode
+
+
+def is_event(value: object) -> bool:
+    """Whether a value is an event of the SDK."""
+    return isinstance(value, dict) and all(key in value for key in ("kind", "source", "timestamp"))
+
+
+def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one file: JSONL, a list, or an object with the list under ``history``."""
+    source = iter(lines)
+    first = next((line for line in source if line.data.strip()), None)
+    if first is None:
+        raise MalformedTranscript(f"{name}: expected events, found nothing; is it the right file?")
+    lines = chain((first,), source)
+    events = _Conversation(name)
+    if is_event(first_record(first)):
+        rows = read_rows(lines, _decode_any, events.row)
+        yield from session_first(chain(rows, events.end(ended)))
+        return
+    value, repaired = read_document(lines, name)
+    rows_of = [value] if is_event(value) else _history(value, name)
+    met = (item for n, row in enumerate(rows_of, 1) for item in events.row(n, encode(row), row))
+    rest = [envelope(value, "history")] if isinstance(value, dict) and not is_event(value) else []
+    yield from session_first(chain(met, events.end(ended), repaired, rest))
+
+
+def parse_folder(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of a folder's events. Behind a missing one nothing is taken: it may still come."""
+    events = _Conversation(name)
+    return session_first(chain(_in_order(lines, events, ended), events.end(ended)))
+
+
+def _in_order(lines: Iterable[Line], events: _Conversation, ended: Ended) -> Iterator[Item]:
+    expected = 1
+    for line in lines:
+        if line.number > expected:
+            if not ended():
+                text = f"event {expected - 1} is missing; what follows waits for it"
+                yield Waiting(expected, f"{text}, or for --complete")
+                return
+            last = f" to {line.number - 2}" if line.number > expected + 1 else ""
+            yield Warned(line.number, f"missing before it: event {expected - 1}{last}")
+        expected = line.number + 1
+        yield from read_rows((line,), _decode_any, events.row)
+
+
+def _history(value: Any, name: str) -> list[Any]:
+    rows = value.get("history") if isinstance(value, dict) else value
+    if not isinstance(rows, list):
+        raise MalformedTranscript(
+            f"{name}: expected a list of events or an object with one under 'history', found "
+            f"{type(value).__name__}; name another format with --format"
+        )
+    return rows
+
+
+class _Answer:
+    """An answer of the model with calls, of which more may follow."""
+
+    def __init__(self, line: int, time: int | None, response: object, message: dict[str, Any]):
+        self.line = line
+        self.time = time
+        self.response = response
+        self.message = message
+
+
+class _Conversation:
+    def __init__(self, name: str) -> None:
+        self.name = stem(name)
+        self.begun = False
+        self.places = 0
+        self.view = View()
+        self.open: _Answer | None = None
+        self.answered: object = None
+        self.trigger: str | None = None
+
+    def row(self, line: int, data: bytes, row: Any) -> Iterator[Item]:
+        """The items of one event."""
+        event = row if isinstance(row, dict) else {}
+        time = nanoseconds(event.get("timestamp"))
+        if not self.begun:
+            self.begun = True
+            yield Session(line, time, self.name)
+        kind = event.get("kind")
+        event_id = event.get("id")
+        if not isinstance(kind, str):
+            yield Raw(line, "untyped", data, understood=False)
+            yield Warned(line, "an event without a kind")
+            return
+        if isinstance(event_id, str) and self.view.known(event_id):
+            yield Raw(line, f"{kind}.duplicate", data)
+            yield Warned(line, "an event's id that another event has already; left as it is")
+            return
+        shown = event_id if isinstance(event_id, str) else f"line {line}"
+        self.view.met(shown)
+        if kind == "Condensation":
+            yield from self._condensation(line, time, data, event)
+        elif kind in _MESSAGES:
+            yield from self._message(line, time, data, event, shown)
+        else:
+            yield Raw(line, kind, data, kind in _KNOWN)
+            yield from self._told(line, time, kind, event)
+
+    def _told(
+        self, line: int, time: int | None, kind: str, event: dict[str, Any]
+    ) -> Iterator[Item]:
+        if kind == "CondensationRequest":
+            self.trigger = text_or_none(event.get("reason")) or "request"
+        elif kind == "ConversationErrorEvent":
+            yield from self._close()
+            yield TurnEnded(line, time, "error", text_or_none(event.get("code")) or "error")
+
+    def _condensation(
+        self, line: int, time: int | None, data: bytes, event: dict[str, Any]
+    ) -> Iterator[Item]:
+        yield from self._close()
+        compaction = self.view.condense(line, time, event, self.trigger)
+        if compaction is None:
+            yield Raw(line, "Condensation", data, understood=False)
+            yield Warned(line, "a condensation that does not say which events are forgotten")
+            return
+        self.trigger = None
+        if compaction.messages:
+            rest = {key: value for key, value in event.items() if key != "summary"}
+            yield Raw(line, "Condensation.envelope", encode(rest))
+        else:
+            yield Raw(line, "Condensation", data)
+        yield compaction
+
+    def _message(
+        self, line: int, time: int | None, data: bytes, event: dict[str, Any], shown: str
+    ) -> Iterator[Item]:
+        kind = event["kind"]
+        found = _MESSAGES[kind](event)
+        if found is None:
+            yield Raw(line, kind, data, understood=False)
+            yield Warned(line, f"{kind} without what its message is made of")
+            return
+        rest = {key: value for key, value in event.items() if key not in found.used}
+        yield Raw(line, f"{kind}.envelope", encode({**rest, **found.rest}))
+        if kind == "ActionEvent":
+            yield from self._action(line, time, event.get("llm_response_id"), found.message)
+            self.view.show(shown, self.places)
+            return
+        yield from self._close()
+        self.view.show(shown, self.places)
+        self.places += 1
+        if found.message["role"] == "assistant":
+            yield ModelCall(line, None, response_id=text_or_none(event.get("llm_response_id")))
+            yield Message(line, time, found.message)
+            yield CallEnded(line, time)
+            return
+        person = event.get("source") == "user" and found.message["role"] == "user"
+        if person and harness.by_person(found.message):
+            yield TurnBegan(line, time)
+        yield Message(line, time, found.message, found.failed)
+
+    # -- answers with calls ----------------------------------------------------------------------
+
+    def _action(
+        self, line: int, time: int | None, response: object, message: dict[str, Any]
+    ) -> Iterator[Item]:
+        if self.open is not None and response is not None and self.open.response == response:
+            self.open.message = made.joined(self.open.message, message)
+            self.open.time = time if self.open.time is None else max(self.open.time, time or 0)
+            return
+        yield from self._close()
+        self.open = _Answer(line, time, response, message)
+
+    def _close(self) -> Iterator[Item]:
+        answer, self.open = self.open, None
+        if answer is None:
+            return
+        self.places += 1
+        if answer.response is not None and answer.response == self.answered:
+            # More of an answer that looked complete: no second call, but not lost either.
+            yield Message(answer.line, answer.time, answer.message)
+            return
+        self.answered = answer.response
+        yield ModelCall(answer.line, None, response_id=text_or_none(answer.response))
+        yield Message(answer.line, answer.time, answer.message)
+        yield CallEnded(answer.line, answer.time)
+
+    def end(self, ended: Ended) -> Iterator[Item]:
+        """The last answer, if no call can be added to it any more."""
+        if not self.begun:
+            yield Waiting(1, "there is no event yet")
+        if self.open is None:
+            return
+        if ended():
+            yield from self._close()
+        else:
+            yield Waiting(self.open.line, "the last answer may still get more calls")

@@ -1,0 +1,257 @@
+"""pi's session JSONL: entries in a row (version 1) or in a tree (``id`` and ``parentId``).
+
+A line is kept without the content of its message, which becomes ours (``pi_messages.py``). A
+compaction keeps the messages from an entry on, which it names by its index in the file or, in a
+tree, by its id. Where an entry's parent is not the entry before it, the conversation went back to
+that parent (``pi_tree.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.importers.formats import pi_messages
+from eventctx.importers.formats.pi_tree import Entry, Tree
+from eventctx.importers.source import harness
+from eventctx.importers.source.document import stem
+from eventctx.importers.source.items import (
+    Branched,
+    CallEnded,
+    Compaction,
+    Ended,
+    Item,
+    Line,
+    Message,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    TurnEnded,
+    Waiting,
+    Warned,
+    never,
+)
+from eventctx.importers.source.lines import (
+    encode,
+    nanoseconds,
+    object_or_empty,
+    read_rows,
+    session_first,
+    text_or_none,
+)
+from eventctx.importers.source.naming import session_name
+
+NAME: Final = "pi"
+
+_KNOWN: Final = frozenset(
+    ("session", "model_change", "thinking_level_change", "custom", "label", "session_info")
+)
+TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_message"}
+"""Every ``type`` of an entry that is known."""
+
+_decode_any = msgspec.json.Decoder().decode
+
+
+def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one session file. ``name`` stands in for a session id that no line gives."""
+    conversation = _Conversation(name)
+    rows = read_rows(lines, _decode_any, conversation.row)
+    return session_first(chain(rows, conversation.end()))
+
+
+class _Conversation:
+    def __init__(self, name: str) -> None:
+        self.name = stem(name)
+        self.begun = False
+        self.places = 0
+        self.places_before: list[int] = []
+        self.tree = Tree()
+        self.broke_off: str | None = None
+
+    def row(self, line: int, data: bytes, row: Any) -> Iterator[Item]:
+        """The items of one line."""
+        kind = row.get("type") if isinstance(row, dict) else None
+        self.places_before.append(self.places)
+        if not isinstance(kind, str):
+            yield from self._begin(line, {})
+            yield Raw(line, "untyped", data, understood=False)
+            yield Warned(line, "an entry without a type")
+            return
+        yield from self._begin(line, row if kind == "session" else {})
+        if kind == "session":
+            yield Raw(line, kind, data)
+            return
+        yield from self._placed(line, row)
+        time = nanoseconds(row.get("timestamp"))
+        if kind == "message":
+            yield from self._message(line, time, data, row)
+        elif kind == "compaction":
+            yield from self._compaction(line, time, data, row)
+        elif kind in ("custom_message", "branch_summary"):
+            yield from self._told(line, time, data, row)
+        else:
+            yield Raw(line, kind, data, kind in _KNOWN)
+            self._entered(row)
+
+    def _begin(self, line: int, header: dict[str, Any]) -> Iterator[Item]:
+        if self.begun:
+            return
+        self.begun = True
+        session = text_or_none(header.get("id")) or self.name
+        before = text_or_none(header.get("parentSession", header.get("branchedFrom")))
+        parent = None
+        if before:
+            # A path: <time>_<id>.jsonl.
+            parent = session_name(stem(before.replace("\\", "/").rpartition("/")[2]).split("_")[-1])
+        yield Session(line, nanoseconds(header.get("timestamp")), session, parent=parent)
+
+    # -- the tree --------------------------------------------------------------------------------
+
+    def _placed(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
+        """Go to where the entry is put on, if that is not where the conversation stands."""
+        entry, parent = row.get("id"), row.get("parentId")
+        if not isinstance(entry, str) or "parentId" not in row or parent == self.tree.leaf:
+            return
+        if self.tree.known(entry):
+            yield Warned(line, "an entry's id that another entry has already")
+        if parent is not None and not self.tree.known(parent):
+            if self.tree.leaf is not None:
+                yield Warned(line, "the entry's parent is not in the file; file order is followed")
+            return
+        order = self.tree.go_to(parent, self.places)
+        self.places += sum(not isinstance(one, int) for one in order)
+        yield Branched(line, nanoseconds(row.get("timestamp")), tuple(order))
+
+    def _entered(self, row: dict[str, Any], message: dict[str, Any] | None = None) -> None:
+        """Remember the entry; ``message`` is the one that was just yielded for it."""
+        entry = self._entry(row)
+        if entry is not None:
+            entry.place = None if message is None else self.places - 1
+            self.tree.add(entry, message)
+
+    def _entry(self, row: dict[str, Any]) -> Entry | None:
+        """The line's entry in the tree; None in files of version 1, which have none."""
+        entry, parent = row.get("id"), row.get("parentId")
+        if not isinstance(entry, str) or "parentId" not in row:
+            return None
+        return Entry(entry, parent if parent is None or self.tree.known(parent) else self.tree.leaf)
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def _message(
+        self, line: int, time: int | None, data: bytes, row: dict[str, Any]
+    ) -> Iterator[Item]:
+        source = object_or_empty(row.get("message"))
+        kind = f"message/{source.get('role')}"
+        message = pi_messages.convert(source)
+        if message is None:
+            known = pi_messages.not_sent(source)
+            yield Raw(line, kind, data, known)
+            if not known:
+                yield Warned(line, "a message of a role or a shape that is not known")
+            self._entered(row)
+            return
+        if source.get("role") == "bashExecution":
+            yield Raw(line, kind, data)
+        else:
+            rest = {key: value for key, value in source.items() if key != "content"}
+            yield Raw(line, f"{kind}.envelope", encode({**row, "message": rest}))
+        if source.get("role") == "assistant":
+            yield from self._answer(line, time, source, message)
+        else:
+            if source.get("role") == "user" and harness.by_person(message):
+                yield from self._failed(line, time)
+                yield TurnBegan(line, time)
+            yield Message(line, time, message)
+        self.places += 1
+        self._entered(row, message)
+
+    def _answer(
+        self, line: int, time: int | None, source: dict[str, Any], message: dict[str, Any]
+    ) -> Iterator[Item]:
+        reason = text_or_none(source.get("stopReason"))
+        yield ModelCall(
+            line,
+            None,
+            model=text_or_none(source.get("model")),
+            provider=text_or_none(source.get("provider")),
+            usage=pi_messages.usage_of(source),
+            finish_reason=reason,
+            response_id=text_or_none(source.get("responseId")),
+        )
+        yield Message(line, time, message)
+        yield CallEnded(line, time)
+        self.broke_off = None
+        if reason == "aborted":
+            yield TurnEnded(line, time, "cancelled")
+        elif reason == "error":
+            # pi may try again; only a person's next words show that it did not.
+            self.broke_off = text_or_none(source.get("errorMessage")) or "error"
+
+    def _failed(self, line: int, time: int | None) -> Iterator[Item]:
+        if self.broke_off is not None:
+            yield TurnEnded(line, time, "error", self.broke_off)
+            self.broke_off = None
+
+    def _told(
+        self, line: int, time: int | None, data: bytes, row: dict[str, Any]
+    ) -> Iterator[Item]:
+        """A message that an extension or a change of branch put into the conversation."""
+        kind, field = row["type"], "content"
+        if kind == "custom_message":
+            message = pi_messages.convert({"role": "custom", "content": row.get("content")})
+        else:
+            field, summary = "summary", text_or_none(row.get("summary"))
+            message = pi_messages.branch_summary_of(summary) if summary else None
+        if message is None:
+            empty = row.get(field) == ""
+            yield Raw(line, kind, data, understood=empty)
+            if not empty:
+                yield Warned(line, f"a {kind} without {field}")
+            self._entered(row)
+            return
+        rest = {key: value for key, value in row.items() if key != field}
+        yield Raw(line, f"{kind}.envelope", encode(rest))
+        yield Message(line, time, message)
+        self.places += 1
+        self._entered(row, message)
+
+    def _compaction(
+        self, line: int, time: int | None, data: bytes, row: dict[str, Any]
+    ) -> Iterator[Item]:
+        summary = text_or_none(row.get("summary"))
+        if summary is None:
+            yield Raw(line, "compaction", data, understood=False)
+            yield Warned(line, "a compaction without its summary")
+            self._entered(row)
+            return
+        kept_from = self._kept_from(row)
+        if kept_from is None:
+            yield Warned(line, "the first message that the compaction keeps is not in the file")
+        message = pi_messages.summary_of(summary)
+        rest = {key: value for key, value in row.items() if key != "summary"}
+        yield Raw(line, "compaction.envelope", encode(rest))
+        trigger = "extension" if row.get("fromHook") is True else None
+        yield Compaction(line, time, trigger, (message,), kept_from=kept_from)
+        entry = self._entry(row)
+        if entry is not None:
+            entry.compacts, entry.first_kept = True, row.get("firstKeptEntryId")
+            entry.message = encode(message)
+            self.tree.add(entry)
+
+    def _kept_from(self, row: dict[str, Any]) -> int | None:
+        index = row.get("firstKeptEntryIndex")
+        if "firstKeptEntryId" in row:
+            return self.tree.kept_from(row["firstKeptEntryId"])
+        if isinstance(index, int) and 0 <= index < len(self.places_before):
+            return self.places_before[index]
+        return None
+
+    def end(self) -> Iterator[Item]:
+        """Nothing waits: every entry is whole when it is written."""
+        if not self.begun:
+            yield Waiting(1, "no line names the session yet")

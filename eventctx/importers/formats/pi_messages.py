@@ -1,0 +1,126 @@
+"""pi's messages as a provider of Anthropic's is sent them.
+
+pi has roles and blocks of its own (``toolResult``, ``toolCall``, ``bashExecution``) and converts
+them before every request; this is that conversion. Of a message only its role and content are
+converted: model, usage, times and a result's details are kept beside it, with the line.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventctx.importers.source.items import Usage
+from eventctx.importers.source.lines import count, object_or_empty, text_or_none
+
+BROKEN_OFF: Final = frozenset(("aborted", "error"))
+
+_SUMMARY: Final = (
+    "The conversation history before this point was compacted into the following summary:\n\n"
+    "<summary>\n{}\n</summary>"
+)
+_BRANCH: Final = (
+    "The following is a summary of a branch that this conversation came back from:\n\n"
+    "<summary>\n{}</summary>"
+)
+
+
+def convert(message: dict[str, Any]) -> dict[str, Any] | None:
+    """The message as it is sent; None for one that is never sent, or of an unknown shape."""
+    role, content = message.get("role"), message.get("content")
+    if role == "bashExecution":
+        return None if message.get("excludeFromContext") is True else _ran(message)
+    if not isinstance(content, str | list):
+        return None
+    if role in ("user", "custom", "hookMessage"):
+        return {"role": "user", "content": _content(content)}
+    if role == "assistant":
+        return {"role": "assistant", "content": _content(content)}
+    call_id = message.get("toolCallId")
+    if role != "toolResult" or not isinstance(call_id, str):
+        return None
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": _content(content)}
+    if isinstance(message.get("isError"), bool):
+        block["is_error"] = message["isError"]
+    return {"role": "user", "content": [block]}
+
+
+def not_sent(message: dict[str, Any]) -> bool:
+    """Whether pi itself leaves the message out of requests."""
+    return message.get("role") == "bashExecution" and message.get("excludeFromContext") is True
+
+
+def summary_of(text: str) -> dict[str, Any]:
+    """The message that stands for what a compaction took out."""
+    return _told(_SUMMARY.format(text))
+
+
+def branch_summary_of(text: str) -> dict[str, Any]:
+    """The message that tells of a branch that was left."""
+    return _told(_BRANCH.format(text))
+
+
+def usage_of(message: dict[str, Any]) -> Usage | None:
+    """What the provider counted; None for the zeros of a request that was aborted."""
+    usage = object_or_empty(message.get("usage"))
+    read, write = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
+    prompt = count(usage.get("input")) + read + write
+    if prompt == 0:
+        return None
+    return Usage(
+        prompt=prompt,
+        output=count(usage.get("output")),
+        cache_read=read,
+        cache_write=write,
+        output_exact=text_or_none(message.get("stopReason")) not in BROKEN_OFF,
+    )
+
+
+def _told(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def _content(content: str | list[Any]) -> str | list[Any]:
+    return content if isinstance(content, str) else [_block(block) for block in content]
+
+
+def _block(block: Any) -> Any:
+    """A block in Anthropic's words; keys that these have no word for stay as they are."""
+    if not isinstance(block, dict):
+        return block
+    rest = dict(block)
+    kind = rest.pop("type", None)
+    if kind == "toolCall":
+        call = {"type": "tool_use", "id": rest.pop("id", None), "name": rest.pop("name", None)}
+        return {**call, "input": rest.pop("arguments", None), **rest}
+    if kind == "thinking" and "thinkingSignature" in rest:
+        signature = rest.pop("thinkingSignature")
+        if rest.get("redacted") is True:
+            return {"type": "redacted_thinking", "data": signature, **rest}
+        return {
+            "type": "thinking",
+            "thinking": rest.pop("thinking", ""),
+            "signature": signature,
+            **rest,
+        }
+    if kind == "image" and isinstance(rest.get("data"), str):
+        source = {"type": "base64", "media_type": rest.pop("mimeType", None)}
+        return {"type": "image", "source": {**source, "data": rest.pop("data")}, **rest}
+    return block
+
+
+def _ran(message: dict[str, Any]) -> dict[str, Any] | None:
+    """A command that the person ran, in the words in which pi tells the model of it."""
+    command, output = message.get("command"), message.get("output")
+    if not isinstance(command, str):
+        return None
+    shown = f"```\n{output}\n```" if isinstance(output, str) and output else "(no output)"
+    text = f"Ran `{command}`\n{shown}"
+    code = message.get("exitCode")
+    if message.get("cancelled") is True:
+        text += "\n\n(command cancelled)"
+    elif code not in (None, 0):
+        text += f"\n\nCommand exited with code {code}"
+    path = message.get("fullOutputPath")
+    if message.get("truncated") is True and isinstance(path, str):
+        text += f"\n\n[Output truncated. Full output: {path}]"
+    return _told(text)

@@ -1,0 +1,113 @@
+"""The tree of a pi session: entries with parents, and which of them are in the conversation.
+
+A person can go back to an earlier entry and continue from there; then the next entry's parent is
+not the one before it in the file. From version 2 on entries name themselves and their parents.
+Messages are remembered (encoded), since a branch that was left may be taken up again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eventctx.importers.source.lines import encode
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Entry(msgspec.Struct):
+    """One entry. ``place``: where its message is among all messages, if it has one.
+
+    ``first_kept`` is set on compactions only: the entry at which the kept messages begin.
+    """
+
+    id: str
+    parent: str | None
+    place: int | None = None
+    message: bytes = b""
+    compacts: bool = False
+    first_kept: object = None
+
+
+class Tree:
+    """Entries in file order; the last one is where the conversation stands."""
+
+    def __init__(self) -> None:
+        self.leaf: str | None = None
+        self._entries: dict[str, Entry] = {}
+        self._present: set[str] = set()
+        self._in_force: str | None = None
+        self._spelled_out = False
+
+    def known(self, entry_id: object) -> bool:
+        """Whether there is an entry of this id."""
+        return isinstance(entry_id, str) and entry_id in self._entries
+
+    def add(
+        self,
+        entry: Entry,
+        message: dict[str, Any] | None = None,
+    ) -> None:
+        """Take the next entry, with its message if it has one."""
+        if message is not None:
+            entry.message = encode(message)
+            self._present.add(entry.id)
+        if entry.compacts:
+            self._in_force, self._spelled_out = entry.id, False
+        self.leaf = entry.id
+        self._entries.setdefault(entry.id, entry)
+
+    def kept_from(self, first_kept: object) -> int | None:
+        """The place from which on messages of the conversation stay; None when none does."""
+        found = False
+        for entry in self._path(self.leaf):
+            found = found or entry.id == first_kept
+            if found and entry.place is not None:
+                return entry.place
+        return None
+
+    def go_to(self, entry_id: str | None, next_place: int) -> list[int | dict[str, Any]]:
+        """What the conversation consists of at an earlier entry, as ``Branched.order``."""
+        self.leaf = entry_id
+        path = self._path(entry_id)
+        last = next((entry for entry in reversed(path) if entry.compacts), None)
+        order: list[int | dict[str, Any]] = []
+        if last is not None and (last.id != self._in_force or self._spelled_out):
+            # The summary and what it kept are not what the log's compaction in force says.
+            order.append(_decode(last.message))
+            next_place += 1
+            path = _kept(path, last)
+            self._present.clear()
+            self._spelled_out = True
+        elif last is None and self._in_force is not None:
+            self._present.clear()
+            self._in_force, self._spelled_out = None, False
+        present = set()
+        for entry in path:
+            if entry.place is None:
+                continue
+            if entry.id in self._present:
+                order.append(entry.place)
+            else:
+                order.append(_decode(entry.message))
+                entry.place = next_place
+                next_place += 1
+            present.add(entry.id)
+        self._present = present
+        return order
+
+    def _path(self, entry_id: str | None) -> list[Entry]:
+        """The entries from the root to this one; a circle of parents is cut."""
+        path: dict[str, Entry] = {}
+        while entry_id is not None and entry_id in self._entries and entry_id not in path:
+            path[entry_id] = self._entries[entry_id]
+            entry_id = path[entry_id].parent
+        return list(reversed(path.values()))
+
+
+def _kept(path: list[Entry], compaction: Entry) -> list[Entry]:
+    """The entries of a path that are in the conversation after its last compaction."""
+    place = path.index(compaction)
+    start = next((n for n, entry in enumerate(path) if entry.id == compaction.first_kept), place)
+    return path[start:]

@@ -1,0 +1,137 @@
+"""A compaction that a transcript tells of, as the records of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from eventctx.importers.recording.places import Places
+from eventctx.importers.recording.track import Content
+from eventctx.importers.source.items import Compaction
+from eventctx.log import events
+from eventctx.log.plan import Disposition, Insertion, Plan, Run
+from eventctx.log.record import Body, Record
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import BY_KIND
+from eventctx.projections.view import planned
+from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.request_view import ViewState
+
+STRATEGY = "imported"
+
+
+class Compacted:
+    """The events of a compaction, from the view before it and what replaced it.
+
+    ``earlier`` are the positions of the file's compactions before this one.
+    """
+
+    def __init__(
+        self,
+        view: ViewState,
+        item: Compaction,
+        source_format: str,
+        places: Places,
+        earlier: Sequence[int],
+    ) -> None:
+        self.contents = [
+            Content(encode_message(message), encode_facts(read_facts(message)))
+            for message in item.messages
+        ]
+        self._view = view
+        self._requested_by = f"{source_format}:{item.trigger}" if item.trigger else source_format
+        _, self._messages, self._tokens = view.layout.measure()
+        stays = _stays(item, places)
+        runs, gone = _runs(view, stays, "summarised" if item.messages else "dropped")
+        before = None if item.before is None else places.number(item.before)
+        insertions = _standing(view, {earlier[one] for one in item.standing})
+        insertions += [
+            Insertion("summary", body, before=before, stands_for=tuple(gone))
+            for body in range(len(item.messages))
+        ]
+        self._plan = Plan(view.next_number - 1, tuple(runs), (), tuple(insertions))
+
+    def before(self) -> events.PreCompact:
+        """The compaction begins."""
+        return events.PreCompact(
+            trigger="imported",
+            strategy=STRATEGY,
+            strategy_version=1,
+            tokens=self._tokens,
+            messages=self._messages,
+            requested_by=self._requested_by,
+        )
+
+    def after(self, stream: str, position: int) -> events.PostCompact:
+        """The compaction as applied, in a record at ``position``."""
+        bodies = tuple([Body(b"", content.facts) for content in self.contents])
+        record = Record(
+            stream, position, -1, b"", "", 1, 0, b"", bodies, None, None, None, None, b""
+        )
+        view = planned.apply_plan(self._view, self._plan, record)
+        _, messages, tokens = view.layout.measure()
+        return events.PostCompact(
+            outcome="applied",
+            trigger="imported",
+            strategy=STRATEGY,
+            strategy_version=1,
+            tokens_before=self._tokens,
+            tokens_after=tokens,
+            messages_before=self._messages,
+            messages_after=messages,
+            estimator=BY_KIND.name,
+            plan=self._plan,
+            requested_by=self._requested_by,
+        )
+
+
+def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
+    """The insertions that compactions at these positions made and that are still in the view."""
+    return [
+        Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
+        for one in view.layout.insertions
+        if one.position in positions
+    ]
+
+
+def _stays(item: Compaction, places: Places) -> Callable[[MessageRef], str | None]:
+    """Why a message stays, as a function of it; None where it goes."""
+    kept_from = None if item.kept_from is None else places.number(item.kept_from)
+    forgotten = (
+        None if item.forgotten is None else {places.number(place) for place in item.forgotten}
+    )
+    replaced = {read_facts(message).role for message in item.messages}
+
+    def reason(ref: MessageRef) -> str | None:
+        if kept_from is not None and ref.number >= kept_from:
+            return "recent"
+        # A history that brings its own developer messages stands for the old ones too.
+        if ref.facts.kind == "system" and ref.facts.role not in replaced:
+            return "system"
+        if forgotten is not None and ref.number not in forgotten:
+            return "imported"
+        return None
+
+    return reason
+
+
+def _runs(
+    view: ViewState, stays: Callable[[MessageRef], str | None], went: Disposition
+) -> tuple[list[Run], list[tuple[int, int]]]:
+    """The runs of a plan over all messages so far, and those of them that went."""
+    staying = [(ref.number, why) for ref in view.layout.refs if (why := stays(ref)) is not None]
+    runs: list[Run] = []
+    gone: list[tuple[int, int]] = []
+    start = 0
+    for number, reason in [*staying, (view.next_number, "")]:
+        if number > start:
+            runs.append(Run(start, number - 1, went, STRATEGY))
+            gone.append((start, number - 1))
+        if reason:
+            if runs and (runs[-1].disposition, runs[-1].reason) == ("kept", reason):
+                runs[-1] = Run(runs[-1].first, number, "kept", reason)
+            else:
+                runs.append(Run(number, number, "kept", reason))
+        start = number + 1
+    return runs, gone

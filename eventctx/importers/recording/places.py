@@ -1,0 +1,49 @@
+"""Places of a file's messages, and the numbers that the messages have in the log."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from eventctx.importers.recording.track import Content
+from eventctx.importers.source.items import Branched
+from eventctx.log.events import MessagesSet
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+
+
+class Places:
+    """Counts messages as they come. One that could not be stored has a place but no number."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._unstorable: list[int] = []
+
+    def took(self, *, stored: bool) -> None:
+        """A message came."""
+        if not stored:
+            self._unstorable.append(self._next)
+        self._next += 1
+
+    def number(self, place: int) -> int:
+        """The number of the message in a place, or of the next one that has a number."""
+        return place - bisect_left(self._unstorable, place)
+
+    def branched(self, item: Branched) -> tuple[MessagesSet, tuple[Content, ...]]:
+        """The event of a conversation that goes on from an earlier point, and its bodies."""
+        contents: list[Content] = []
+        runs: list[tuple[int, int]] = []
+        for one in item.order:
+            if isinstance(one, dict):
+                contents.append(Content(encode_message(one), encode_facts(read_facts(one))))
+                number = self.number(self._next)
+                self._next += 1
+            elif one in self._unstorable:
+                continue
+            else:
+                number = self.number(one)
+            if runs and runs[-1][1] == number - 1:
+                runs[-1] = (runs[-1][0], number)
+            else:
+                runs.append((number, number))
+        return MessagesSet(order=tuple(runs)), tuple(contents)

@@ -1,0 +1,186 @@
+"""Writing records into a stream that may hold the first of them already.
+
+An import is deterministic, so a second one is the first one again: as long as the stream holds
+records, each record that the importer makes must be the one that is stored in that place, by id
+and by the bytes of its bodies; what comes after the last stored one is appended. Memory stays
+flat: the stored stream is read in step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from eventctx.errors import SourceChanged
+from eventctx.importers.recording.packing import raw_of
+from eventctx.log.codec import decode_event, encode_event
+from eventctx.log.events import Event, ImportRaw
+from eventctx.log.record import Draft, Record, make_body, place
+from eventctx.log.store import NO_STREAM, Appended, EventStore
+
+_BATCH_RECORDS: Final = 256
+_BATCH_BYTES: Final = 1 << 20
+_IN_FLIGHT: Final = 2
+
+_ASIDE: Final = frozenset(
+    (
+        "session:linked",
+        "session:end",
+        "context:pinned",
+        "context:unpinned",
+        "context:restored",
+        "context:erased",
+    )
+)
+"""What others may write to an imported session without changing its conversation."""
+
+
+class Content(NamedTuple):
+    """A body to be: its bytes and its encoded facts.
+
+    ``plain`` is what packed bytes stand for; another release may pack the same into other bytes.
+    """
+
+    data: bytes
+    facts: bytes
+    plain: bytes | None = None
+
+
+class Ids(NamedTuple):
+    """The identity of a record within a turn."""
+
+    turn_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    iteration: int | None = None
+
+
+NO_IDS: Final = Ids()
+
+
+class Track:
+    """The stream being written. ``put`` matches or appends one record and returns it."""
+
+    def __init__(self, store: EventStore, stream: str, salt: Callable[[int], bytes]) -> None:
+        self.stream = stream
+        self.added = 0
+        self.time = 0
+        self.aside: list[Record] = []
+        self.volatile: set[bytes] = set()
+        self.observe: Callable[[Record], None] = lambda record: None
+        self._store = store
+        self._salt = salt
+        self._stored: AsyncIterator[Record] | None = None
+        self._next: Record | None = None
+        self._position = -1
+        self._pending: list[Draft] = []
+        self._pending_bytes = 0
+        self._in_flight: deque[Awaitable[Appended]] = deque()
+
+    async def open(self) -> None:
+        """Begin at the start of the stream, if it exists."""
+        if await self._store.head(self.stream) is not None:
+            self._stored = self._store.read(self.stream)
+            await self._advance()
+
+    # -- what is stored --------------------------------------------------------------------------
+
+    @property
+    def next(self) -> Record | None:
+        """The stored record that the next one must match; None: it will be appended."""
+        return self._next
+
+    async def _advance(self) -> None:
+        while self._stored is not None:
+            record = await anext(self._stored, None)
+            if record is None:
+                self._stored, self._next = None, None
+                return
+            self._position = record.position
+            self.time = max(self.time, record.time)
+            self._next = record
+            if not self._is_aside(record):
+                return
+            self.aside.append(record)
+            self.observe(record)
+
+    def _is_aside(self, record: Record) -> bool:
+        if record.type == "import:raw":
+            event = decode_event(record)
+            if isinstance(event, ImportRaw) and event.lines == (0, 0):
+                self.volatile.add(record.id)
+                return True
+        return record.type in _ASIDE
+
+    def _match(
+        self, stored: Record, event_id: bytes, kind: str, line: int, data: Sequence[Content]
+    ) -> None:
+        where = f"session {self.stream!r}, position {stored.position}"
+        if stored.id != event_id or stored.type != kind:
+            raise SourceChanged(
+                f"line {line}: expected the record that was imported there before ({kind}), found "
+                f"{stored.type} ({where}): the file was changed before this line, or the session "
+                "was continued; import it as another session with --session NEW"
+            )
+        same = len(stored.bodies) == len(data)
+        for body, content in zip(stored.bodies, data, strict=False):
+            # An erased body has no data left to compare.
+            same = same and (
+                body.data is None
+                or body.data == content.data
+                or (content.plain is not None and raw_of(stored) == content.plain)
+            )
+        if not same:
+            raise SourceChanged(
+                f"line {line}: expected the text that was imported before, found another "
+                f"({where}); import the file as another session with --session NEW"
+            )
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The position that the next record will have."""
+        return self._position if self._next is not None else self._position + 1
+
+    async def put(
+        self,
+        event: Event,
+        event_id: bytes,
+        line: int,
+        time: int | None,
+        ids: Ids = NO_IDS,
+        data: Sequence[Content] = (),
+    ) -> Record:
+        """Match or append one record. Its time never runs backwards."""
+        stored = self._next
+        if stored is not None:
+            self._match(stored, event_id, str(event.__struct_config__.tag), line, data)
+            await self._advance()
+            self.observe(stored)
+            return stored
+        if time is not None and time > self.time:
+            self.time = time
+        kind, version, payload = encode_event(event)
+        bodies = tuple([make_body(c.data, c.facts, self._salt) for c in data])
+        draft = Draft(event_id, kind, version, self.time, payload, bodies, *ids)
+        self._position += 1
+        record = place(draft, self.stream, self._position, -1, b"")
+        self._pending.append(draft)
+        self._pending_bytes += len(payload) + sum([len(c.data) for c in data])
+        if len(self._pending) >= _BATCH_RECORDS or self._pending_bytes >= _BATCH_BYTES:
+            await self.flush(_IN_FLIGHT)
+        self.observe(record)
+        return record
+
+    async def flush(self, in_flight: int = 0) -> None:
+        """Hand over what is pending, and wait until at most ``in_flight`` appends are under way."""
+        if self._pending:
+            drafts, self._pending, self._pending_bytes = self._pending, [], 0
+            before = self._position - len(drafts)
+            expected = before if before >= 0 else NO_STREAM
+            self._in_flight.append(self._store.append(self.stream, drafts, expected))
+            self.added += len(drafts)
+        while len(self._in_flight) > in_flight:
+            await self._in_flight.popleft()

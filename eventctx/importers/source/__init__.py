@@ -1,0 +1,1 @@
+"""From a file to items: lines, documents, folders, names."""

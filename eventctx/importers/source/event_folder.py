@@ -1,0 +1,50 @@
+"""OpenHands keeps a conversation as a folder with a file per event, ordered by their numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from eventctx.importers.source.items import Line
+
+_NAME: Final = re.compile(r"event-(\d+)(?:-.*)?\.json")
+
+
+def is_event_folder(path: Path) -> bool:
+    """Whether a folder holds event files."""
+    return path.is_dir() and any(map(is_event_file, path.iterdir()))
+
+
+def is_event_file(path: Path) -> bool:
+    """Whether a file is named as events are."""
+    return _NAME.fullmatch(path.name) is not None
+
+
+def event_files(path: Path) -> list[tuple[int, Path]]:
+    """The event files of a folder and their numbers, in order."""
+    found = ((_NAME.fullmatch(file.name), file) for file in path.iterdir())
+    numbered = [(int(match[1]), file) for match, file in found if match is not None]
+    return sorted(numbered, key=lambda entry: (entry[0], entry[1].name))
+
+
+def read_events(path: Path) -> Iterator[Line]:
+    """A line for each event, numbered one more than its file: lines count from 1, events from 0.
+
+    Only the last file may be half written; the program has gone on behind the others.
+    """
+    files = event_files(path)
+    for place, (number, file) in enumerate(files, 1):
+        yield Line(number + 1, file.read_bytes().strip(), place < len(files))
+
+
+def folder_size(path: Path) -> int:
+    """Bytes of all events."""
+    return sum(file.stat().st_size for _, file in event_files(path))
+
+
+def folder_name(path: Path) -> str:
+    """What the conversation is called: its folder; the events may lie in one of their own in it."""
+    path = path.resolve()
+    return path.parent.name if path.name == "events" else path.name

@@ -1,0 +1,1 @@
+"""What happened: the catalogue of events, their envelope and digests, and the store's protocol."""

@@ -1,0 +1,87 @@
+"""Events to stored payloads and back.
+
+Stored types are the names of the catalogue, never import paths, so code can move. What this
+release does not know (a type, a field, a later version) is kept byte for byte and read as
+``Unknown`` or ignored; it is never dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eventctx.errors import DecodeError, InvalidSetting
+from eventctx.log.events import CATALOGUE, Event
+from eventctx.log.record import Record
+from eventctx.log.upcast import upcast
+
+_encoder = msgspec.json.Encoder()
+_json = msgspec.json.Decoder()
+_decoders = {name: msgspec.json.Decoder(row.payload) for name, row in CATALOGUE.items()}
+_versions = {name: row.version for name, row in CATALOGUE.items()}
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """An event of a type or version that this release does not know, with its payload as it is."""
+
+    type: str
+    version: int
+    payload: bytes
+
+
+def encode_event(event: Event) -> tuple[str, int, bytes]:
+    """Type name, version and payload of an event, ready for a ``Draft``."""
+    name = str(event.__struct_config__.tag)
+    return name, _versions[name], _encoder.encode(event)
+
+
+def checked(event: Event) -> Event:
+    """Return ``event`` if it can be read back; for values that come from a caller.
+
+    Raises InvalidSetting that names the field. Structs do not check their values when they are
+    made, and a payload of the wrong type would only be noticed by a later reader.
+    """
+    name = str(event.__struct_config__.tag)
+    try:
+        _decoders[name].decode(_encoder.encode(event))
+    except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise InvalidSetting(f"{name}: {error}") from error
+    return event
+
+
+def decode_event(record: Record) -> Event | Unknown:
+    """The event of a record in its present form.
+
+    Raises DecodeError (with stream and position) for a payload that its type does not allow, and
+    UpcastMissing for an old version without an upcaster.
+    """
+    current = _versions.get(record.type)
+    if current is None or record.version > current:
+        return Unknown(record.type, record.version, record.payload)
+    try:
+        if record.version == current:
+            return _decoders[record.type].decode(record.payload)
+        old = _json.decode(record.payload)
+        row = CATALOGUE[record.type]
+        return msgspec.convert(upcast(record.type, record.version, current, old), row.payload)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise DecodeError(
+            f"stream {record.stream!r}, position {record.position}: the payload is no "
+            f"{record.type} of version {record.version}: {error}"
+        ) from error
+
+
+def decode_known(record: Record) -> Any:
+    """The event of a record whose type the caller knows, as a fold needs it.
+
+    Raises DecodeError also for a version that only a later release can read: to go on without it
+    would give another view than that release does.
+    """
+    event = decode_event(record)
+    if isinstance(event, Unknown):
+        raise DecodeError(
+            f"stream {record.stream!r}, position {record.position}: a {record.type} of version "
+            f"{record.version} was written by a later release: update eventctx"
+        )
+    return event

@@ -1,0 +1,448 @@
+"""The catalogue: every event of eventctx, its payload, and what is promised about it.
+
+Two families share one log. Context events change what is in the context; activity events say
+what happened around it. ``CATALOGUE`` at the end is the one table that code, documentation, tests
+and the command line read. An event's type name is also the name that hooks subscribe to.
+
+Contents never stand in a payload: they lie in the record's bodies, and a payload refers to them
+by index. Times are UTC nanoseconds, durations nanoseconds, sizes tokens unless a name says
+otherwise. Payloads are stored as JSON with the type name in ``event``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from eventctx.log.plan import Insertion, Plan
+
+Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
+Outcome = Literal["applied", "skipped", "failed", "cancelled"]
+Status = Literal["ok", "error", "cancelled"]
+Encoding = Literal["plain", "zlib"]
+Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result"]
+"""Why a request does not begin with the whole of the one before it (DESIGN §6, rule 5)."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+    """Base of the payloads; it only carries msgspec's settings."""
+
+
+# -- context events ------------------------------------------------------------------------------
+
+
+class MessageAdded(Event, frozen=True, tag="context:message_added"):
+    """One message, body 0. Its number is the count of the messages added to the stream before.
+
+    ``unbound`` as in a plan: a late result takes the place of a made-up one, and what stands
+    behind it was made for another prefix.
+    """
+
+    unbound: tuple[tuple[int, int], ...] = ()
+
+
+class MessagesSet(Event, frozen=True, tag="context:messages_set"):
+    """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
+
+    Numbers not seen before belong to the record's bodies, in rising order. ``unbound`` as in a
+    plan.
+    """
+
+    order: tuple[tuple[int, int], ...]
+    unbound: tuple[tuple[int, int], ...] = ()
+
+
+class Cleared(Event, frozen=True, tag="context:cleared"):
+    """The transcript was emptied; ``messages`` is how many it held."""
+
+    messages: int
+
+
+class Pinned(Event, frozen=True, tag="context:pinned"):
+    """These messages stay in every view until they are unpinned."""
+
+    numbers: tuple[int, ...]
+
+
+class Unpinned(Event, frozen=True, tag="context:unpinned"):
+    """These messages may be compacted again."""
+
+    numbers: tuple[int, ...]
+
+
+class Located(msgspec.Struct, frozen=True, array_like=True):
+    """A message with all that a fold needs to show it again: where its body lies, and its facts."""
+
+    number: int
+    position: int
+    index: int
+    digest: bytes
+    facts: bytes
+
+
+class Restored(Event, frozen=True, tag="context:restored"):
+    """These messages were brought back into view; they stay until the next compaction.
+
+    ``before`` says for each of them before which message in view it stands (null: at the end);
+    without it, numbers give the order. ``unbound`` as in a plan.
+    """
+
+    messages: tuple[Located, ...]
+    before: tuple[int | None, ...] = ()
+    unbound: tuple[tuple[int, int], ...] = ()
+
+
+class Erased(Event, frozen=True, tag="context:erased"):
+    """The contents of these messages, and all that was derived from them, were destroyed.
+
+    ``bodies`` are the addresses ``[position, index]`` that were emptied.
+    """
+
+    numbers: tuple[int, ...]
+    bodies: tuple[tuple[int, int], ...]
+    reason: str = ""
+
+
+class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
+    """What a host brought back was known, but for what its own storage drops; nothing changed.
+
+    Brought by ``set_messages``, or by adding ``messages`` rows again, one by one.
+    """
+
+    messages: int
+    missing_roles: tuple[str, ...]
+
+
+class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
+    """What a host puts before every request from here on: body 0; without a body, nothing.
+
+    It is no message of the transcript. ``unbound`` as in a plan.
+    """
+
+    unbound: tuple[tuple[int, int], ...] = ()
+
+
+# -- session and turn ----------------------------------------------------------------------------
+
+
+class SessionStart(Event, frozen=True, tag="session:start"):
+    """First record of a stream. ``source`` and ``imported_at`` are set by importers."""
+
+    library: str
+    settings: dict[str, Any] = {}
+    source: str | None = None
+    format: str | None = None
+    imported_at: int | None = None
+
+
+class SessionFork(Event, frozen=True, tag="session:fork"):
+    """First own record of a fork: everything up to ``at`` (inclusive) is the parent's."""
+
+    parent: str
+    at: int
+
+
+class SessionLinked(Event, frozen=True, tag="session:linked"):
+    """Another session belongs to this one, such as a subagent that a tool call started."""
+
+    session: str
+    relation: Literal["parent", "child"]
+    kind: str = "subagent"
+    call_id: str | None = None
+
+
+class SessionEnd(Event, frozen=True, tag="session:end"):
+    """The session was closed on purpose."""
+
+    reason: str = ""
+
+
+class PromptSubmit(Event, frozen=True, tag="prompt:submit"):
+    """A turn begins. ``number`` counts a session's turns from 1.
+
+    ``trace_id`` is the ambient trace's (32 hex digits) where there was one; otherwise the trace id
+    is derived from the session and turn ids.
+    """
+
+    number: int
+    agent: str | None = None
+    trace_id: str | None = None
+
+
+class PromptComplete(Event, frozen=True, tag="prompt:complete"):
+    """The turn ended."""
+
+    status: Status = "ok"
+    error: str | None = None
+
+
+class PlanStart(Event, frozen=True, tag="plan:start"):
+    """A planning phase begins."""
+
+    name: str | None = None
+
+
+class PlanEnd(Event, frozen=True, tag="plan:end"):
+    """The planning phase ended."""
+
+    status: Status = "ok"
+    error: str | None = None
+
+
+class ProviderRequest(Event, frozen=True, tag="provider:request"):
+    """A model call begins. ``prepared`` is the position of the request that it sends."""
+
+    model: str | None = None
+    provider: str | None = None
+    prepared: int | None = None
+
+
+class ProviderResponse(Event, frozen=True, tag="provider:response"):
+    """The model answered."""
+
+    model: str | None = None
+    response_id: str | None = None
+    finish_reason: str | None = None
+
+
+class ProviderError(Event, frozen=True, tag="provider:error"):
+    """The model call failed or was cancelled."""
+
+    error_type: str
+    message: str = ""
+    status: Literal["error", "cancelled"] = "error"
+
+
+class ToolPre(Event, frozen=True, tag="tool:pre"):
+    """A tool call begins."""
+
+    name: str
+    call_id: str | None = None
+
+
+class ToolPost(Event, frozen=True, tag="tool:post"):
+    """The tool call ended with a result."""
+
+    name: str
+    call_id: str | None = None
+
+
+class ToolError(Event, frozen=True, tag="tool:error"):
+    """The tool call failed or was cancelled."""
+
+    name: str
+    error_type: str
+    call_id: str | None = None
+    message: str = ""
+    status: Literal["error", "cancelled"] = "error"
+
+
+# -- compaction and requests ---------------------------------------------------------------------
+
+
+class PreCompact(Event, frozen=True, tag="context:pre_compact"):
+    """A compaction begins; exactly one ``context:post_compact`` with the same span follows.
+
+    ``settings`` are the policy's. ``reason`` says why it was asked for; a hint of what to keep is
+    body ``hint``. Interceptors may have added ``pins`` for this compaction, or a ``veto``, which
+    is overruled when the trigger is the budget.
+    """
+
+    trigger: Trigger
+    strategy: str
+    strategy_version: int
+    tokens: int
+    messages: int
+    budget: int | None = None
+    threshold: int | None = None
+    requested_by: str | None = None
+    settings: dict[str, int | float | bool | str | None] = {}
+    reason: str | None = None
+    hint: int | None = None
+    pins: tuple[int, ...] = ()
+    veto: str | None = None
+
+
+class PostCompact(Event, frozen=True, tag="context:post_compact"):
+    """A compaction ended. Only ``applied`` carries a plan, which is in force from here on.
+
+    The bodies are those of the plan's shortenings and insertions; body ``scores`` holds the scores
+    that the policy decided on, by message number. Counts are of the view, before and after.
+    ``estimator``, ``factor`` and ``reserve`` are what the token counts were made with (see
+    ``RequestPrepared``). ``fallback`` names the policy that made the plan where the chosen one
+    could not, and ``error`` says why.
+    """
+
+    outcome: Outcome
+    trigger: Trigger
+    strategy: str
+    strategy_version: int
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+    estimator: str
+    factor: float = 1.0
+    budget: int | None = None
+    threshold: int | None = None
+    target: int | None = None
+    plan: Plan | None = None
+    fallback: str | None = None
+    duration: int = 0
+    error: str | None = None
+    requested_by: str | None = None
+    reserve: int = 0
+    scores: int | None = None
+
+
+class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
+    """What a model is about to be sent; constant in size, and enough to derive the bytes again.
+
+    ``plan`` is the position of the post_compact in force, ``last_message`` the last message number
+    (-1: none), ``digest`` the view's digest (hex). ``insertions`` are those of this request alone;
+    their bodies are this record's. ``reconstructed`` marks a request that an importer inferred.
+    ``tokens`` is what ``estimator`` counts for the view, times ``factor``, plus ``reserve`` for
+    what is sent beside the messages (system prompt, tool definitions).
+    """
+
+    renderer: int
+    last_message: int
+    messages: int
+    tokens: int
+    digest: str
+    plan: int | None = None
+    insertions: tuple[Insertion, ...] = ()
+    breaks: tuple[Break, ...] = ()
+    budget: int | None = None
+    model: str | None = None
+    tools_digest: str | None = None
+    floor_sent: bool = False
+    reconstructed: bool = False
+    estimator: str = "by-kind-1"
+    factor: float = 1.0
+    reserve: int = 0
+
+
+class Addition(msgspec.Struct, frozen=True, array_like=True):
+    """A text that a host sent besides a prepared request, behind so many of its messages.
+
+    Its body is ``index`` of the record at ``position``, which is None for the record that says so
+    first.
+    """
+
+    behind: int
+    index: int
+    position: int | None = None
+
+
+class RequestSent(Event, frozen=True, tag="context:request_sent"):
+    """How what a host sent differs from the request prepared at ``prepared``.
+
+    ``additions`` are texts that are in none of its messages, each stored once however often it is
+    sent. ``messages`` were sent, and ``missing`` of the prepared ones were not among them.
+    """
+
+    prepared: int
+    messages: int
+    additions: tuple[Addition, ...] = ()
+    missing: int = 0
+
+
+class UsageReported(Event, frozen=True, tag="usage:reported"):
+    """Tokens that the provider counted for one call.
+
+    ``prompt`` is the whole prompt: uncached, cache reads and cache writes together. ``prepared``
+    is the position of the request it answers. ``output_exact`` is false where a transcript format
+    is known to hold placeholders.
+    """
+
+    prompt: int
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    model: str | None = None
+    prepared: int | None = None
+    output_exact: bool = True
+
+
+class ImportRaw(Event, frozen=True, tag="import:raw"):
+    """Parts of an imported file that became no message, verbatim: one body a batch.
+
+    ``lines`` are the first and last line (from 1), ``kinds`` counts the parts by record kind,
+    ``encoding`` says how the body holds them.
+    """
+
+    source: str
+    lines: tuple[int, int]
+    kinds: dict[str, int]
+    imported_at: int
+    encoding: Encoding = "plain"
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+class EventType(NamedTuple):
+    """A row of the catalogue.
+
+    ``durable``: a call that appends it returns only when it is on disk. The others keep their
+    place in the order but are not waited for; if one cannot be written, the next durable call
+    raises it. ``interceptable``: an interceptor may have a say before it is appended.
+    """
+
+    name: str
+    payload: type[Event]
+    version: int
+    family: Literal["context", "activity"]
+    durable: bool
+    promise: str
+    interceptable: bool = False
+
+
+def _row(
+    payload: type[Event],
+    family: Literal["context", "activity"],
+    durable: bool,
+    promise: str,
+    interceptable: bool = False,
+) -> tuple[str, EventType]:
+    name = str(payload.__struct_config__.tag)
+    return name, EventType(name, payload, 1, family, durable, promise, interceptable)
+
+
+CATALOGUE: dict[str, EventType] = dict(
+    (
+        _row(MessageAdded, "context", True, "once per message; the body equals what was given"),
+        _row(MessagesSet, "context", True, "messages recognised by an ordered diff keep numbers"),
+        _row(Cleared, "context", True, "numbers go on counting afterwards"),
+        _row(Pinned, "context", True, "holds for every policy"),
+        _row(Unpinned, "context", True, "takes effect at the next compaction"),
+        _row(Restored, "context", True, "a recorded break of the prefix"),
+        _row(Erased, "context", True, "the chain still verifies"),
+        _row(SetIgnored, "context", True, "the transcript is unchanged"),
+        _row(SystemPromptSet, "context", True, "once per change; precedes every view from then on"),
+        _row(PreCompact, "activity", False, "followed by exactly one context:post_compact", True),
+        _row(PostCompact, "activity", True, "on disk before a request that uses its plan leaves"),
+        _row(RequestPrepared, "activity", True, "on disk before the messages are returned"),
+        _row(RequestSent, "activity", False, "only where a host says what it sent and it differs"),
+        _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
+        _row(SessionFork, "activity", True, "first own record of a fork"),
+        _row(SessionLinked, "activity", True, "written to both sessions"),
+        _row(SessionEnd, "activity", True, "more records may follow when a session resumes"),
+        _row(PromptSubmit, "activity", True, "once per turn, first; numbers never repeat"),
+        _row(PromptComplete, "activity", False, "once per turn, also on error and cancellation"),
+        _row(PlanStart, "activity", False, "once per planning phase"),
+        _row(PlanEnd, "activity", False, "once per planning phase, also on error"),
+        _row(ProviderRequest, "activity", False, "once per model call"),
+        _row(ProviderResponse, "activity", False, "at most once per model call"),
+        _row(ProviderError, "activity", False, "once if no provider:response"),
+        _row(ToolPre, "activity", False, "once per tool call"),
+        _row(ToolPost, "activity", False, "at most once per tool call"),
+        _row(ToolError, "activity", False, "once if no tool:post"),
+        _row(UsageReported, "activity", False, "as the provider counted"),
+        _row(ImportRaw, "activity", True, "verbatim; line ranges of one source do not overlap"),
+    )
+)
+"""Event types by name."""

@@ -1,0 +1,35 @@
+"""How a span ended, in the words of its record."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Literal
+
+from eventctx.log.events import Status
+
+MAX_ERROR_CHARACTERS: Final = 2_000
+"""Characters of an error's words that a record keeps."""
+
+
+def words_of(error: BaseException | None) -> str:
+    """What an error says, short enough and fit for UTF-8 (file names may hold surrogates)."""
+    try:
+        text = str(error)[:MAX_ERROR_CHARACTERS]
+    except Exception:
+        text = "(it cannot be shown)"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def described(error: BaseException | None) -> str | None:
+    """An error's type and words; None without one."""
+    return None if error is None else f"{type(error).__name__}: {words_of(error)}"
+
+
+def status_of(kind: type[BaseException] | None) -> Status:
+    """The status of what an error of this kind ended; None: nothing did."""
+    return "ok" if kind is None else failure_of(kind)
+
+
+def failure_of(kind: type[BaseException]) -> Literal["error", "cancelled"]:
+    """Whether an error of this kind is a cancellation."""
+    return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"

@@ -1,0 +1,217 @@
+"""The EventStore protocol: what the engine needs of a place that keeps records.
+
+A stream's records have positions from 0 without gaps. An append is all or nothing. A stream may
+be a fork: positions up to the fork point are read from its parent, by reference. Every store
+passes the one contract suite, ``eventctx.testing.StoreContract``.
+
+What is promised, and by whom:
+
+- ``append`` returns an awaitable at once and keeps the order of the calls: two appends to one
+  stream are applied in the order in which ``append`` was called, whether or not the first was
+  awaited. The awaitable resolves when the records are durable. It may be awaited from any event
+  loop, never, once or several times.
+- Retrying an append whose fate is unknown is safe: if the stream already holds records with the
+  same ids at the place where they would go, the call succeeds and returns those.
+- A failed append leaves nothing. Errors are of ``eventctx.errors``, a driver's never leaks.
+- Snapshots and checkpoints are caches that may be lost; records never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from eventctx.log.record import Body, Draft, Record
+
+
+class ExpectedVersion(Enum):
+    """What a writer may expect of a stream besides an exact last position (an int)."""
+
+    NO_STREAM = "no stream"
+    STREAM_EXISTS = "stream exists"
+    ANY = "any"
+
+
+NO_STREAM = ExpectedVersion.NO_STREAM
+STREAM_EXISTS = ExpectedVersion.STREAM_EXISTS
+ANY = ExpectedVersion.ANY
+
+
+class Last(NamedTuple):
+    """Expect this very record at the stream's end: its position and event id.
+
+    Stricter than a position alone. A writer that appends ahead without waiting may find that
+    another one filled exactly the positions it had counted on; the id tells the two apart.
+    """
+
+    position: int
+    id: bytes
+
+
+Expected = int | Last | ExpectedVersion
+
+
+class Address(NamedTuple):
+    """Where a body lies in a stream: the record's position and the index among its bodies."""
+
+    position: int
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Proof of an append: the stream's last position and the digest there.
+
+    Kept outside the store, it lets ``verify`` notice a tail that was cut or rewritten.
+    """
+
+    stream: str
+    position: int
+    digest: bytes
+
+    def __str__(self) -> str:
+        return f"{self.stream}@{self.position}:{self.digest.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Receipt:
+        """Read ``STREAM@POSITION:HEX``. ValueError when it is not of that form."""
+        stream, _, rest = text.rpartition("@")
+        position, _, digest = rest.partition(":")
+        if not stream or len(digest) != 64:
+            raise ValueError(f"expected a receipt SESSION@POSITION:HEX64, found {text!r}")
+        return cls(stream, int(position), bytes.fromhex(digest))
+
+
+class Appended(NamedTuple):
+    """What an append returns: the records in their places, and the receipt for them."""
+
+    records: tuple[Record, ...]
+    receipt: Receipt
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """A stream as it stands: its last position (-1: no record) and digest, and its parent."""
+
+    stream: str
+    head: int
+    digest: bytes
+    created: int
+    parent: str | None = None
+    forked_at: int | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A projection's encoded state at a position, valid only if ``digest`` is the record's there.
+
+    ``version`` is the projection's; a state of another version is ignored.
+    """
+
+    position: int
+    digest: bytes
+    version: int
+    data: bytes
+
+
+class EventStore(Protocol):
+    """Streams of records, their bodies, snapshots and checkpoints."""
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        """Append ``drafts`` (at least one) in one step, creating the stream if need be.
+
+        Raises WrongExpectedVersion, StoreFull, StoreReadOnly, StoreUnavailable, and
+        InvalidSetting for drafts that no store can take, on await.
+        """
+        ...
+
+    def read(
+        self,
+        stream: str,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        backward: bool = False,
+        limit: int | None = None,
+        bodies: bool = True,
+    ) -> AsyncIterator[Record]:
+        """Records with ``start <= position <= stop``, ascending, or descending if ``backward``.
+
+        ``bodies=False`` leaves out the bodies' data and salts (digests and facts are there) and
+        is much cheaper. Raises StreamNotFound.
+        """
+        ...
+
+    def read_all(
+        self, *, after: int = -1, limit: int | None = None, bodies: bool = True
+    ) -> AsyncIterator[Record]:
+        """Records of all streams with a global position above ``after``, ascending.
+
+        A fork's inherited records appear once, under their own stream.
+        """
+        ...
+
+    async def head(self, stream: str) -> StreamInfo | None:
+        """The stream as it stands; None if it does not exist."""
+        ...
+
+    async def streams(self) -> list[StreamInfo]:
+        """All streams in order of creation."""
+        ...
+
+    async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
+        """The bodies at ``addresses``, in that order, with data (unless erased).
+
+        Raises StreamNotFound, and LogCorrupted for an address that holds no body.
+        """
+        ...
+
+    async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
+        """Create ``new`` as ``stream`` up to ``at`` (inclusive) by reference, plus ``first``.
+
+        ``first`` gets position ``at + 1`` and chains to the parent's digest at ``at``. Raises
+        StreamNotFound, StreamExists, InvalidSetting for an ``at`` outside the stream.
+        """
+        ...
+
+    def subscribe(
+        self, *, stream: str | None = None, after: int = -1, bodies: bool = False
+    ) -> AsyncIterator[Record]:
+        """Every record after ``after``, first those stored, then live ones, without a gap.
+
+        ``after`` is a position of ``stream``, or a global position when ``stream`` is None. Never
+        ends by itself; ends when the store is closed. Delivers what other processes append too.
+        """
+        ...
+
+    async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
+        """Destroy data and salt of the bodies at these addresses, and keep the given facts instead.
+
+        What ``facts.outline_facts`` leaves (role, call ids) lets older views keep their order.
+        Digests stay, so chains still verify. Returns how many were not erased before. Bodies are
+        shared with forks by reference, so a fork loses them too. Raises StreamNotFound, and
+        LogCorrupted for an address that holds no body.
+        """
+        ...
+
+    async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
+        """The newest snapshot of projection ``name``; None if there is none."""
+        ...
+
+    def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
+        """Keep a snapshot, replacing the last of that name. Not waited for, may be lost."""
+        ...
+
+    async def load_checkpoint(self, name: str) -> int | None:
+        """A subscription's last handled position; None if it never saved one."""
+        ...
+
+    async def save_checkpoint(self, name: str, position: int) -> None:
+        """Remember a subscription's last handled position, durably."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is queued, then release everything. Calling it again does nothing."""
+        ...

@@ -1,0 +1,151 @@
+"""Messages to stored bodies and back: strict on the way in, exact on the way out."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from eventctx.errors import InvalidMessage
+from eventctx.messages.lent import LentDict, LentList
+
+_encoder = msgspec.json.Encoder()
+_json = msgspec.json.Decoder()
+
+MAX_DEPTH = 200
+"""Deepest nesting of a message; the decoders of most hosts give up not far above."""
+
+
+def encode_message(message: object) -> bytes:
+    """The stored body of a message: UTF-8 JSON in the dict's own key order.
+
+    The walk is strict because msgspec alone would turn NaN into null, tuples into lists and dates
+    into strings without a word: string keys; str, bool, None, int, finite float, list and dict
+    values, lent ones included; nothing else. Raises InvalidMessage with the path to what is in
+    the way.
+    """
+    if type(message) not in _DICTS:
+        raise InvalidMessage("$", _described(message), "a dict")
+    if not _is_plain(message):
+        _refuse(message, "$", 0)
+    return _encoder.encode(message)
+
+
+def decode_body(data: bytes) -> Any:
+    """The value of a body; a new object on every call."""
+    return _json.decode(data)
+
+
+MANY = 1_000
+"""Messages decoded at once for which the cyclic garbage collector is paused."""
+
+PASS = 64
+"""Messages decoded in one pass: few enough that the joined text stays in the processor's cache, and
+that the memory for it is not asked of the system anew every time."""
+
+
+def decode_bodies(parts: list[bytes]) -> list[Any]:
+    """Decode many bodies in few passes, which is cheaper than one by one."""
+    messages: list[Any] = []
+    with collector_paused(len(parts)):
+        for first in range(0, len(parts), PASS):
+            messages += _json.decode(b"[" + b",".join(parts[first : first + PASS]) + b"]")
+    return messages
+
+
+@contextmanager
+def collector_paused(messages: int) -> Iterator[None]:
+    """Pause the cyclic garbage collector where so many messages are made at once that it shows.
+
+    They are live objects only; the collector would walk them all again and again, which takes as
+    long as the decoding.
+    """
+    pause = messages > MANY and gc.isenabled()
+    if pause:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pause:
+            gc.enable()
+
+
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+_DICTS, _LISTS = (dict, LentDict), (list, LentList)
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """The fast pass: true when the walk below would find nothing. It builds no paths."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _encodes(value)
+    if kind is dict or kind is LentDict:
+        if depth >= MAX_DEPTH:
+            return False
+        for key, item in value.items():
+            if type(key) is not str or not (key.isascii() or _encodes(key)):
+                return False
+            # Short ASCII texts are most of what a message holds; they skip one call each.
+            if type(item) is str and item.isascii():
+                continue
+            if not _is_plain(item, depth + 1):
+                return False
+        return True
+    if kind is list or kind is LentList:
+        return depth < MAX_DEPTH and all(_is_plain(item, depth + 1) for item in value)
+    return _is_plain_scalar(value)
+
+
+def _is_plain_scalar(value: Any) -> bool:
+    kind = type(value)
+    if kind is float:
+        return math.isfinite(value)
+    if kind is int:
+        return bool(_INT_MIN <= value <= _INT_MAX)
+    return kind is bool or value is None
+
+
+def _refuse(value: Any, path: str, depth: int) -> None:
+    """Raise InvalidMessage with the path of the first thing that cannot be stored."""
+    if isinstance(value, dict | list) and depth >= MAX_DEPTH:
+        raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
+    if type(value) in _DICTS:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
+            if not _encodes(key):
+                raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
+            _refuse(item, f"{path}.{key}", depth + 1)
+    elif type(value) in _LISTS:
+        for index, item in enumerate(value):
+            _refuse(item, f"{path}[{index}]", depth + 1)
+    elif type(value) is str:
+        if not _encodes(value):
+            raise InvalidMessage(path, "a lone surrogate", "text that UTF-8 can hold")
+    elif not _is_plain_scalar(value):
+        raise _refused_scalar(value, path)
+
+
+def _refused_scalar(value: Any, path: str) -> InvalidMessage:
+    if type(value) is float:
+        return InvalidMessage(path, repr(value), "a finite number")
+    if type(value) is int:
+        return InvalidMessage(path, "an integer beyond 64 bits", "an integer within 64 bits")
+    kinds = "str, bool, None, int, float, list or dict"
+    return InvalidMessage(path, _described(value), kinds)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _described(value: object) -> str:
+    return f"a {type(value).__name__}"

@@ -1,0 +1,69 @@
+"""Counting with a tokenizer of the user's, where one is at hand: its counts are kept as facts.
+
+A tokenizer sees a message once, when it is added; what it counted is stored beside the body, so
+that a replay counts the same without it. What no tokenizer can tell (images, thinking, what a call
+costs besides its text) is estimated as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.messages.facts import Facts
+from eventctx.messages.recall_text import text_of
+
+Tokenizer = Callable[[str], int]
+"""The number of tokens of a text."""
+
+_log = logging.getLogger("eventctx")
+
+
+def counted(facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None) -> Facts:
+    """The facts with what ``tokenizer`` counts for the message's texts.
+
+    A tokenizer that raises, or answers no count, is logged and the estimate holds: an agent's
+    turn must not end in a count.
+    """
+    if tokenizer is None:
+        return facts
+    try:
+        tokens = tokenizer(text_of(message))
+    except Exception as error:
+        _log.warning("the tokenizer raised %s: %s", type(error).__name__, error)
+        return facts
+    if type(tokens) is not int or tokens < 1:
+        return facts
+    return msgspec.structs.replace(facts, tokens=tokens)
+
+
+def tiktoken_tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of an OpenAI model, by the ``tiktoken`` package (``eventctx[tiktoken]``).
+
+    Raises InvalidSetting where the package or its vocabulary, which it downloads, is missing.
+    """
+    try:
+        import tiktoken  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise InvalidSetting(
+            "tokenizer: expected the package tiktoken; install eventctx[tiktoken]"
+        ) from error
+    try:
+        encoding = tiktoken.encoding_for_model(model)
+    except KeyError as error:
+        raise InvalidSetting(f"tokenizer: tiktoken knows no model {model!r}") from error
+    except Exception as error:
+        raise InvalidSetting(
+            f"tokenizer: tiktoken's vocabulary for {model!r} cannot be loaded "
+            f"({type(error).__name__}); it is downloaded once and then kept by tiktoken"
+        ) from error
+
+    def tokens(text: str) -> int:
+        # Special tokens in a message are text, not an instruction to the encoder.
+        return len(encoding.encode_ordinary(text))
+
+    return tokens

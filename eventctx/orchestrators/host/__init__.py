@@ -1,0 +1,1 @@
+"""What a host's hooks are told, and what they answer."""

@@ -1,0 +1,1 @@
+"""The loops that run a turn, and the modules that Amplifier mounts them by."""

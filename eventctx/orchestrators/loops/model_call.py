@@ -1,0 +1,276 @@
+"""One answer of a model: attempts with back-off, each a span of its own, and nothing half-done."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import Any, Final, Protocol
+
+from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
+from eventctx.log.outcomes import failure_of
+from eventctx.orchestrators.host.hooks import Said, error_payload
+from eventctx.orchestrators.limits import within
+from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
+from eventctx.orchestrators.loops.run import Over, Run
+from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
+from eventctx.orchestrators.providers.failures import as_failure, counted, problem_with
+from eventctx.session.turns import ProviderCall
+
+FIRST_WAIT: Final = 1.0
+"""Seconds that the first wait between attempts may take; each next one may take twice as long."""
+
+LONGEST_WAIT: Final = 30.0
+"""Seconds that a wait of our own choice takes at most."""
+
+LONGEST_ASKED: Final = 120.0
+"""Seconds that a provider's ``retry_after`` is honoured for at most."""
+
+MAX_PROBLEM: Final = 1_000
+"""Characters of what is said about an answer that cannot be used; it may quote all of it."""
+
+SHORTER: Final = 0.75
+"""Budget, of the size of a request that was too long, for which it is compacted.
+
+Our count of that size was too low, or the model's window smaller than known; a compaction goes
+well below its budget, so that one is enough.
+"""
+
+
+class Cycle(Protocol):
+    """Where a model call is made: an iteration, or a planning phase in it."""
+
+    def provider_call(self, model: str | None = None, provider: str | None = None) -> ProviderCall:
+        """The span of a call."""
+        ...
+
+
+class Outlet(Protocol):
+    """Takes an answer's pieces as they come."""
+
+    async def put(self, chunk: Chunk, ids: Ids) -> None:
+        """Take a piece; returns when there is room for the next."""
+        ...
+
+    async def end(self, ids: Ids) -> None:
+        """There are no more."""
+        ...
+
+    @property
+    def began(self) -> bool:
+        """Whether there was a piece: then the same answer cannot be asked for again."""
+        ...
+
+
+class Asking:
+    """Asks for one answer. ``offers_tools``: the model may call the run's tools."""
+
+    def __init__(
+        self, run: Run, cycle: Cycle, *, offers_tools: bool = False, outlet: Outlet | None = None
+    ) -> None:
+        self._run = run
+        self._cycle = cycle
+        self._tools = run.definitions if offers_tools else ()
+        self._outlet = outlet
+        self._messages: list[dict[str, Any]] | None = None
+        self._carried: Said | None = None
+        self._unusable = 0
+        self._shortened = False
+        self._attempt = 0
+
+    async def answer(self) -> Answer:
+        """The answer, which can be added to the context. Raises ProviderFailed and Over."""
+        settings, retries = self._run.settings, 0
+        while True:
+            self._attempt += 1
+            try:
+                return await self._asked()
+            except ProviderFailed as failure:
+                shown = self._outlet is not None and self._outlet.began
+                if failure.too_long and not shown and await self._made_shorter(failure):
+                    continue
+                if shown or not failure.retryable or retries == settings.max_retries:
+                    raise
+                retries += 1
+                wait = settings.sleep(self._wait(retries, failure.retry_after))
+                await within(_awaited(wait), None, self._run.stop)
+                self._run.check_stop()
+
+    def _wait(self, retry: int, asked: float | None) -> float:
+        """Seconds before the next attempt: full jitter over a wait that doubles."""
+        longest: float = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(retry - 1, 16))
+        drawn = longest * self._run.settings.jitter()
+        return drawn if asked is None else max(drawn, min(asked, LONGEST_ASKED))
+
+    async def _asked(self) -> Answer:
+        """One attempt."""
+        run = self._run
+        call = self._cycle.provider_call(run.provider.model, run.chosen.name)
+        ids = ids_of(call.scope)
+        facts = {"provider": run.chosen.name, "model": call.model, "attempt": self._attempt}
+        said = await run.host.tell("provider:request", ids, facts)
+        if said.denied is not None:
+            raise Over("denied", f"Operation denied: {said.denied}")
+        try:
+            if self._messages is None:
+                self._messages = await self._prepared()
+            self._carried = self._carried or run.host.taken()
+            messages = said.sent_with(self._carried.sent_with(self._messages))
+            async with call:
+                await record_additions(run.context, call.prepared, self._messages, messages)
+                answer = await self._checked(call, messages, ids)
+        except BaseException as error:
+            status = failure_of(type(error))
+            more = {"error": error_payload(error), "status": status}
+            await run.host.tell_end(
+                "provider:error", ids, facts | more, broken_off=status == "cancelled"
+            )
+            raise
+        await self._told(answer, ids, facts)
+        return answer
+
+    async def _prepared(self) -> list[dict[str, Any]]:
+        run = self._run
+        definitions = run.provider.definitions(self._tools) if self._tools else []
+        try:
+            return await prepared(run.context, run.chosen.given, definitions, run.provider.model)
+        finally:
+            await run.forwarding.told()
+
+    async def _checked(
+        self, call: ProviderCall, messages: Sequence[dict[str, Any]], ids: Ids
+    ) -> Answer:
+        """The answer inside of its span. Raises ProviderFailed for whatever is wrong with it."""
+        name = self._run.chosen.name
+        request = Request(messages, ids, self._tools)
+        try:
+            received = await self._received(request)
+        except InvalidSetting:
+            raise  # it is the program that is to be corrected
+        except Exception as error:
+            failure = as_failure(name, error)
+            raise failure from (None if failure is error else error)
+        problem = problem_with(received, calls_allowed=bool(self._tools))
+        if problem is not None:
+            self._unusable += 1
+            # It was paid for all the same.
+            await self._spent(call, counted(received))
+            raise ProviderFailed(name, problem[:MAX_PROBLEM], retryable=self._unusable == 1)
+        answer: Answer = received
+        call.model = answer.model or call.model
+        call.finished(answer.finish_reason, answer.response_id)
+        await self._spent(call, answer.usage)
+        self._run.text = answer.text
+        return answer
+
+    async def _spent(self, call: ProviderCall, used: Usage | None) -> None:
+        if used is None:
+            return
+        await call.usage(
+            used.prompt,
+            used.output,
+            cache_read=used.cache_read,
+            cache_write=used.cache_write,
+            reasoning=used.reasoning,
+        )
+        self._run.spent(used)
+
+    async def _received(self, request: Request) -> Any:
+        run, outlet, seconds = self._run, self._outlet, self._run.settings.provider_timeout
+        stream = getattr(run.provider, "stream", None)
+        if outlet is not None and callable(stream):
+            received = _streamed(stream(request), outlet, request.ids, seconds)
+            return await within(received, None, run.stop)
+        return await within(run.provider.complete(request), seconds, run.stop)
+
+    async def _told(self, answer: Answer, ids: Ids, facts: dict[str, Any]) -> None:
+        outlet = self._outlet
+        if outlet is not None:
+            if answer.text and not outlet.began:  # it came in one piece
+                await outlet.put(Chunk("text", answer.text), ids)
+            await outlet.end(ids)
+        usage = None if answer.usage is None else usage_payload(answer.usage)
+        more = {
+            "model": answer.model or facts["model"],
+            "response_id": answer.response_id,
+            "finish_reason": answer.finish_reason,
+            "usage": usage,
+            "tool_calls": bool(answer.calls),
+        }
+        host = self._run.host
+        await host.tell_end("provider:response", ids, facts | more)
+        if self._outlet is not None:
+            return  # told as they came
+        contents = [one.get("content") for one in answer.messages]
+        blocks = [block for one in contents if isinstance(one, list) for block in one]
+        for index, block in enumerate(blocks):
+            kind = block.get("type") if isinstance(block, dict) else None
+            place = {"block_type": kind, "block_index": index, "total_blocks": len(blocks)}
+            await host.tell("content_block:start", ids, place)
+            await host.tell("content_block:end", ids, place | {"block": block, "usage": usage})
+
+    async def _made_shorter(self, failure: ProviderFailed) -> bool:
+        """Compact for a request that was too long, once. Whether the next one is shorter."""
+        context = self._run.context
+        compact, count = (
+            getattr(context, "compact", None),
+            getattr(context, "get_token_count", None),
+        )
+        if self._shortened or not callable(compact) or not callable(count):
+            return False
+        if "budget" not in inspect.signature(compact).parameters:
+            return False  # another library's, of which nobody knows how far it goes
+        self._shortened = True
+        try:
+            size = await count()
+            saved = await compact(
+                budget=max(1, int(size * SHORTER)), reason=f"refused as too long: {failure.problem}"
+            )
+        except EventctxError as error:
+            raise failure from error
+        finally:
+            await self._run.forwarding.told()
+        self._messages = None
+        return int(saved or 0) > 0
+
+
+async def _awaited(wait: Awaitable[None]) -> None:
+    await wait
+
+
+def usage_payload(usage: Usage) -> dict[str, int]:
+    """Token counts in the words of Amplifier's ``Usage``."""
+    return {
+        "input_tokens": usage.prompt,
+        "output_tokens": usage.output,
+        "total_tokens": usage.prompt + usage.output,
+        "cache_read_tokens": usage.cache_read,
+        "cache_write_tokens": usage.cache_write,
+        "reasoning_tokens": usage.reasoning,
+    }
+
+
+async def _streamed(
+    pieces: AsyncIterator[Chunk | Answer], outlet: Outlet, ids: Ids, seconds: float | None
+) -> Any:
+    """Hand on the chunks and return the answer. Raises TimeoutError when one takes too long."""
+    answer = None
+    clock = asyncio.get_running_loop().time
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            async for piece in pieces:
+                if not isinstance(piece, Chunk):
+                    answer = piece
+                    continue
+                limit.reschedule(None)  # a slow consumer is not the provider's fault
+                await outlet.put(piece, ids)
+                limit.reschedule(None if seconds is None else clock() + seconds)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"its next piece took longer than {seconds:g} s") from error
+    finally:
+        close = getattr(pieces, "aclose", None)
+        if callable(close):
+            await close()
+    return answer

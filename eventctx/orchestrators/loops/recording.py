@@ -1,0 +1,122 @@
+"""Turns on any context manager: recorded where the context records, with ids everywhere."""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eventctx.errors import TurnError
+from eventctx.log.events import Event
+from eventctx.log.ids import CurrentSpan, new_span_id, random_bytes
+from eventctx.orchestrators.protocol import Ids
+from eventctx.session.turns import Scope, Turn, check_turn_id, current_scope
+
+
+class Unrecorded:
+    """The ``Emitter`` of a context that keeps no log: spans get their ids and nothing else."""
+
+    current_span: CurrentSpan | None = None
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+
+    def new_span_id(self) -> str:
+        """A fresh span id."""
+        return new_span_id(random_bytes)
+
+    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
+        """Every turn is the first: nobody counts them."""
+        return 1
+
+    def prepared_in(self, scope: Scope) -> int | None:
+        """None: requests have no positions."""
+        return None
+
+    async def emit(self, event: Event, scope: Scope) -> None:
+        """Do nothing."""
+
+
+def turn_of(context: Any, turn_id: str | None, session_id: str | None) -> Turn:
+    """A turn on ``context``, by the context's own ``turn`` where it has one.
+
+    ``session_id`` is for a context that does not say its own. Raises InvalidSetting.
+    """
+    chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
+    own = getattr(context, "turn", None)
+    if callable(own):
+        turn = own(chosen)
+        if isinstance(turn, Turn):
+            return turn
+    known = getattr(context, "session_id", None)
+    name = known if isinstance(known, str) and known else session_id
+    return Turn(Unrecorded(name or uuid.uuid4().hex), chosen)
+
+
+def ids_of(scope: Scope) -> Ids:
+    """The ids of a scope, as they are given to providers, tools and hooks."""
+    return Ids(
+        scope.session_id,
+        scope.turn_id,
+        scope.span_id,
+        scope.parent_span_id,
+        scope.iteration,
+        scope.trace_id,
+    )
+
+
+def current_ids() -> Ids | None:
+    """The ids of the call that the running task is in, for tools and what they call.
+
+    None outside of any turn.
+    """
+    scope = current_scope()
+    return None if scope is None else ids_of(scope)
+
+
+async def prepared(
+    context: Any, provider: Any, definitions: Sequence[dict[str, Any]], model: str | None
+) -> list[dict[str, Any]]:
+    """The messages to send now.
+
+    A context that takes ``tools`` and ``model`` is told of both. Raises TurnError for a context
+    that returns no messages, and what the context raises.
+    """
+    ask = context.get_messages_for_request
+    known: Mapping[str, Any]
+    try:
+        known = inspect.signature(ask).parameters
+    except (TypeError, ValueError):  # not written in Python
+        known = {}
+    more: dict[str, Any] = {}
+    if "tools" in known:
+        more["tools"] = list(definitions) or None
+    if "model" in known:
+        more["model"] = model
+    messages = await ask(provider=provider, **more)
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        raise TurnError(
+            "get_messages_for_request: expected a list of dicts, "
+            f"found {type(messages).__name__}: mount a context manager that keeps the contract"
+        )
+    return messages
+
+
+async def record_additions(
+    context: Any,
+    position: int | None,
+    made: Sequence[dict[str, Any]],
+    sent: Sequence[dict[str, Any]],
+) -> None:
+    """Record what is sent besides what was prepared at ``position``, where the context can.
+
+    ``sent`` has the prepared messages ``made``, of which the last may have been changed, and others
+    behind them.
+    """
+    record = getattr(context, "record_sent", None)
+    if position is None or not callable(record) or list(made) == list(sent):
+        return
+    same = len(made) if list(made) == list(sent[: len(made)]) else len(made) - 1
+    additions = [(min(place, len(made)), row) for place, row in enumerate(sent) if place >= same]
+    await record(position, len(sent), additions, len(made) - same)

@@ -1,0 +1,1 @@
+"""Models behind APIs: Anthropic, OpenAI, and Amplifier's provider modules."""

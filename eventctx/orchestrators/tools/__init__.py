@@ -1,0 +1,1 @@
+"""Tools: from functions, their arguments, and their results."""

@@ -1,0 +1,41 @@
+"""What an interceptor of a compaction is told, and what it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from eventctx.log.events import PreCompact
+
+
+class CompactionAsked(msgspec.Struct, frozen=True):
+    """A compaction that is about to begin in ``session``.
+
+    ``event`` is the ``context:pre_compact`` as it will be recorded, under these ids; ``numbers``
+    are the messages in view, in order.
+    """
+
+    session: str
+    event: PreCompact
+    numbers: tuple[int, ...]
+    turn_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    iteration: int | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """An interceptor's answer: messages to keep in this compaction, or a veto with its reason.
+
+    A veto is overruled when the view exceeds the budget: the request must fit.
+    """
+
+    pins: tuple[int, ...] = ()
+    veto: str | None = None
+
+
+NO_OBJECTION = Verdict()
+
+Intercept = Callable[[CompactionAsked], Awaitable[Verdict]]
+"""Asks every interceptor in order, and joins what they answer."""

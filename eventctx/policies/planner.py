@@ -1,0 +1,147 @@
+"""From a view and a policy to a plan that can be recorded; pure, texts are passed in.
+
+Three steps, so that the caller can fetch texts in between: ``outline`` decides on references,
+``texts_needed`` names the messages to shorten, ``complete`` makes their bodies and the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.errors import InvalidPlan
+from eventctx.log.plan import Insertion, Plan, Shortening, runs_of
+from eventctx.log.record import Body, make_body
+from eventctx.messages.encoding import decode_body, encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.shorten import shorten
+from eventctx.messages.tokenizers import Tokenizer, counted
+from eventctx.policies import rules
+from eventctx.policies.fit import Fitted, fit
+from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.request_view import ViewState
+
+Salt = Callable[[int], bytes]
+
+
+class Completed(NamedTuple):
+    """A plan with the bodies of its record; ``scores`` is the index of the body that holds them."""
+
+    plan: Plan
+    bodies: tuple[Body, ...]
+    scores: int | None
+
+
+def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
+    """What a policy is shown of a view; ``pins`` hold besides the session's own."""
+    layout = view.layout
+    return Visible(
+        list(layout.refs), _movable(view), view.pins | pins, layout.tokens, view.estimator
+    )
+
+
+def _movable(view: ViewState) -> tuple[InsertionRef, ...]:
+    """The insertions that a policy decides about: a host's system prompt is the host's."""
+    return tuple([one for one in view.layout.insertions if one.kind != "system_prompt"])
+
+
+def outline(visible: Visible, policy: Policy, budget: Budget, state: PolicyState) -> Fitted | Ask:
+    """The policy's proposal, checked and fitted, or its question. Raises InvalidPlan."""
+    proposal = policy.propose(visible, budget, state)
+    if isinstance(proposal, Ask):
+        return proposal
+    if not isinstance(proposal, Proposal):
+        raise InvalidPlan("a policy returns a Proposal", (), f"it returned {proposal!r}"[:200])
+    rules.check_form(visible, proposal)
+    fitted = fit(visible, proposal, budget)
+    rules.check_rules(visible, fitted.proposal)
+    return fitted
+
+
+def changes_nothing(view: ViewState, proposal: Proposal) -> bool:
+    """Whether the view would be the same as it is."""
+    return (
+        not proposal.limits
+        and not proposal.insertions
+        and len(proposal.kept_insertions) == len(_movable(view))
+        and all(
+            disposition in ("kept", "shortened")
+            for disposition, _ in proposal.dispositions.values()
+        )
+    )
+
+
+def texts_needed(view: ViewState, proposal: Proposal) -> list[MessageRef]:
+    """References of the messages whose bodies ``complete`` needs."""
+    return [ref for ref in view.layout.refs if ref.number in proposal.limits]
+
+
+def complete(
+    view: ViewState,
+    proposal: Proposal,
+    texts: Mapping[int, bytes | None],
+    salt: Salt,
+    tokenizer: Tokenizer | None = None,
+) -> Completed:
+    """The plan, with runs over all that was in view, and the bodies that it refers to.
+
+    ``texts`` maps message numbers to the bodies now in view; an erased one (None) stays as it is.
+    """
+    bodies: list[Body] = []
+    shortened: list[Shortening] = []
+    dispositions = dict(proposal.dispositions)
+    for ref in view.layout.refs:
+        number = ref.number
+        limit = proposal.limits.get(number)
+        disposition, reason = dispositions[number]
+        if limit is None and disposition != "shortened":
+            continue
+        text = texts.get(number)
+        if limit is not None and text is not None:
+            copy = shorten(decode_body(text), number, limit)
+            shortened.append(Shortening(number, len(bodies)))
+            bodies.append(body_of(copy, salt, tokenizer))
+        elif ref.shortened and disposition == "shortened":
+            shortened.append(Shortening(number, ref.index, ref.position))
+        elif disposition == "shortened":
+            dispositions[number] = ("kept", reason)
+    insertions = [
+        Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
+        for one in proposal.kept_insertions
+    ]
+    for new in proposal.insertions:
+        insertions.append(
+            Insertion(new.kind, len(bodies), None, new.before, new.stands_for, new.depth)
+        )
+        bodies.append(body_of(new.message, salt, tokenizer))
+    scores = None
+    if proposal.scores:
+        scores = len(bodies)
+        bodies.append(_scores_body(proposal.scores, salt))
+    plan = Plan(
+        through=view.next_number - 1,
+        runs=runs_of((number, *dispositions[number]) for number in sorted(dispositions)),
+        shortened=tuple(shortened),
+        insertions=tuple(insertions),
+    )
+    return Completed(plan, tuple(bodies), scores)
+
+
+def body_of(message: Any, salt: Salt, tokenizer: Tokenizer | None = None) -> Body:
+    """A new body for ``message``, counted by ``tokenizer`` if there is one.
+
+    Raises InvalidMessage.
+    """
+    data = encode_message(message)
+    facts = counted(read_facts(message), message, tokenizer)
+    return make_body(data, encode_facts(facts), salt)
+
+
+def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:
+    """Scores as JSON, a message number and its score in a pair; no message, so without facts."""
+    pairs = [(number, scores[number]) for number in sorted(scores)]
+    return make_body(msgspec.json.encode(pairs), b"", salt)

@@ -1,0 +1,202 @@
+"""The working state of a reduction: what is decided for every row, and what it all counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from eventctx.log.plan import Disposition
+from eventctx.messages.facts import Facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
+from eventctx.messages.tokens import SYNTHETIC_TOKENS, Estimator
+from eventctx.messages.tool_rounds import Group
+from eventctx.policies.policy import NewInsertion, Proposal, Visible
+
+_STAYS: Final = ("kept", "shortened")
+
+OVERSIZE_SHARE: Final = 4
+"""One message's results may take this fraction of the budget: a quarter."""
+
+
+class Bench:
+    """Starts from a proposal, and takes away from it step by step. Lives inside one policy call.
+
+    ``total`` is what the view would count, an upper bound where texts are shortened.
+    """
+
+    def __init__(self, visible: Visible, proposal: Proposal) -> None:
+        self.messages = visible.messages
+        self.estimator = visible.estimator
+        self.decided = dict(proposal.dispositions)
+        self.limits = dict(proposal.limits)
+        self.groups = visible.groups
+        self.here = [self.decided[ref.number][0] in _STAYS for ref in visible.messages]
+        self.tokens_of = [ref.tokens for ref in visible.messages]
+        # A result without a call is in no view, so leaving it out frees nothing.
+        self.orphans = {row for calls, results, _ in self.groups if not calls for row in results}
+        for row in self.orphans:
+            self.tokens_of[row] = 0
+        shown = sum(self.tokens_of)
+        if self.limits:
+            self._shorten_as_proposed()
+        self.total = (
+            self._overhead(visible, proposal)
+            - shown
+            + sum([tokens for tokens, here in zip(self.tokens_of, self.here, strict=True) if here])
+        )
+
+    def _shorten_as_proposed(self) -> None:
+        for row, ref in enumerate(self.messages):
+            limit = self.limits.get(ref.number)
+            if limit is not None and row not in self.orphans:
+                self.tokens_of[row] = shortened_tokens(ref.facts, limit, self.estimator)
+
+    def _overhead(self, visible: Visible, proposal: Proposal) -> int:
+        """The whole view as counted, with the insertions that the proposal makes of it."""
+        present = sum(ref.tokens for ref in visible.insertions)
+        kept = sum(ref.tokens for ref in proposal.kept_insertions)
+        new = sum(insertion_tokens(one, self.estimator) for one in proposal.insertions)
+        # Calls without an answer leave with their round, and so do the results made up for them.
+        freed = SYNTHETIC_TOKENS * sum(
+            len(group.pending)
+            for group in self.groups
+            if group.pending and not self.here[group.calls[0]]
+        )
+        return visible.tokens - present + kept + new - freed
+
+    def stays(self, row: int) -> bool:
+        """Whether a row is in the view so far."""
+        return self.here[row]
+
+    def shorten(self, row: int, limit: Limit, reason: str) -> None:
+        """Shorten further; a limit that frees nothing changes nothing."""
+        ref = self.messages[row]
+        before = self.limits.get(ref.number)
+        merged = limit if before is None else Limit(*map(_lower, before, limit))
+        tokens = shortened_tokens(ref.facts, merged, self.estimator)
+        if row in self.orphans or tokens >= self.tokens_of[row]:
+            return
+        self.limits[ref.number] = merged
+        self.decided[ref.number] = ("shortened", reason)
+        self.total += tokens - self.tokens_of[row]
+        self.tokens_of[row] = tokens
+
+    def free(self, row: int, tokens: int) -> None:
+        """Count a row ``tokens`` less; ``note`` says later by which limit."""
+        self.tokens_of[row] -= tokens
+        self.total -= tokens
+
+    def note(self, rows: Iterable[int], limit: Limit, reason: str) -> None:
+        """Say of the rows that are still there that they are shortened to ``limit``."""
+        decided: tuple[Disposition, str] = ("shortened", reason)
+        for row in rows:
+            if self.here[row]:
+                number = self.messages[row].number
+                before = self.limits.get(number)
+                self.limits[number] = (
+                    limit if before is None else Limit(*map(_lower, before, limit))
+                )
+                self.decided[number] = decided
+
+    def shorten_oversize(self, rows: Iterable[int], budget: int) -> None:
+        """Shorten the results of every row that take more than their share of the budget."""
+        share = budget // OVERSIZE_SHARE
+        most = share * self.estimator.outcome // 10
+        messages, here = self.messages, self.here
+        for row in rows:
+            if here[row] and messages[row].facts.outcome > most:
+                self.shorten(row, Limit(outcome=most), "oversize")
+
+    def saving(self, row: int, characters: int) -> int:
+        """What shortening a row's results and arguments to so many characters would free."""
+        facts = self.messages[row].facts
+        if facts.outcome <= characters and facts.arguments <= characters:
+            return 0
+        if self.messages[row].number in self.limits or row in self.orphans:
+            least = shortened_tokens(facts, Limit(characters, characters), self.estimator)
+            return max(0, self.tokens_of[row] - least)
+        # The difference in full, as this runs for every row of a long session.
+        rates, freed = self.estimator, 0
+        if facts.outcome > characters:
+            kept = min(facts.outcome, characters + MARKER_CHARACTERS * max(1, len(facts.results)))
+            freed = -(-facts.outcome * 10 // rates.outcome) + (-kept * 10 // rates.outcome)
+        if facts.arguments > characters:
+            most = characters + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
+            kept = min(facts.arguments, most)
+            freed += -(-facts.arguments * 10 // rates.arguments) + (-kept * 10 // rates.arguments)
+        return freed
+
+    def saving_words(self, row: int, characters: int) -> int:
+        """What cutting a row's words to so many characters would free."""
+        facts = self.messages[row].facts
+        if facts.prose <= characters or row in self.orphans:
+            return 0
+        kept, rate = min(facts.prose, characters + MARKER_CHARACTERS), self.estimator.prose
+        return -(-facts.prose * 10 // rate) + (-kept * 10 // rate)
+
+    def cost(self, group: Group) -> int:
+        """What dropping a group would free."""
+        tokens_of, here = self.tokens_of, self.here
+        calls, results, pending = group
+        freed = 0
+        for row in calls + results:
+            if here[row]:
+                freed += tokens_of[row]
+        return freed + (SYNTHETIC_TOKENS * len(pending) if pending and here[calls[0]] else 0)
+
+    def drop(self, group: Group, reason: str, cost: int | None = None) -> None:
+        """Take a whole group out of the view; ``cost`` is what that frees, where it is known."""
+        self.drop_all((group,), reason, self.cost(group) if cost is None else cost)
+
+    def drop_all(self, groups: Iterable[Group], reason: str, cost: int) -> None:
+        """Take whole groups out of the view, which frees ``cost`` tokens together."""
+        self.total -= cost
+        dropped: tuple[Disposition, str] = ("dropped", reason)
+        messages, here, decided, limits = self.messages, self.here, self.decided, self.limits
+        for calls, results, _ in groups:
+            for row in (*calls, *results):
+                if here[row]:
+                    here[row] = False
+                    number = messages[row].number
+                    decided[number] = dropped
+                    if limits:
+                        limits.pop(number, None)
+
+
+def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:
+    """The proposal that leaves the view as it is."""
+    whole: tuple[Disposition, str] = ("kept", reason)
+    already: tuple[Disposition, str] = ("shortened", reason)
+    decided = {ref.number: already if ref.shortened else whole for ref in visible.messages}
+    for ref in visible.messages:
+        if ref.facts.kind == "system":
+            decided[ref.number] = (decided[ref.number][0], "system")
+    for number in visible.pins & decided.keys():
+        decided[number] = (decided[number][0], "pinned")
+    return Proposal(decided, kept_insertions=tuple(visible.insertions))
+
+
+def shortened_tokens(facts: Facts, limit: Limit, estimator: Estimator) -> int:
+    """An upper bound of a message's tokens under ``limit``, from its facts."""
+    outcome, arguments, prose = facts.outcome, facts.arguments, facts.prose
+    if limit.outcome is not None:
+        markers = MARKER_CHARACTERS * max(1, len(facts.results))
+        outcome = min(outcome, limit.outcome + markers)
+    if limit.arguments is not None:
+        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
+        arguments = min(arguments, most)
+    if limit.prose is not None:
+        prose = min(prose, limit.prose + MARKER_CHARACTERS)
+    return estimator.tokens_with(facts, prose, arguments, outcome)
+
+
+def insertion_tokens(insertion: NewInsertion, estimator: Estimator) -> int:
+    """Estimated tokens of an insertion that is not stored yet."""
+    return estimator.tokens(read_facts(insertion.message))
+
+
+def _lower(first: int | None, second: int | None) -> int | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return min(first, second)

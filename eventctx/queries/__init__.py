@@ -1,0 +1,1 @@
+"""Questions to a log: requests, transcripts, audit, why, verify, spans, export."""

@@ -1,0 +1,34 @@
+"""The audit of a session: what its model was sent, request by request, and what was compacted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventctx.log.store import EventStore
+from eventctx.projections import audit, timeline, usage
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """The audit of a session: a row per request, a row per compaction, the turns, and usage."""
+
+    session: str
+    requests: tuple[audit.AuditRow, ...]
+    compactions: tuple[audit.CompactionRow, ...]
+    turns: tuple[timeline.Turn, ...]
+    usage: dict[str, usage.Usage]
+
+
+async def audited(store: EventStore, session: str) -> Audit:
+    """Fold a session into its audit. Raises StreamNotFound."""
+    state: audit.AuditState = audit.initial()
+    used: usage.UsageState = usage.initial()
+    async for record in store.read(session, bodies=False):
+        state = audit.evolve(state, record)
+        used = usage.evolve(used, record)
+    return Audit(
+        session,
+        tuple(audit.rows(state)),
+        tuple(state.compactions),
+        tuple(turn for turn in timeline.turns(state.time) if turn.first > state.own_from),
+        dict(used.models),
+    )

@@ -1,0 +1,172 @@
+"""Answering from a store: one pass over the log, then the texts that the answer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.log.store import Address, EventStore
+from eventctx.messages.encoding import decode_body
+from eventctx.projections.explain.lost import LeftOut, left_out, lost
+from eventctx.projections.explain.view_diff import compare, token_groups
+from eventctx.projections.explain.why import Account, Why
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.queries.explain.answers import (
+    Explanation,
+    ExtraEntry,
+    Message,
+    MessageDifference,
+    Side,
+    StandIn,
+    ViewDiff,
+)
+from eventctx.queries.explain.selectors import NOW, Seen, Spot, states_at
+
+
+async def why(store: EventStore, stream: str, number: int, spot: Spot = NOW) -> Explanation:
+    """How message ``number`` stands in a view, and why. Raises StreamNotFound, InvalidSetting."""
+    _check_number(number)
+    (seen,), now = await states_at(store, stream, [spot])
+    known = len(now.origins)
+    if number >= known:
+        raise InvalidSetting(_no_message(stream, number, known))
+    found = Account(seen.state).why(number)
+    if found.standing == "not_added":
+        found = msgspec.structs.replace(found, added=Account(now).added(number))
+    [answer] = await _explained(store, stream, seen, [found])
+    return answer
+
+
+async def lost_messages(
+    store: EventStore, stream: str, spot: Spot = NOW
+) -> tuple[Explanation, ...]:
+    """A person's messages that a view does not show. Raises StreamNotFound, InvalidSetting."""
+    (seen,), _ = await states_at(store, stream, [spot])
+    return tuple(await _explained(store, stream, seen, lost(Account(seen.state))))
+
+
+async def left_out_of(store: EventStore, stream: str, spot: Spot = NOW) -> tuple[LeftOut, ...]:
+    """The messages that a view does not show whole. Raises StreamNotFound, InvalidSetting."""
+    (seen,), _ = await states_at(store, stream, [spot])
+    return left_out(Account(seen.state))
+
+
+async def difference(store: EventStore, stream: str, one: Spot, other: Spot) -> ViewDiff:
+    """What two requests differ in; the earlier one is ``before``, whichever is named first.
+
+    Raises StreamNotFound, InvalidSetting.
+    """
+    found, _ = await states_at(store, stream, [one, other])
+    earlier, later = sorted(found, key=lambda seen: seen.state.view.position)
+    before, after = Account(earlier.state), Account(later.state)
+    compared = compare(before, after)
+    origins = [one.origin for one in compared.differences]
+    refs = [extra.ref for extra in (*compared.came, *compared.went)]
+    inserted = [ref for ref in refs if isinstance(ref, InsertionRef)]
+    texts = await _texts(store, stream, [*origins, *inserted])
+
+    def extra(kind: str, ref: MessageRef | InsertionRef | None) -> ExtraEntry:
+        if isinstance(ref, InsertionRef):
+            return ExtraEntry(kind, ref.position, None, ref.stands_for, texts[_place(ref)])
+        return ExtraEntry(kind, None, None if ref is None else ref.number, (), None)
+
+    return ViewDiff(
+        stream,
+        _side(earlier, before),
+        _side(later, after),
+        tuple(
+            [
+                MessageDifference(
+                    one.number,
+                    one.kind,
+                    one.origin.facts.role,
+                    one.ruling,
+                    texts[_place(one.origin)],
+                )
+                for one in compared.differences
+            ]
+        ),
+        tuple([extra(one.kind, one.ref) for one in compared.came]),
+        tuple([extra(one.kind, one.ref) for one in compared.went]),
+        compared.passed,
+    )
+
+
+async def _explained(
+    store: EventStore, stream: str, seen: Seen, found: Sequence[Why]
+) -> list[Explanation]:
+    """The answers with their texts."""
+    refs: list[MessageRef | InsertionRef] = []
+    for one in found:
+        refs += [ref for ref in (one.origin, one.shown, *one.insertions) if ref is not None]
+    texts = await _texts(store, stream, refs)
+    record = seen.record
+    return [
+        Explanation(
+            **{name: getattr(one, name) for name in Why.__struct_fields__},
+            session=stream,
+            position=None if record is None else record.position,
+            turn=seen.turn,
+            iteration=None if record is None else record.iteration,
+            message=None if one.origin is None else texts[_place(one.origin)],
+            shows=None if one.shown is None else texts[_place(one.shown)],
+            stands_in=tuple(
+                [
+                    StandIn(ref.kind, ref.position, ref.stands_for, texts[_place(ref)])
+                    for ref in one.insertions
+                ]
+            ),
+        )
+        for one in found
+    ]
+
+
+async def _texts(
+    store: EventStore, stream: str, refs: Iterable[MessageRef | InsertionRef]
+) -> dict[Address, Message | None]:
+    """Messages by where they lie; None for an erased one."""
+    wanted = list(dict.fromkeys([_place(ref) for ref in refs]))
+    texts: dict[Address, Message | None] = {}
+    for address, body in zip(wanted, await store.bodies(stream, wanted), strict=True):
+        try:
+            texts[address] = None if body.data is None else decode_body(body.data)
+        except msgspec.DecodeError as error:
+            what = f"body {address.index} is no JSON"
+            raise LogCorrupted(stream, address.position, what) from error
+    return texts
+
+
+def _place(ref: MessageRef | InsertionRef) -> Address:
+    return Address(ref.position, ref.index)
+
+
+def _side(seen: Seen, account: Account) -> Side:
+    assert seen.record is not None  # noqa: S101 - a diff is between requests
+    assert seen.prepared is not None  # noqa: S101 - as above
+    event = seen.prepared
+    groups = token_groups(account, event.tokens, event.factor)
+    return Side(
+        seen.record.position,
+        seen.turn,
+        seen.record.iteration,
+        len(account.entries),
+        event.tokens,
+        event.budget,
+        groups,
+    )
+
+
+def _check_number(number: object) -> None:
+    if type(number) is not int or number < 0:
+        raise InvalidSetting(f"message number: expected an int from 0, found {number!r}")
+
+
+def _no_message(stream: str, number: int, known: int) -> str:
+    if not known:
+        return f"session {stream!r} has no messages, found number {number}"
+    return (
+        f"session {stream!r} has messages 0 to {known - 1}, found {number}; "
+        f"`eventctx transcript {stream}` lists them"
+    )

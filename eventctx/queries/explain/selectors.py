@@ -1,0 +1,136 @@
+"""Which request a question is about, and the state of the log at it, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eventctx.errors import InvalidSetting
+from eventctx.log.codec import decode_event
+from eventctx.log.events import RequestPrepared
+from eventctx.log.record import Record
+from eventctx.log.store import EventStore
+from eventctx.projections import timeline
+from eventctx.projections.explain import changes
+from eventctx.projections.explain.changes import ChangesState
+from eventctx.projections.view import planned
+
+
+class Spot(NamedTuple):
+    """Which request: the last one of a turn, or of one of its iterations; or the one at a position.
+
+    With neither it is the view as it stands now.
+    """
+
+    turn: int | None = None
+    iteration: int | None = None
+    position: int | None = None
+
+    @classmethod
+    def of(cls, given: object, by: str = "turn") -> Spot:
+        """The spot that a turn, a pair of turn and iteration, or a position names."""
+        if by not in ("turn", "position"):
+            raise InvalidSetting(f"by: expected 'turn' or 'position', found {by!r}")
+        if by == "position":
+            return cls(position=_int(given, "position"))
+        if isinstance(given, tuple) and len(given) == 2:
+            return cls(_int(given[0], "turn"), _int(given[1], "iteration"))
+        return cls(_int(given, "turn"))
+
+
+NOW = Spot()
+"""The view as it stands now."""
+
+
+class Seen(NamedTuple):
+    """A state, and the request that it is the view of; None for the view as it stands now."""
+
+    state: ChangesState
+    record: Record | None = None
+    prepared: RequestPrepared | None = None
+    turn: int | None = None
+
+
+async def states_at(
+    store: EventStore, stream: str, spots: Sequence[Spot]
+) -> tuple[list[Seen], ChangesState]:
+    """The state at each spot, and the one at the end of the log.
+
+    Raises StreamNotFound, and InvalidSetting for a request that is not there.
+    """
+    for spot in spots:
+        _check(spot)
+    found: list[Seen | None] = [None] * len(spots)
+    asked = {spot.position for spot in spots}
+    types: dict[int, str] = {}
+    state = changes.initial()
+    async for record in store.read(stream, bodies=False):
+        if record.position in asked:
+            types[record.position] = record.type
+        if record.type == "context:request_prepared":
+            turn = timeline.turn_number(state.time, record.turn_id)
+            for place, spot in enumerate(spots):
+                if _is_meant(spot, record, turn):
+                    found[place] = _seen(state, record, turn)
+        state = changes.evolve(state, record)
+    seen: list[Seen] = []
+    for spot, one in zip(spots, found, strict=True):
+        if spot != NOW and one is None:
+            raise InvalidSetting(_no_request(stream, spot, state.time, types))
+        seen.append(one or Seen(state))
+    return seen, state
+
+
+def _is_meant(spot: Spot, record: Record, turn: int | None) -> bool:
+    if spot.position is not None:
+        return record.position == spot.position
+    return (
+        spot.turn is not None and spot.turn == turn and spot.iteration in (None, record.iteration)
+    )
+
+
+def _seen(state: ChangesState, record: Record, turn: int | None) -> Seen:
+    event: Any = decode_event(record)
+    view = planned.with_insertions(state.view, event.insertions, record)
+    return Seen(state._replace(view=view), record, event, turn)
+
+
+def _int(value: object, name: str) -> int:
+    if type(value) is not int:
+        raise InvalidSetting(f"{name}: expected an int, found {value!r}")
+    return value
+
+
+def _check(spot: Spot) -> None:
+    for name, value in spot._asdict().items():
+        if value is not None:
+            _int(value, name)
+    if spot.turn is not None and spot.position is not None:
+        raise InvalidSetting("expected at most one of turn and position, found both")
+    if spot.iteration is not None and spot.turn is None:
+        raise InvalidSetting("iteration: counts within a turn; expected turn with it, found none")
+
+
+def _no_request(
+    stream: str, spot: Spot, time: timeline.TimelineState, types: dict[int, str]
+) -> str:
+    if spot.position is not None:
+        found = types.get(spot.position, "nothing")
+        return (
+            f"position {spot.position} of session {stream!r}: expected a "
+            f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"
+        )
+    turns = [turn.number for turn in timeline.turns(time)]
+    if not turns:
+        return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
+    if spot.turn not in turns:
+        return f"session {stream!r} has turns {min(turns)} to {max(turns)}, found {spot.turn}"
+    made = [one.iteration for one in time.requests if one.turn == spot.turn]
+    if not made:
+        return f"turn {spot.turn} of session {stream!r} has no request; `eventctx audit` lists them"
+    counted = sorted({one for one in made if one is not None})
+    named = f"iterations {counted[0]} to {counted[-1]}" if counted else "no iteration"
+    return (
+        f"turn {spot.turn} of session {stream!r} has no request in iteration {spot.iteration}; "
+        f"it has requests in {named}"
+    )

@@ -1,0 +1,237 @@
+"""Reading a stored session: any projection at any position, and what a request was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.log.codec import decode_event, decode_known
+from eventctx.log.events import RequestPrepared
+from eventctx.log.record import Body, Record, body_digest
+from eventctx.log.store import Address, EventStore
+from eventctx.messages.encoding import decode_bodies
+from eventctx.projections import timeline, transcript
+from eventctx.projections.view import layout, planned, request_view
+from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.render import addresses, render
+
+
+class Message(NamedTuple):
+    """A message of the transcript: its number, the position where it lies, and itself.
+
+    ``message`` is None where the contents were erased.
+    """
+
+    number: int
+    position: int
+    message: dict[str, Any] | None
+
+
+class RequestView(msgspec.Struct, frozen=True):
+    """What a model was sent, derived again from the log.
+
+    ``verified`` says whether the derived view has the digest that was recorded then, and every
+    body in it the digest that this was computed from.
+    """
+
+    position: int
+    turn: int | None
+    iteration: int | None
+    prepared: RequestPrepared
+    entries: tuple[Entry, ...]
+    messages: list[dict[str, Any]]
+    digest: str
+    verified: bool
+
+
+class Added(NamedTuple):
+    """A message that a host added to a request, behind so many of the prepared ones.
+
+    ``message`` is None where the contents were erased.
+    """
+
+    behind: int
+    message: dict[str, Any] | None
+
+
+class Besides(NamedTuple):
+    """How what a host sent differs from the prepared request, as it said at ``position``.
+
+    ``messages`` were sent, and ``missing`` of the prepared ones were not among them.
+    """
+
+    position: int
+    messages: int
+    missing: int
+    additions: tuple[Added, ...]
+
+
+async def fold(store: EventStore, stream: str, projection: Any, *, stop: int | None = None) -> Any:
+    """The state of ``projection`` after position ``stop`` (inclusive; None: all of it).
+
+    Raises StreamNotFound.
+    """
+    state, evolve = projection.initial(), projection.evolve
+    async for record in store.read(stream, stop=stop, bodies=False):
+        state = evolve(state, record)
+    return state
+
+
+async def position_of_turn(store: EventStore, stream: str, number: int) -> int:
+    """The last position of turn ``number``. Raises InvalidSetting when there is no such turn."""
+    return (await turn_of(store, stream, number)).last
+
+
+async def turn_of(store: EventStore, stream: str, number: int) -> timeline.Turn:
+    """Turn ``number`` of a session. Raises InvalidSetting when there is no such turn."""
+    state: timeline.TimelineState = await fold(store, stream, timeline)
+    turn = timeline.turn(state, number)
+    if turn is None:
+        raise InvalidSetting(_no_turn(state, stream, number))
+    return turn
+
+
+async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
+    """The transcript as it was after position ``at`` (None: now)."""
+    if at is not None and (type(at) is not int or not 0 <= at < 2**63):
+        raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
+    state = await _transcript_state(store, stream, at)
+    places = [Address(position, index) for _, position, index in state.lines]
+    bodies = await store.bodies(stream, places)
+    try:
+        messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
+    except msgspec.DecodeError as error:
+        raise _damaged(stream, places, bodies) from error
+    if len(messages) != len(places):
+        raise _damaged(stream, places, bodies)
+    return [
+        Message(line.number, line.position, message)
+        for line, message in zip(state.lines, messages, strict=True)
+    ]
+
+
+async def _transcript_state(
+    store: EventStore, stream: str, at: int | None
+) -> transcript.TranscriptState:
+    """``fold`` with the transcript, but for runs of added messages taken in one step."""
+    state = transcript.initial()
+    positions: list[int] = []
+    async for record in store.read(stream, stop=at, bodies=False):
+        if record.type == "context:message_added":
+            positions.append(record.position)
+        elif record.type in ("context:messages_set", "context:cleared"):
+            state = transcript.evolve(transcript.added(state, positions), record)
+            positions = []
+    return transcript.added(state, positions)
+
+
+async def request_of_turn(
+    store: EventStore, stream: str, turn: int, iteration: int | None = None
+) -> RequestView:
+    """The last request of a turn, or of one of its iterations. Raises InvalidSetting."""
+    state: timeline.TimelineState = await fold(store, stream, timeline)
+    if timeline.turn(state, turn) is None:
+        raise InvalidSetting(_no_turn(state, stream, turn))
+    found = timeline.request(state, turn, iteration)
+    if found is None:
+        made = sorted({r.iteration for r in state.requests if r.turn == turn} - {None})  # type: ignore[type-var]
+        raise InvalidSetting(
+            f"turn {turn} of session {stream!r} has no request in iteration {iteration}; "
+            f"it has requests in iterations {made}"
+        )
+    return await request_at(store, stream, found.position, turn=found.turn)
+
+
+async def request_at(
+    store: EventStore, stream: str, position: int, *, turn: int | None = None
+) -> RequestView:
+    """The request whose ``context:request_prepared`` lies at ``position``."""
+    state: request_view.ViewState = request_view.initial()
+    prepared: Record | None = None
+    async for record in store.read(stream, stop=position, bodies=False):
+        if record.position < position:
+            state = request_view.evolve(state, record)
+        else:
+            prepared = record
+    if prepared is None or prepared.type != "context:request_prepared":
+        found = "nothing" if prepared is None else prepared.type
+        raise InvalidSetting(
+            f"position {position} of session {stream!r}: expected a context:request_prepared, "
+            f"found {found}"
+        )
+    event: Any = decode_event(prepared)
+    state = planned.with_insertions(state, event.insertions, prepared)
+    entries = tuple(state.layout.entries())
+    wanted = addresses(entries)
+    bodies = await store.bodies(stream, wanted)
+    texts: dict[tuple[int, int], bytes | None] = {
+        place: body.data for place, body in zip(wanted, bodies, strict=True)
+    }
+    digest = layout.digest_of(entries)
+    try:
+        messages = render(entries, texts)
+    except msgspec.DecodeError as error:
+        raise _damaged(stream, wanted, bodies) from error
+    return RequestView(
+        position,
+        turn,
+        prepared.iteration,
+        event,
+        entries,
+        messages,
+        digest,
+        digest == event.digest and all(map(_is_sound, bodies)),
+    )
+
+
+async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[Besides, ...]:
+    """What a host said that it sent for the request prepared at ``position``, where it differs.
+
+    Of attempts that differ in the same, the first.
+    """
+    told: dict[tuple[Any, ...], tuple[int, Any]] = {}
+    async for record in store.read(stream, start=position + 1, bodies=False):
+        if record.type != "context:request_sent":
+            continue
+        event = decode_known(record)
+        if event.prepared == position:
+            places = tuple(
+                [
+                    (one.behind, Address(record.position if at is None else at, one.index))
+                    for one in event.additions
+                    for at in (one.position,)
+                ]
+            )
+            told.setdefault((event.messages, event.missing, places), (record.position, places))
+    found = []
+    for (messages, missing, _), (at, places) in told.items():
+        bodies = await store.bodies(stream, [address for _, address in places])
+        texts = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
+        added = [Added(behind, text) for (behind, _), text in zip(places, texts, strict=True)]
+        found.append(Besides(at, messages, missing, tuple(added)))
+    return tuple(found)
+
+
+def _is_sound(body: Body) -> bool:
+    """Whether a body has its digest; of an erased one only the digest is left."""
+    if body.data is None or body.salt is None:
+        return body.erased
+    return body_digest(body.salt, body.data) == body.digest
+
+
+def _damaged(stream: str, places: Sequence[Address], bodies: Sequence[Body]) -> LogCorrupted:
+    """The error for bodies that cannot be decoded: names the first that lost its digest."""
+    for address, body in zip(places, bodies, strict=True):
+        if not _is_sound(body):
+            return LogCorrupted(stream, address.position, f"body {address.index} was edited")
+    return LogCorrupted(stream, places[0].position, "a body is no JSON")
+
+
+def _no_turn(state: timeline.TimelineState, stream: str, number: int) -> str:
+    known = [turn.number for turn in timeline.turns(state)]
+    if not known:
+        return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
+    return f"session {stream!r} has turns {min(known)} to {max(known)}, found {number}"

@@ -1,0 +1,58 @@
+"""A session's spans from its log: those that a live run sent, with the same ids and times."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from eventctx.errors import InvalidSetting
+from eventctx.log.store import EventStore
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace import traced
+from eventctx.projections.trace.genai_messages import Clean
+from eventctx.projections.trace.spans import Span
+from eventctx.queries import requests as reading
+
+_TOLD = 500
+
+
+async def spans(
+    store: EventStore,
+    session: str,
+    *,
+    turn: int | None = None,
+    contents: Clean | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> AsyncIterator[Span]:
+    """Yield the spans of a session, or of one of its turns, in the order in which they ended.
+
+    Of a fork its own. What no record ended comes last, as ``unfinished``. With ``contents``, which
+    redacts a text, spans carry those of messages. ``tell`` hears now and then how many records were
+    read. Raises StreamNotFound, and InvalidSetting for a turn that the
+    session does not have, or that is its parent's.
+    """
+    turn_id = None if turn is None else await _own_turn(store, session, turn)
+    info = await store.head(session)
+    inherited = -1 if info is None or info.forked_at is None else info.forked_at
+    state = traced.initial(contents)
+    done = 0
+    async for record in store.read(session, bodies=contents is not None):
+        state = traced.evolve(state, record)
+        for span in state.finished if record.position > inherited else ():
+            if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
+                yield span
+        done += 1
+        if tell is not None and done % _TOLD == 0:
+            tell(done)
+    for span in traced.unfinished(state):
+        if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
+            yield span
+
+
+async def _own_turn(store: EventStore, session: str, number: int) -> str:
+    turn = await reading.turn_of(store, session, number)
+    info = await store.head(session)
+    if info is not None and info.forked_at is not None and turn.last <= info.forked_at:
+        raise InvalidSetting(
+            f"turn {number} of session {session!r} was before the fork: trace {info.parent!r}"
+        )
+    return turn.turn_id

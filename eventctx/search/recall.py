@@ -1,0 +1,378 @@
+"""Searching everything that was ever said in a store, whether or not a view still shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from eventctx.errors import (
+    EventctxError,
+    InvalidSetting,
+    LogCorrupted,
+    StoreUnavailable,
+    StreamNotFound,
+)
+from eventctx.log.record import Record
+from eventctx.log.store import Address, EventStore
+from eventctx.messages.encoding import decode_body
+from eventctx.messages.recall_text import role_of, text_of
+from eventctx.search import documents as recall
+from eventctx.search import tool as recall_tool
+from eventctx.search.answer import MIN_CHARACTERS, Quote, bounded, listing, page
+from eventctx.search.index import (
+    END,
+    Gone,
+    Hit,
+    IndexLost,
+    Lineage,
+    Mark,
+    Place,
+    Segment,
+    Term,
+    TextIndex,
+)
+from eventctx.search.query import parse, snippet
+
+MAX_LIMIT: Final = 1_000
+BATCH_RECORDS: Final = 2_000
+BATCH_BYTES: Final = 4 * 2**20
+_ATTEMPTS: Final = 5
+_MOST_LINEAGES: Final = 10_000
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """A message that was found.
+
+    ``number`` and ``position`` are those in ``session``, ``time`` is in UTC nanoseconds. A higher
+    ``score`` is a better match; scores of different searches cannot be compared. ``snippet`` is the
+    stretch of the message's text that shows why it was found, on one line.
+    """
+
+    session: str
+    number: int
+    position: int
+    role: str
+    score: float
+    snippet: str
+    time: int
+    message: dict[str, Any]
+
+
+class Said(NamedTuple):
+    """A message by its number, None if it was erased. ``time`` is in UTC nanoseconds."""
+
+    number: int
+    position: int
+    time: int
+    message: dict[str, Any] | None
+
+
+class _Asked(NamedTuple):
+    """A search: ``every``: all terms are wanted; ``besides``: numbers that are not."""
+
+    terms: Sequence[Term]
+    session: str | None
+    lineage: Lineage | None
+    limit: int
+    every: bool
+    besides: frozenset[int]
+
+
+class Recall:
+    """Search over a store, through an index that is brought up to date by every search.
+
+    Safe to call from several tasks, threads and event loops. The index works in threads of its own.
+    """
+
+    def __init__(self, store: EventStore, index: TextIndex) -> None:
+        self._store = store
+        self._index = index
+        self._lineages: dict[str, Lineage] = {}
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+
+    async def search(
+        self,
+        query: str,
+        session: str | None = None,
+        limit: int = 10,
+        *,
+        every: bool = True,
+        besides: frozenset[int] = frozenset(),
+    ) -> list[Recalled]:
+        """The messages that match ``query`` best, of all sessions or of one; best first.
+
+        Words, ``"phrases"`` and ``prefix*`` are understood, all else is literal. Messages with all
+        terms are found; if there are none, or ``every`` is False, messages with any of them. A
+        fork has what it inherited. Message numbers ``besides`` of the session are left out.
+        Raises StreamNotFound, InvalidSetting, and what the store and the index raise.
+        """
+        if not isinstance(query, str):
+            raise InvalidSetting(f"recall: expected a text to search for, found {query!r}")
+        if type(limit) is not int or not 1 <= limit <= MAX_LIMIT:
+            raise InvalidSetting(f"limit: expected an int from 1 to {MAX_LIMIT}, found {limit!r}")
+        lineage = None if session is None else await self._lineage(session)
+        terms = parse(query)
+        if not terms:
+            return []
+        for _ in range(_ATTEMPTS):
+            try:
+                await self.catch_up()
+                asked = _Asked(terms, session, lineage, limit, every, besides)
+                return await self._found(asked)
+            except IndexLost:
+                continue
+        raise _lost()
+
+    async def message(self, session: str, number: int) -> Said:
+        """Message ``number`` of a session, also one that a set or a clear took out.
+
+        Raises StreamNotFound, and InvalidSetting for a number that the session never gave.
+        """
+        if type(number) is not int or not 0 <= number < END:
+            raise InvalidSetting(f"message: expected a message number from 0, found {number!r}")
+        lineage = await self._lineage(session)
+        for _ in range(_ATTEMPTS):
+            try:
+                await self.catch_up()
+                place = await asyncio.to_thread(self._index.find, lineage, number)
+                following = await asyncio.to_thread(self._index.following, lineage)
+            except IndexLost:
+                continue
+            if place is None:
+                numbers = f"a number from 0 to {following - 1}" if following else "no number yet"
+                raise InvalidSetting(f"message of {session!r}: expected {numbers}, found {number}")
+            (body,) = await self._store.bodies(place.stream, [Address(place.position, place.index)])
+            message = None if body.data is None else _decoded(place, body.data)
+            return Said(place.number, place.position, place.time, message)
+        raise _lost()
+
+    async def close(self) -> None:
+        """Release the index; the store stays open."""
+        await asyncio.to_thread(self._index.close)
+
+    # -- filling the index -----------------------------------------------------------------------
+
+    async def catch_up(self) -> None:
+        """Index what was appended since the last time. Raises IndexLost: call it again."""
+        # One task of a loop fills the index while the others wait; a second loop or process that
+        # fills it as well is harmless, only wasteful.
+        turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        async with turn:
+            while not await self._reached_the_end():
+                pass
+
+    async def _reached_the_end(self) -> bool:
+        """Index from the mark on; false if somebody else moved it meanwhile."""
+        mark = await asyncio.to_thread(self._index.mark)
+        waiting_for_mark = mark is not None
+        batch: list[Record] = []
+        size = 0
+        # From the marked record on, to see that it is there: the store may be another one by now.
+        records: Any = self._store.read_all(after=-1 if mark is None else mark.position - 1)
+        async with aclosing(records):
+            async for record in records:
+                if waiting_for_mark:
+                    waiting_for_mark = False
+                    if mark == _mark_of(record):
+                        continue
+                    await asyncio.to_thread(self._index.clear)
+                    return False
+                batch.append(record)
+                size += sum([len(body.data or b"") for body in record.bodies])
+                if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
+                    if not await self._put(mark, batch):
+                        return False
+                    mark, batch, size = _mark_of(record), [], 0
+        if waiting_for_mark:
+            await asyncio.to_thread(self._index.clear)
+            return False
+        return not batch or await self._put(mark, batch)
+
+    async def _put(self, after: Mark | None, batch: Sequence[Record]) -> bool:
+        lineages = {stream: await self._lineage(stream) for stream in {r.stream for r in batch}}
+
+        def index() -> bool:
+            documents, gone = recall.read(batch, lineages, self._index.following)
+            return self._index.extend(after, _mark_of(batch[-1]), documents, gone)
+
+        return await asyncio.to_thread(index)
+
+    async def _lineage(self, stream: str) -> Lineage:
+        """Where the stream's positions are, its own first. Raises StreamNotFound."""
+        known = self._lineages.get(stream)
+        if known is not None:
+            return known
+        segments: list[Segment] = []
+        name: str | None = stream
+        last = END
+        while name is not None:
+            info = await self._store.head(name)
+            if info is None:
+                raise StreamNotFound(name)
+            forked_at = -1 if info.forked_at is None else info.forked_at
+            if forked_at < last:
+                segments.append(Segment(name, forked_at + 1, last))
+            name, last = info.parent, min(last, forked_at)
+        if len(self._lineages) >= _MOST_LINEAGES:
+            self._lineages.clear()
+        found = self._lineages[stream] = tuple(segments)
+        return found
+
+    # -- asking it -------------------------------------------------------------------------------
+
+    async def _found(self, asked: _Asked) -> list[Recalled]:
+        found: list[Recalled] = []
+        for _ in range(_ATTEMPTS):
+            hits = await asyncio.to_thread(self._hits, asked)
+            found, gone = await self._fetched(hits, asked.terms, asked.session)
+            if not gone:
+                break
+            # Erased, and the record that says so is not there yet: take them out, and look for
+            # others that were crowded out by them.
+            await asyncio.to_thread(self._index.forget, gone)
+        return found
+
+    def _hits(self, asked: _Asked) -> list[Hit]:
+        terms, lineage = asked.terms, asked.lineage
+        most = asked.limit + len(asked.besides)
+        hits = self._index.search(terms, lineage, most, every=True) if asked.every else []
+        if not hits and not (asked.every and len(terms) == 1):
+            hits = self._index.search(terms, lineage, most, every=False)
+        others = [hit for hit in hits if hit.place.number not in asked.besides]
+        return others[: asked.limit]
+
+    async def _fetched(
+        self, hits: Sequence[Hit], terms: Sequence[Term], session: str | None
+    ) -> tuple[list[Recalled], list[Gone]]:
+        """The messages of ``hits`` in their order, and the addresses of those that were erased."""
+        data: dict[Place, bytes | None] = {}
+        for stream in {hit.place.stream for hit in hits}:
+            places = [hit.place for hit in hits if hit.place.stream == stream]
+            addresses = [Address(place.position, place.index) for place in places]
+            bodies = await self._store.bodies(stream, addresses)
+            data |= {place: body.data for place, body in zip(places, bodies, strict=True)}
+        gone = [Gone(p.stream, p.position, p.index) for p, stored in data.items() if stored is None]
+        found = await asyncio.to_thread(
+            lambda: [
+                _recalled(hit, stored, terms, session)
+                for hit in hits
+                if (stored := data[hit.place]) is not None
+            ]
+        )
+        return found, gone
+
+
+def _recalled(hit: Hit, data: bytes, terms: Sequence[Term], session: str | None) -> Recalled:
+    place = hit.place
+    message = _decoded(place, data)
+    return Recalled(
+        session if session is not None else place.stream,
+        place.number,
+        place.position,
+        role_of(message),
+        hit.score,
+        snippet(text_of(message), terms),
+        place.time,
+        message,
+    )
+
+
+class RecallTool:
+    """The search as a tool for an agent: a definition to show to a model, and its handler.
+
+    It sees one session. Call it with the arguments that the model gave; it always answers with a
+    text, of at most ``max_characters``, in which every quoted message stands between fences that do
+    not occur in it. Whatever is wrong with the arguments is said in the text.
+    """
+
+    def __init__(
+        self, session: str, recall: Recall, *, max_characters: int = 8_000, limit: int = 5
+    ) -> None:
+        if type(max_characters) is not int or max_characters < MIN_CHARACTERS:
+            raise InvalidSetting(
+                f"max_characters: expected an int from {MIN_CHARACTERS}, found {max_characters!r}"
+            )
+        if type(limit) is not int or not 1 <= limit <= MAX_LIMIT:
+            raise InvalidSetting(f"limit: expected an int from 1 to {MAX_LIMIT}, found {limit!r}")
+        self.session = session
+        self.max_characters = max_characters
+        self.limit = limit
+        self._recall = recall
+        self.name = recall_tool.TOOL_NAME
+        self.description = recall_tool.DESCRIPTION
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        return recall_tool.parameters()
+
+    @property
+    def anthropic(self) -> dict[str, Any]:
+        """The definition as Anthropic's API takes it."""
+        named = {"name": self.name, "description": self.description}
+        return {**named, "input_schema": self.parameters}
+
+    @property
+    def openai(self) -> dict[str, Any]:
+        """The definition as OpenAI's chat API takes it."""
+        named = {"name": self.name, "description": self.description}
+        return {"type": "function", "function": {**named, "parameters": self.parameters}}
+
+    async def __call__(self, arguments: object) -> str:
+        """Search, or quote one message, as the model asked."""
+        asked = recall_tool.read_arguments(arguments)
+        try:
+            if isinstance(asked, str):
+                answer = asked
+            elif asked.message is not None:
+                answer = await self._quote(asked.message, asked.start)
+            else:
+                answer = await self._search(asked.query)
+        except EventctxError as error:
+            answer = f"Nothing could be recalled: {error}"
+        return bounded(answer, self.max_characters)
+
+    async def _quote(self, number: int, start: int) -> str:
+        said = await self._recall.message(self.session, number)
+        if said.message is None:
+            return f"Message {number} was erased; its contents are gone."
+        quote = Quote(number, role_of(said.message), said.time, text_of(said.message))
+        if not quote.text:
+            return f"Message {number} holds no text."
+        return page(quote, start, self.max_characters)
+
+    async def _search(self, query: str) -> str:
+        found = await self._recall.search(query, self.session, self.limit)
+        if not found:
+            return "No message of this conversation matches. Try fewer or other words, or begin*."
+        quotes = [Quote(one.number, one.role, one.time, one.snippet) for one in found]
+        return listing(recall_tool.FOUND, quotes, self.max_characters)
+
+
+def _decoded(place: Place, data: bytes) -> dict[str, Any]:
+    try:
+        message = decode_body(data)
+    except msgspec.DecodeError as error:
+        problem = f"body {place.index} is no JSON"
+        raise LogCorrupted(place.stream, place.position, problem) from error
+    if not isinstance(message, dict):
+        raise LogCorrupted(place.stream, place.position, f"body {place.index} is no message")
+    return message
+
+
+def _mark_of(record: Record) -> Mark:
+    return Mark(record.global_position, record.id)
+
+
+def _lost() -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the search index was lost {_ATTEMPTS} times while it was being filled: is another "
+        "program deleting or overwriting it?"
+    )

@@ -1,0 +1,305 @@
+"""A full-text index in a SQLite file beside a store's, or in memory.
+
+The file is a cache with a name of its own: ``<store file>-recall``. It may be deleted at any time,
+also under a running process; a damaged one, and whatever else lies under its name, is replaced. It
+holds words and addresses, no texts. Where no file can be written the index is kept in memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from eventctx.errors import StoreUnavailable
+from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
+from eventctx.search.sqlite_index_file import MEMORY, REFUSED, IndexFile
+from eventctx.stores.sqlite_errors import translated
+
+T = TypeVar("T")
+
+PARTS_WEIGHT = 0.5
+"""What a match in the parts of an identifier counts, against 1 in the text."""
+
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.ConstraintError)
+
+# A process whose file was deleted while it wrote ends by deleting its journal, which by then may be
+# that of the file under the same name now.
+_JOURNAL_GONE = apsw.SQLITE_IOERR_DELETE_NOENT
+
+
+class SqliteTextIndex:
+    """``TextIndex`` on one connection, which all threads of this process share in turn.
+
+    Nothing is opened or written before the first use. Several processes may fill one file at once;
+    what they do not get done in ``lock_timeout`` seconds raises StoreUnavailable.
+    """
+
+    def __init__(self, store: Path | None, *, version: int = 1, lock_timeout: float = 5.0) -> None:
+        """``store`` is the store's own file; None keeps the index in memory.
+
+        ``version`` is that of the documents: an index of other ones is replaced.
+        """
+        self._file = IndexFile(store, version, lock_timeout)
+        self._lock = threading.Lock()
+        self._connection: apsw.Connection | None = None
+        self._closed = False
+
+    @property
+    def path(self) -> Path | None:
+        """Where the index is; None if it is in memory."""
+        return None if self._file.path == MEMORY else self._file.path
+
+    def mark(self) -> Mark | None:
+        """See ``TextIndex.mark``."""
+        return self._run(_mark, fresh=True)
+
+    def extend(
+        self,
+        after: Mark | None,
+        to: Mark,
+        documents: Sequence[Document],
+        gone: Sequence[Gone] = (),
+    ) -> bool:
+        """See ``TextIndex.extend``."""
+
+        def write(connection: apsw.Connection) -> bool:
+            if _mark(connection) != after:
+                return False
+            _insert(connection, documents)
+            _forget(connection, gone)
+            connection.execute("INSERT OR REPLACE INTO mark VALUES(1, ?, ?)", to).fetchall()
+            return True
+
+        return self._run(write, writes=True)
+
+    def forget(self, gone: Sequence[Gone]) -> None:
+        """See ``TextIndex.forget``."""
+        self._run(lambda connection: _forget(connection, gone), writes=True)
+
+    def following(self, segments: Sequence[Segment]) -> int:
+        """See ``TextIndex.following``."""
+
+        def last(connection: apsw.Connection, segment: Segment) -> int:
+            sql = (
+                "SELECT number FROM messages WHERE stream=(SELECT id FROM streams WHERE name=?) "
+                "AND position BETWEEN ? AND ? ORDER BY position DESC, idx DESC LIMIT 1"
+            )
+            return _value(connection, sql, segment, -1)
+
+        return self._run(lambda connection: 1 + max(last(connection, one) for one in segments))
+
+    def find(self, segments: Sequence[Segment], number: int) -> Place | None:
+        """See ``TextIndex.find``."""
+
+        def read(connection: apsw.Connection) -> Place | None:
+            for stream, first, last in segments:
+                rows = connection.execute(
+                    "SELECT position, idx, number, time FROM messages "
+                    "WHERE stream=(SELECT id FROM streams WHERE name=?) AND number=? "
+                    "AND position BETWEEN ? AND ?",
+                    (stream, number, first, last),
+                ).fetchall()
+                if rows:
+                    return Place(stream, *cast(tuple[int, int, int, int], rows[0]))
+            return None
+
+        return self._run(read)
+
+    def search(
+        self, terms: Sequence[Term], segments: Sequence[Segment] | None, limit: int, *, every: bool
+    ) -> list[Hit]:
+        """See ``TextIndex.search``."""
+        if not terms:
+            return []
+        expression = (" " if every else " OR ").join(_quoted(term) for term in terms)
+        if segments is None:
+            return self._run(lambda connection: _everywhere(connection, expression, limit))
+        return self._run(lambda connection: _within(connection, expression, segments, limit))
+
+    def clear(self) -> None:
+        """See ``TextIndex.clear``."""
+        with self._lock:
+            self._check_open()
+            self._replace()
+
+    def close(self) -> None:
+        """See ``TextIndex.close``."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    # -- one connection, whatever becomes of its file --------------------------------------------
+
+    def _run(
+        self,
+        function: Callable[[apsw.Connection], T],
+        *,
+        writes: bool = False,
+        fresh: bool = False,
+    ) -> T:
+        """``fresh``: make sure first that the file is still the one under its name."""
+        with self._lock:
+            self._check_open()
+            if fresh and self._connection is not None and self._file.was_replaced():
+                self._disconnect()
+            if self._connection is None:
+                self._connection = self._file.open()
+            connection = self._connection
+            try:
+                if not writes:
+                    return function(connection)
+                connection.execute("BEGIN IMMEDIATE").fetchall()
+                done = function(connection)
+                connection.execute("COMMIT").fetchall()
+                return done
+            except apsw.Error as error:
+                raise self._failed(connection, error) from error
+            except BaseException:
+                _roll_back(connection)
+                raise
+
+    def _failed(self, connection: apsw.Connection, error: apsw.Error) -> Exception:
+        system_errno = connection.system_errno
+        _roll_back(connection)
+        if self._file.was_replaced() or getattr(error, "extendedresult", 0) == _JOURNAL_GONE:
+            # Whatever happened, it happened to a file that nobody will open again.
+            self._disconnect()
+            return IndexLost(str(error))
+        if isinstance(error, REFUSED):
+            self._disconnect()
+            self._file.keep_in_memory()
+            return IndexLost(str(error))
+        if isinstance(error, _DAMAGE):
+            self._replace()
+            return IndexLost(str(error))
+        return translated(error, Path(self._file.path), system_errno)
+
+    def _replace(self) -> None:
+        self._disconnect()
+        self._file.remove()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(apsw.Error):
+                self._connection.close(True)
+            self._connection = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the search index is closed; open the store again")
+
+
+def _roll_back(connection: apsw.Connection) -> None:
+    with suppress(apsw.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK").fetchall()
+
+
+# -- statements ----------------------------------------------------------------------------------
+
+
+def _mark(connection: apsw.Connection) -> Mark | None:
+    rows = connection.execute("SELECT position, id FROM mark").fetchall()
+    return Mark(*cast(tuple[int, bytes], rows[0])) if rows else None
+
+
+def _value(connection: apsw.Connection, sql: str, bindings: Sequence[Any], default: int) -> int:
+    rows = connection.execute(sql, tuple(bindings)).fetchall()
+    return default if not rows or rows[0][0] is None else cast(int, rows[0][0])
+
+
+def _insert(connection: apsw.Connection, documents: Sequence[Document]) -> None:
+    streams = {document.place.stream for document in documents}
+    connection.executemany(
+        "INSERT OR IGNORE INTO streams(name) VALUES(?)", [(name,) for name in sorted(streams)]
+    )
+    ids = {
+        name: _value(connection, "SELECT id FROM streams WHERE name=?", (name,), -1)
+        for name in streams
+    }
+    first = 1 + _value(connection, "SELECT max(id) FROM messages", (), 0)
+    connection.executemany(
+        "INSERT INTO messages VALUES(?,?,?,?,?,?)",
+        [
+            (row, ids[place.stream], *place[1:])
+            for row, (place, _, _) in enumerate(documents, first)
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO words(rowid, text, parts) VALUES(?,?,?)",
+        [(row, text, parts) for row, (_, text, parts) in enumerate(documents, first) if text],
+    )
+
+
+def _forget(connection: apsw.Connection, gone: Sequence[Gone]) -> None:
+    before = connection.total_changes()
+    connection.executemany(
+        "DELETE FROM words WHERE rowid=(SELECT id FROM messages WHERE "
+        "stream=(SELECT id FROM streams WHERE name=?) AND position=? AND idx=?)",
+        gone,
+    )
+    if connection.total_changes() > before:
+        # A deleted row's words stay legible in the index until its pages are merged.
+        connection.execute("INSERT INTO words(words) VALUES('optimize')").fetchall()
+
+
+def _quoted(term: Term) -> str:
+    text = term.text.replace('"', " ")
+    return f'"{text}"*' if term.prefix else f'"{text}"'
+
+
+_RANKED = (
+    f"SELECT rowid AS row, bm25(words, 1.0, {PARTS_WEIGHT}) AS cost FROM words "  # noqa: S608
+    "WHERE words MATCH ?"
+)
+_ANSWER = (
+    "SELECT streams.name, position, idx, number, time, -cost FROM found "
+    "CROSS JOIN messages ON messages.id = row JOIN streams ON streams.id = messages.stream "
+)
+
+
+def _everywhere(connection: apsw.Connection, expression: str, limit: int) -> list[Hit]:
+    sql = (
+        f"WITH found AS MATERIALIZED ({_RANKED} ORDER BY cost, rowid DESC LIMIT ?) {_ANSWER}"
+        "ORDER BY cost, row DESC"
+    )
+    return _hits(connection.execute(sql, (expression, limit)))
+
+
+def _within(
+    connection: apsw.Connection, expression: str, segments: Sequence[Segment], limit: int
+) -> list[Hit]:
+    ends = [row for segment in segments for row in _rows_of(connection, segment)]
+    if not ends:
+        return []
+    sql = (
+        "WITH parts(stream, first, last) AS (VALUES "  # noqa: S608
+        + ",".join(["((SELECT id FROM streams WHERE name=?),?,?)"] * len(segments))
+        + f"), found AS MATERIALIZED ({_RANKED} AND rowid BETWEEN ? AND ?) {_ANSWER}"
+        "JOIN parts ON parts.stream = messages.stream AND position BETWEEN first AND last "
+        "ORDER BY cost, row DESC LIMIT ?"
+    )
+    values = [value for segment in segments for value in segment]
+    return _hits(connection.execute(sql, (*values, expression, min(ends), max(ends), limit)))
+
+
+def _rows_of(connection: apsw.Connection, segment: Segment) -> list[int]:
+    """The first and the last row of a segment; rows rise with positions. Empty if it has none."""
+    sql = (
+        "SELECT id FROM messages WHERE stream=(SELECT id FROM streams WHERE name=?) "
+        "AND position BETWEEN ? AND ? ORDER BY position {0}, idx {0} LIMIT 1"
+    )
+    found = [_value(connection, sql.format(order), segment, 0) for order in ("ASC", "DESC")]
+    return [row for row in found if row]
+
+
+def _hits(rows: apsw.Cursor) -> list[Hit]:
+    return [
+        Hit(Place(stream, position, index, number, time), score)
+        for stream, position, index, number, time, score in cast(Any, rows.fetchall())
+    ]

@@ -1,0 +1,68 @@
+"""How turns and calls reach the log of their session."""
+
+from __future__ import annotations
+
+import contextlib
+
+from eventctx.errors import WrongExpectedVersion
+from eventctx.log import events
+from eventctx.log.codec import checked
+from eventctx.log.events import Event
+from eventctx.log.ids import CurrentSpan, new_span_id
+from eventctx.session.aggregate import LiveSession
+from eventctx.session.turns import Scope
+
+MAX_REMEMBERED = 256
+"""Turns and iterations whose last request is known for the model call that sends it."""
+
+
+class SessionEmitter:
+    """The ``Emitter`` of one live session."""
+
+    def __init__(self, live: LiveSession, current_span: CurrentSpan | None) -> None:
+        self._live = live
+        self._prepared: dict[tuple[str | None, int | None], int] = {}
+        self.current_span = current_span
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._live.stream
+
+    def new_span_id(self) -> str:
+        """A fresh span id."""
+        return new_span_id(self._live.random)
+
+    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
+        """Append ``prompt:submit`` and return the turn's number.
+
+        Waited for, unlike other activity events: the number is right only if nobody else began a
+        turn in between, in this process or another.
+        """
+        while True:
+            view, version = await self._live.settled()
+            number = view.turns + 1
+            began = events.PromptSubmit(number=number, agent=agent, trace_id=trace_id)
+            draft = self._live.draft(checked(began), scope)
+            with contextlib.suppress(WrongExpectedVersion):
+                if await self._live.append_exactly(version, draft) is not None:
+                    return number
+
+    def remember(self, scope: Scope, position: int) -> None:
+        """Note where the request of a turn's iteration was prepared."""
+        self._prepared.pop((scope.turn_id, scope.iteration), None)
+        self._prepared[scope.turn_id, scope.iteration] = position
+        if len(self._prepared) > MAX_REMEMBERED:
+            del self._prepared[next(iter(self._prepared))]
+
+    def prepared_in(self, scope: Scope) -> int | None:
+        """Position of the request last prepared in a turn's iteration, or outside of any in it.
+
+        None if there is none.
+        """
+        outside = self._prepared.get((scope.turn_id, None))
+        return self._prepared.get((scope.turn_id, scope.iteration), outside)
+
+    async def emit(self, event: Event, scope: Scope) -> None:
+        """Append an activity event in its place without waiting for the disk."""
+        await self._live.emit(self._live.draft(checked(event), scope))

@@ -1,0 +1,357 @@
+"""The context manager: what an agent calls. It decides, appends, and only then returns.
+
+``Context`` implements the ContextManager protocol of the Amplifier context contract 2.1.0
+(``add_message``, ``get_messages_for_request``, ``get_messages``, ``set_messages``, ``clear``) and
+the older guide's ``get_token_count`` and ``compact``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.log import events
+from eventctx.log.events import Event
+from eventctx.log.ids import CurrentSpan
+from eventctx.log.record import Record
+from eventctx.log.store import Receipt
+from eventctx.messages import calibration as gauge
+from eventctx.messages.encoding import encode_message
+from eventctx.policies.interception import Intercept
+from eventctx.policies.named import policy_named
+from eventctx.policies.policy import Policy
+from eventctx.projections import transcript
+from eventctx.projections.view.request_view import ViewState
+from eventctx.search.recall import Recall, RecallTool
+from eventctx.session import budget as budgets
+from eventctx.session.activity import SessionEmitter
+from eventctx.session.additions import Additions
+from eventctx.session.aggregate import LiveSession
+from eventctx.session.compaction_run import Why, fit_for_log
+from eventctx.session.exporting import write_transcript
+from eventctx.session.host_turns import Following
+from eventctx.session.lending import Lending
+from eventctx.session.questions import Advisers, Asking
+from eventctx.session.requests import Requests, Wanted
+from eventctx.session.restore import whole_rounds
+from eventctx.session.result import CompactionResult
+from eventctx.session.settings import Settings
+from eventctx.session.transcript import Transcript
+from eventctx.session.turns import Emitter, Scope, Turn, check_turn_id
+
+Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
+"""Registers an observer of records, as ``Engine.on`` with a handler."""
+
+
+class Context:
+    """One session's context manager. ``Engine.session`` makes it.
+
+    Safe to call from several tasks, threads and event loops. Messages go in as dicts of any
+    dialect and come out equal. What a caller does with what is returned reaches neither the log
+    nor a later request.
+    """
+
+    def __init__(
+        self,
+        live: LiveSession,
+        policy: Policy,
+        settings: Settings,
+        current_span: CurrentSpan | None = None,
+        advisers: Advisers | None = None,
+        intercept: Intercept | None = None,
+        recaller: Callable[[], Recall] | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        self._live = live
+        self.policy = policy
+        self.settings = settings
+        self._emitter = SessionEmitter(live, current_span)
+        asking = Asking(live, self._emitter, advisers or Advisers())
+        self._requests = Requests(live, policy, settings, asking, self._emitter, intercept)
+        self._lending = Lending(live)
+        self._transcript = Transcript(live)
+        self._additions = Additions(live, self._transcript)
+        self._recaller = recaller
+        self._observe = observe
+
+    @property
+    def session_id(self) -> str:
+        """The session's id, which is the stream's name."""
+        return self._live.stream
+
+    # -- the protocol ----------------------------------------------------------------------------
+
+    async def add_message(self, message: dict[str, Any]) -> Receipt:
+        """Append a message; returns when it is on disk, with a receipt to keep.
+
+        Raises InvalidMessage (nothing is stored) and what the store raises.
+        """
+        body = self._transcript.body(message)
+        draft = self._transcript.draft(self._transcript.added(body), (body,))
+        record = (await self._live.append(draft))[-1]
+        return Receipt(self.session_id, record.position, record.digest)
+
+    async def get_messages_for_request(
+        self,
+        token_budget: int | None = None,
+        provider: Any | None = None,
+        *,
+        tools: Sequence[dict[str, Any]] | None = None,
+        model: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """The messages to send now, within the budget, recorded before they are returned.
+
+        The budget is ``token_budget``, else what the provider says of its window, else the
+        session's ``max_tokens``, which caps both. ``tools`` are the definitions that will be sent
+        along; they count. ``model`` says which one will be asked, where that is known. Compacts
+        when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
+        budget, unless the session sends the floor, and InvalidSetting.
+
+        The list is the caller's own. Its rows are dicts that the next request may hand out again:
+        one that the caller has changed by then is made anew for it (``eventctx.messages.lent``).
+        """
+        limit = await budgets.resolve(
+            token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
+        )
+        reserve, digest = self.settings.reserve_tokens, None
+        if tools:
+            encoded = encode_message({"tools": list(tools)})
+            digest = sha256(encoded).hexdigest()
+            reserve += self._live.view.estimator.tokens_of_json(len(encoded.decode()))
+        done = await self._requests.prepare(Wanted(limit, reserve, model, digest))
+        if done.compacted is not None:
+            await self._exported(done.compacted)
+        return await self._lending.rows(done)
+
+    async def get_messages(self) -> list[dict[str, Any]]:
+        """The whole transcript, never compacted."""
+        return await self._transcript.messages()
+
+    async def set_messages(self, messages: Sequence[dict[str, Any]]) -> None:
+        """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
+
+        Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
+        wrote what this one has not seen.
+        """
+        await self._transcript.replace(messages)
+        self._lending.drop()
+
+    async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
+        """Take the transcript that a host kept of this session, as far as it says anything new.
+
+        What lacks only system or developer messages, or keys that storage drops, is recorded as
+        ``context:set_ignored`` and changes nothing. Anything else takes effect as ``set_messages``
+        does, but what was merely left out stays (``eventctx.session.reconcile``). Returns whether
+        anything changed. Raises as ``set_messages``.
+        """
+        changed = await self._transcript.resume(messages)
+        if changed:
+            self._lending.drop()
+        return changed
+
+    async def clear(self) -> None:
+        """Empty the transcript; history stays in the log.
+
+        Raises WrongExpectedVersion when another process wrote what this one has not seen.
+        """
+        await self._transcript.clear()
+        self._lending.drop()
+
+    async def set_system_prompt(self, text: str | None) -> bool:
+        """Put ``text`` before every view from here on; None: nothing. Says whether it changed.
+
+        For hosts that make their system prompt anew for every request: it is no message of the
+        transcript, and is recorded when it differs from the one before. Raises InvalidMessage.
+        """
+        return await self._additions.set_system_prompt(text)
+
+    # -- the older guide's, and pins -------------------------------------------------------------
+
+    async def get_token_count(self) -> int:
+        """Estimated tokens of the view as it stands, with what is sent beside the messages."""
+        view, _ = await self._live.synchronised()
+        scale = gauge.scale(view.gauge, self.settings.reserve_tokens)
+        return scale.tokens(view.layout.tokens)
+
+    async def compact(
+        self,
+        *,
+        reason: str | None = None,
+        keep: str | None = None,
+        policy: Policy | str | None = None,
+        budget: int | None = None,
+        dry_run: bool = False,
+    ) -> CompactionResult:
+        """Compact now, whatever the threshold. Where nothing can go, the result is 0 and skipped.
+
+        ``reason`` is recorded, ``keep`` tells a summarizer or scorer in words what matters,
+        ``policy`` decides instead of the session's this once. ``budget`` is in tokens: else the
+        last request's, or the session's ``max_tokens`` where there was none. A ``dry_run``
+        records nothing and calls no model. Raises WrongExpectedVersion when another process wrote
+        in between.
+        """
+        for name, text in (("reason", reason), ("keep", keep)):
+            if text is not None and not isinstance(text, str):
+                raise InvalidSetting(f"compact: expected {name} to be a text, found {text!r}")
+        if budget is not None and (type(budget) is not int or budget < 1):
+            raise InvalidSetting(f"compact: expected a positive budget, found {budget!r}")
+        said = None if reason is None else fit_for_log(reason)
+        why = Why("manual", "caller", said, keep)
+        chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
+        if not callable(getattr(chosen, "propose", None)):
+            raise InvalidSetting(f"compact: expected a policy or its name, found {policy!r}")
+        result = await self._requests.compact(chosen, why, limit=budget, dry_run=dry_run)
+        if result.outcome == "applied" and result.position is not None:
+            self._lending.drop()
+            await self._exported(result.position)
+        return result
+
+    async def pin(self, *numbers: int) -> None:
+        """Keep these messages in every view; one that a compaction left out comes back.
+
+        Raises InvalidSetting for a number that is not in the transcript, and WrongExpectedVersion
+        when another process wrote in between.
+        """
+        if numbers:
+            await self._show(numbers, "pin", [events.Pinned(numbers=numbers)])
+
+    async def restore(self, *numbers: int) -> tuple[int, ...]:
+        """Bring messages back into view, whole and with their tool rounds, until a compaction.
+
+        Returns the numbers that came back; those in view already are not among them. Pin what is
+        to stay. Raises as ``pin``.
+        """
+        return await self._show(numbers, "restore", []) if numbers else ()
+
+    async def _show(
+        self, numbers: Sequence[int], what: str, then: Sequence[Event]
+    ) -> tuple[int, ...]:
+        while True:
+            view, version = await self._live.synchronised()
+            lines = (await self._transcript.lines(version)).lines
+            rounds = await whole_rounds(
+                self._live.store, self.session_id, list(lines), numbers, what
+            )
+            whole = {ref.number for ref in view.layout.refs if not ref.shortened}
+            hidden = tuple([one for one in rounds if one.number not in whole])
+            drafts = []
+            if hidden:
+                event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
+                unbound = self._transcript.unbound(view, event, ())
+                drafts.append(
+                    self._transcript.draft(msgspec.structs.replace(event, unbound=unbound))
+                )
+            drafts += [self._transcript.draft(event) for event in then]
+            if not drafts or await self._live.append_exactly(version, *drafts) is not None:
+                return tuple([one.number for one in hidden])
+
+    async def unpin(self, *numbers: int) -> None:
+        """Let these messages be compacted again. InvalidSetting for one that is not pinned."""
+        if not numbers:
+            return
+        view, _ = await self._live.synchronised()
+        unknown = [n for n in numbers if type(n) is not int or n not in view.pins]
+        if unknown:
+            raise InvalidSetting(
+                f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
+            )
+        await self._live.append(self._transcript.draft(events.Unpinned(numbers=numbers)))
+
+    def recall_tool(self, *, max_characters: int = 8_000, limit: int = 5) -> RecallTool:
+        """A tool that an agent can be given to search what was said and to fetch a message back.
+
+        It has ``anthropic`` and ``openai`` definitions, and is called with the model's arguments;
+        an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
+        InvalidSetting for a context that was made without an engine.
+        """
+        if self._recaller is None:
+            raise InvalidSetting("recall_tool: expected a session of an engine, found none")
+        return RecallTool(
+            self.session_id, self._recaller(), max_characters=max_characters, limit=limit
+        )
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    @property
+    def emitter(self) -> Emitter:
+        """How activity events reach the log, for turns that are made elsewhere."""
+        return self._emitter
+
+    def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
+        """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""
+        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
+        return Turn(self._emitter, chosen, agent)
+
+    async def record_sent(
+        self,
+        prepared: int,
+        messages: int,
+        additions: Sequence[tuple[int, dict[str, Any]]],
+        missing: int = 0,
+    ) -> None:
+        """Record how what a host sent differs from the request prepared at a position.
+
+        ``additions`` are messages that it added, each behind so many of the prepared ones. One
+        that was recorded before is referred to, not stored again. Raises InvalidMessage.
+        """
+        await self._additions.record_sent(prepared, messages, additions, missing)
+
+    async def emit(self, event: Event) -> None:
+        """Append an activity event of the catalogue in its place, without waiting for the disk."""
+        await self._emitter.emit(event, self._live.scope)
+
+    def following(self) -> Following:
+        """Follow a host that tells of its turns, instead of entering blocks.
+
+        What happens outside of blocks then belongs to the turn that the host is in.
+        """
+
+        def hold(scope: Scope | None) -> None:
+            self._live.held = scope
+
+        return Following(self._emitter, hold)
+
+    def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
+        """Observe this session alone, as ``Engine.on``; returns a function that ends it.
+
+        Raises UnknownEventName, and InvalidSetting for a context that was made without an engine.
+        """
+        if self._observe is None:
+            raise InvalidSetting("on: expected a session of an engine, found none")
+        session = self.session_id
+
+        @wraps(handler, updated=())
+        def of_session(record: Record) -> Any:
+            return handler(record) if record.stream == session else None
+
+        return self._observe(name, of_session)
+
+    async def close(self) -> None:
+        """Wait for what is under way. The engine does this when it closes."""
+        self._lending.drop()
+        await self._requests.ended()
+        await self._live.settled()
+
+    async def _exported(self, position: int) -> None:
+        if self.settings.export_on_compact:
+            folder = self.settings.storage_path
+            await write_transcript(folder, self.session_id, position, await self.get_messages())
+
+
+def _followers(
+    view: ViewState, lines: Iterable[transcript.Line], hidden: Sequence[events.Located]
+) -> tuple[int | None, ...]:
+    """For each hidden message the next one of the transcript that is in view, None at the end."""
+    shown = {ref.number for ref in view.layout.refs}
+    following: dict[int, int | None] = {}
+    after: int | None = None
+    for line in reversed(list(lines)):
+        following[line.number] = after
+        after = line.number if line.number in shown else after
+    return tuple([following[one.number] for one in hidden])

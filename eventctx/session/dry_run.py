@@ -1,0 +1,41 @@
+"""A compaction that is decided and not made: nothing is written, and no model is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eventctx.errors import StreamNotFound
+from eventctx.log.store import EventStore
+from eventctx.policies.policy import Policy
+from eventctx.session.activity import SessionEmitter
+from eventctx.session.aggregate import Clock, Listener, LiveSession
+from eventctx.session.compaction_run import Why
+from eventctx.session.loading import load
+from eventctx.session.questions import Advisers, Asking
+from eventctx.session.requests import Requests
+from eventctx.session.result import CompactionResult
+from eventctx.session.settings import Settings
+
+
+async def dry_run(
+    store: EventStore,
+    stream: str,
+    policy: Policy,
+    settings: Settings,
+    clock: Clock,
+    random: Callable[[int], bytes],
+    *,
+    asked: Why,
+    limit: int | None = None,
+) -> CompactionResult:
+    """What a compaction on demand would do now. Nothing is written, and no model is called.
+
+    ``limit`` is a budget in tokens to use instead of the last request's. Raises StreamNotFound.
+    """
+    loaded = await load(store, stream)
+    if loaded is None:
+        raise StreamNotFound(stream)
+    live = LiveSession(store, stream, loaded, Listener(lambda record: None), clock, random)
+    emitter = SessionEmitter(live, None)
+    requests = Requests(live, policy, settings, Asking(live, emitter, Advisers()), emitter, None)
+    return await requests.compact(policy, asked, limit=limit, dry_run=True)

@@ -1,0 +1,264 @@
+"""Answering a policy's questions: the only place where a compaction calls a model.
+
+Every call is a span of its own inside the compaction's, recorded as a model call with its usage.
+Whatever goes wrong (an exception, a time-out, an answer that cannot be used) becomes ``NoAnswer``,
+which says so in words fit for the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eventctx.errors import CompactionError
+from eventctx.log.plan import numbers_in
+from eventctx.log.store import Address
+from eventctx.messages.encoding import decode_bodies
+from eventctx.messages.words import words_of
+from eventctx.policies.advisers import (
+    INSTRUCTION,
+    OF_VIEW,
+    ModelAnswer,
+    Rememberer,
+    Scorer,
+    ScoreRequest,
+    Summarizer,
+    SummaryRequest,
+)
+from eventctx.policies.policy import (
+    Answer,
+    Ask,
+    AskMemory,
+    AskScores,
+    AskSummary,
+    Memory,
+    Scores,
+    Summary,
+)
+from eventctx.projections import transcript
+from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.render import addresses, render
+from eventctx.projections.view.request_view import ViewState
+from eventctx.session.activity import SessionEmitter
+from eventctx.session.aggregate import LiveSession
+from eventctx.session.turns import ProviderCall, Scope
+
+MAX_QUERY = 2_000
+"""Characters of a message that are searched for: more would match anything."""
+
+
+class NoAnswer(CompactionError):
+    """A policy's question that was not answered; the text says why."""
+
+
+class Advisers(NamedTuple):
+    """Who answers: the user's functions. ``timeout`` is in seconds."""
+
+    summarizer: Summarizer | None = None
+    scorer: Scorer | None = None
+    rememberer: Rememberer | None = None
+    timeout: float = 60.0
+
+
+class Asking:
+    """Answers the questions of one session's policies."""
+
+    def __init__(self, live: LiveSession, emitter: SessionEmitter, advisers: Advisers) -> None:
+        self._live = live
+        self._emitter = emitter
+        self._advisers = advisers
+        self._transcript = transcript.initial()
+        self._added: dict[int, int] = {}
+
+    async def answer(self, ask: Ask, view: ViewState, scope: Scope, hint: str | None) -> Answer:
+        """The answer to one question. Raises NoAnswer, and what the store raises."""
+        if isinstance(ask, AskSummary):
+            return await self._summary(ask, view, scope, hint)
+        if isinstance(ask, AskScores):
+            return await self._scores(ask, view, scope, hint)
+        return await self._memory(ask, view)
+
+    async def _summary(
+        self, ask: AskSummary, view: ViewState, scope: Scope, hint: str | None
+    ) -> Summary:
+        summarizer = self._advisers.summarizer
+        if summarizer is None:
+            raise NoAnswer("no summarizer was given: open the session with summarizer=…")
+        refs = _chosen(view, ask.numbers)
+        entries = view.layout.entries()
+        # A result without a call is in no entry, and may be asked about all the same.
+        wanted = [Address(ref.position, ref.index) for ref in refs]
+        wanted += [Address(ref.position, ref.index) for ref in ask.merged]
+        texts = await self._live.texts([*addresses(entries), *wanted])
+        instruction = INSTRUCTION.format(tokens=ask.max_tokens)
+        if hint:
+            instruction += f" Above all, keep this: {hint}"
+        before, after = _around(entries, ask)
+        request = SummaryRequest(
+            session=self._live.stream,
+            numbers=tuple([ref.number for ref in refs]),
+            messages=_decoded(refs, texts),
+            earlier=tuple([words_of(message) for message in _decoded(ask.merged, texts)]),
+            view=render(entries, texts),
+            instruction=instruction,
+            instruction_for_view=f"{instruction} {OF_VIEW.format(before=before, after=after)}",
+            max_tokens=ask.max_tokens,
+            hint=hint,
+        )
+        text = await self._called(lambda: summarizer(request), scope, "summarizer")
+        if not isinstance(text, str) or not text.strip():
+            raise NoAnswer(f"the summarizer answered {_shown(text)}; expected a text")
+        first, last = await self._times(ask)
+        return Summary(text.strip(), first, last)
+
+    async def _scores(
+        self, ask: AskScores, view: ViewState, scope: Scope, hint: str | None
+    ) -> Scores:
+        scorer = self._advisers.scorer
+        if scorer is None:
+            raise NoAnswer("no scorer was given: open the session with scorer=…")
+        refs = _chosen(view, ask.numbers)
+        texts = await self._live.texts([Address(ref.position, ref.index) for ref in refs])
+        request = ScoreRequest(
+            self._live.stream, tuple([ref.number for ref in refs]), _decoded(refs, texts), hint
+        )
+        given = await self._called(lambda: scorer(request), scope, "scorer")
+        return Scores(_checked_scores(given, request.numbers))
+
+    async def _memory(self, ask: AskMemory, view: ViewState) -> Memory:
+        rememberer = self._advisers.rememberer
+        if rememberer is None:
+            return Memory(())
+        (ref,) = _chosen(view, (ask.number,))
+        texts = await self._live.texts([Address(ref.position, ref.index)])
+        (message,) = _decoded([ref], texts)
+        try:
+            found = await asyncio.wait_for(
+                rememberer(words_of(message)[:MAX_QUERY], ask.max_snippets, frozenset(ask.staying)),
+                self._advisers.timeout,
+            )
+        except Exception as error:
+            raise NoAnswer(_failed("recall", error)) from error
+        return Memory(tuple([text for text in found if isinstance(text, str)]))
+
+    async def _called(self, call: Callable[[], Awaitable[Any]], scope: Scope, who: str) -> Any:
+        """Await a model call inside a span of its own; the value that it answered."""
+        span = ProviderCall(self._emitter, scope, None, None, sends_view=False)
+        try:
+            async with span:
+                answering: Any = call()
+                if not inspect.isawaitable(answering):
+                    raise TypeError("expected an async function, found one that answers at once")
+                value = await asyncio.wait_for(answering, self._advisers.timeout)
+                if isinstance(value, ModelAnswer):
+                    await _report(span, value)
+                    value = value.value
+                return value
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Somebody cancelled the adviser's own work, not the agent's.
+            raise NoAnswer(_failed(who, error)) from error
+        except Exception as error:
+            raise NoAnswer(_failed(who, error)) from error
+
+    async def _times(self, ask: AskSummary) -> tuple[int | None, int | None]:
+        """When the first and the last message were added that the summary will tell of."""
+        told = numbers_in([run for one in ask.merged for run in one.stands_for])
+        told.update(ask.numbers)
+        # On from where the last question left off; another task may be reading the same.
+        state, times = self._transcript, self._added
+        start = state.position + 1
+        async for record in self._live.store.read(self._live.stream, start=start, bodies=False):
+            if record.type in ("context:message_added", "context:messages_set"):
+                times[record.position] = record.time
+            state = transcript.evolve(state, record)
+        self._transcript = state
+        found = [times[line.position] for line in state.lines if line.number in told]
+        return min(found, default=None), max(found, default=None)
+
+
+def placeholder(ask: Ask) -> Answer:
+    """What stands for an answer in a dry run, which calls no model."""
+    if isinstance(ask, AskSummary):
+        return Summary(f"(a summary of {len(ask.numbers)} messages will stand here)")
+    if isinstance(ask, AskScores):
+        return Scores(dict.fromkeys(ask.numbers, 0.5))
+    return Memory(())
+
+
+async def _report(span: ProviderCall, answer: ModelAnswer) -> None:
+    span.model, span.provider = answer.model, answer.provider
+    if answer.prompt is not None:
+        await span.usage(
+            answer.prompt,
+            answer.output,
+            cache_read=answer.cache_read,
+            cache_write=answer.cache_write,
+        )
+
+
+def _chosen(view: ViewState, numbers: Sequence[int]) -> list[MessageRef]:
+    wanted = set(numbers)
+    refs = [ref for ref in view.layout.refs if ref.number in wanted]
+    if not refs or len(refs) < len(wanted):
+        raise NoAnswer("the messages that were asked about left the view meanwhile")
+    return refs
+
+
+def _around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
+    """How many entries stand before the first and behind the last that is asked about."""
+    wanted = set(ask.numbers)
+    rows = [
+        row
+        for row, entry in enumerate(entries)
+        if (entry.kind == "insertion" and entry.ref in ask.merged)
+        or (isinstance(entry.ref, MessageRef) and entry.ref.number in wanted)
+    ]
+    return (rows[0], len(entries) - 1 - rows[-1]) if rows else (0, 0)
+
+
+def _decoded(
+    refs: Sequence[MessageRef | InsertionRef], texts: Mapping[tuple[int, int], bytes | None]
+) -> list[dict[str, Any]]:
+    erased = b'{"role":"user","content":"[erased]"}'
+    found = [texts[ref.position, ref.index] for ref in refs]
+    return decode_bodies([erased if data is None else data for data in found])
+
+
+def _checked_scores(given: object, numbers: Sequence[int]) -> dict[int, float]:
+    if isinstance(given, Mapping):
+        values: list[object] = [given.get(number) for number in numbers]
+    elif isinstance(given, Sequence) and len(given) == len(numbers):
+        values = list(given)
+    else:
+        raise NoAnswer(f"the scorer answered {_shown(given)}; expected {len(numbers)} scores")
+    scores: dict[int, float] = {}
+    for number, value in zip(numbers, values, strict=True):
+        # Written so that NaN, which is not in any range, is refused too.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise NoAnswer(
+                f"the scorer gave message {number} {_shown(value)}; expected a number from 0 to 1"
+            )
+        scores[number] = float(value)
+    return scores
+
+
+def _failed(who: str, error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"the {who} took longer than its time-out"
+    said = str(error)[:300].encode("utf-8", "backslashreplace").decode()
+    return f"the {who} raised {type(error).__name__}: {said}"
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        # The answer is anybody's object; a number of thousands of digits has no text either.
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:80]}…"

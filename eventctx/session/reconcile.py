@@ -1,0 +1,126 @@
+"""What a host's own storage brings back, against what the log holds.
+
+Hosts keep a transcript of their own and set it when a session is resumed. Theirs is a poorer copy:
+system and developer messages are left out, and some keys are dropped or added (Amplifier's command
+line does both: `SessionStore`, `sanitize_message`). Where it says nothing that the log does not
+know better, it is ignored (context contract 2.1.0, "File-Based Context Managers"); what it says
+otherwise takes effect, and what it merely lacks stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.ordered_diff import match_in_order
+
+STORAGE_KEYS: Final = frozenset(("timestamp", "thinking_block", "thinking_text", "content_blocks"))
+"""Keys of a message that Amplifier's storage adds to its copy, or leaves out of it."""
+
+_LEFT_OUT: Final = ("system", "developer")
+
+
+Row = tuple[int | None, int | None]
+"""A message: its index among the stored ones, or, where it is new, among the given ones."""
+
+
+class Returned(NamedTuple):
+    """What the transcript becomes.
+
+    ``rows`` is None where nothing changes; then ``missing_roles`` are the roles of the messages
+    that the host left out.
+    """
+
+    rows: tuple[Row, ...] | None
+    missing_roles: tuple[str, ...] = ()
+
+
+def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]) -> Returned:
+    """Compare a host's transcript with the stored one; None stands for an erased message.
+
+    A given message that is a poorer copy of a stored one is that one. Stored system and developer
+    messages that are not among the given ones stay behind the message that they followed; but where
+    the host begins with another system prompt, it takes the place of those at the beginning.
+    Raises InvalidMessage.
+    """
+    keys = [None if row is None else _key(row) for row in stored]
+    matched = match_in_order(keys, [_key(row) for row in given])
+    left = sorted(set(range(len(stored))).difference(one for one in matched if one is not None))
+    kept = [place for place in left if _role(stored[place]) in _LEFT_OUT]
+    if stored and None not in matched and kept == left:
+        return Returned(None, tuple(dict.fromkeys([_role(stored[place]) for place in kept])))
+    if given and matched[0] is None and _role(given[0]) in _LEFT_OUT:
+        leading = _leading(stored)
+        kept = [place for place in kept if place >= leading]
+    rows: list[Row] = []
+    end = 0
+    for at, place in enumerate(matched):
+        if place is None:
+            rows.append((None, at))
+            continue
+        while kept and kept[0] < place:
+            rows.insert(end, (kept.pop(0), None))
+            end += 1
+        rows.append((place, None))
+        end = len(rows)
+    # What stood behind every recognised message stays right behind the last of them.
+    return Returned((*rows[:end], *[(place, None) for place in kept], *rows[end:]))
+
+
+class AddedAgain:
+    """What a host adds one by one, in order, to a session that holds it already.
+
+    Amplifier's command line fills a resumed child so. ``count`` rows were known until now.
+    """
+
+    def __init__(self, stored: Sequence[dict[str, Any]]) -> None:
+        self._keys = [_key(row) for row in stored]
+        self._left_out = [_role(row) in _LEFT_OUT for row in stored]
+        self._roles = [_role(row) for row in stored]
+        self._next = 0
+        self.count = 0
+
+    def holds(self, row: dict[str, Any]) -> bool:
+        """Whether ``row`` is a copy of one behind those that came back. Raises InvalidMessage."""
+        try:
+            place = self._keys.index(_key(row), self._next)
+        except ValueError:
+            return False
+        self._left_out[place] = False
+        self._next = place + 1
+        self.count += 1
+        return True
+
+    @property
+    def missing_roles(self) -> tuple[str, ...]:
+        """Roles of the system and developer messages that did not come back."""
+        pairs = zip(self._left_out, self._roles, strict=True)
+        return tuple(dict.fromkeys([role for left_out, role in pairs if left_out]))
+
+
+def _leading(stored: Sequence[dict[str, Any] | None]) -> int:
+    """How many system and developer messages the transcript begins with."""
+    return next(
+        (place for place, row in enumerate(stored) if _role(row) not in _LEFT_OUT), len(stored)
+    )
+
+
+def _role(row: dict[str, Any] | None) -> str:
+    role = None if row is None else row.get("role")
+    return role if isinstance(role, str) else ""
+
+
+def _key(row: dict[str, Any]) -> bytes:
+    """What a poorer copy of a message has in common with it."""
+    own = {name: value for name, value in row.items() if name not in STORAGE_KEYS}
+    return encode_message(_bare(own))
+
+
+def _bare(value: Any) -> Any:
+    """Without nulls, which storage leaves out, and with keys in one order."""
+    if isinstance(value, dict):
+        # Keys that cannot be sorted are no JSON, which `encode_message` says better.
+        names = sorted(value, key=str)
+        return {name: _bare(value[name]) for name in names if value[name] is not None}
+    return [_bare(one) for one in value] if isinstance(value, list) else value

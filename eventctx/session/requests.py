@@ -1,0 +1,300 @@
+"""Preparing requests and compacting: decide, append, and only then hand out a view."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
+from eventctx.log.events import Outcome, Trigger
+from eventctx.log.record import place
+from eventctx.messages import calibration as gauge
+from eventctx.messages.calibration import Scale
+from eventctx.policies.fit import fit
+from eventctx.policies.interception import Intercept
+from eventctx.policies.planner import visible_of
+from eventctx.policies.policy import Budget, Policy
+from eventctx.policies.trigger import counted, due, make_budget
+from eventctx.policies.working_set import kept_whole
+from eventctx.projections.view import request_view
+from eventctx.projections.view import state as view_state
+from eventctx.projections.view.request_view import ViewState
+from eventctx.session.activity import SessionEmitter
+from eventctx.session.aggregate import LiveSession
+from eventctx.session.compaction_run import Compaction, Decided, Why
+from eventctx.session.questions import Asking
+from eventctx.session.result import CompactionResult
+from eventctx.session.settings import Settings
+
+MAX_CONFLICTS = 8
+"""How often a request is decided again because another process wrote meanwhile."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A request to prepare: its budget, and what is sent beside the messages, in tokens."""
+
+    limit: int
+    reserve: int = 0
+    model: str | None = None
+    tools_digest: str | None = None
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A request as recorded: its position, its view, and the position of a compaction made for it.
+
+    ``continues`` is the position of the request before it; None where a break lies between them.
+    """
+
+    position: int
+    view: ViewState
+    compacted: int | None
+    continues: int | None
+
+
+class Requests:
+    """Prepares the requests of one session."""
+
+    def __init__(
+        self,
+        live: LiveSession,
+        policy: Policy,
+        settings: Settings,
+        asking: Asking,
+        emitter: SessionEmitter,
+        intercept: Intercept | None,
+    ) -> None:
+        self._live = live
+        self._policy = policy
+        self._settings = settings
+        self._asking = asking
+        self._emitter = emitter
+        self._intercept = intercept
+        self._overflowed_at = -1
+        self._ending: set[asyncio.Future[None]] = set()
+
+    def budget(self, limit: int) -> Budget:
+        """The session's thresholds for a request of ``limit`` tokens."""
+        return make_budget(limit, self._settings.compact_threshold, self._settings.target_usage)
+
+    async def prepare(self, wanted: Wanted) -> Prepared:
+        """Record the next request, compacting where it is due. Raises ContextOverflow."""
+        budget = self.budget(wanted.limit)
+        underway: Compaction | None = None
+        conflicts = 0
+        try:
+            while True:
+                known, version = await self._live.settled()
+                view = request_view.with_model(known, wanted.model)
+                scale = gauge.scale(view.gauge, wanted.reserve)
+                if underway is None:
+                    underway = self._begun(view, counted(budget, scale))
+                decided = None
+                if underway is not None:
+                    decided = await underway.decide(view, version, budget, scale, self._intercept)
+                    if decided is None:
+                        continue
+                overflow = _overflow(view, budget, scale, decided)
+                if overflow is not None and self._settings.on_overflow == "raise":
+                    await self._record_overflow(underway, budget, scale, overflow)
+                    underway = None
+                    raise overflow
+                try:
+                    counted_anew = view.estimator != known.estimator
+                    done = await self._append(view, version, wanted, scale, decided, counted_anew)
+                except WrongExpectedVersion:
+                    # Nothing was decided for good: decide again on what the other process added.
+                    conflicts += 1
+                    if conflicts == MAX_CONFLICTS:
+                        raise
+                else:
+                    if done is not None:
+                        underway = None
+                        return done
+        except BaseException as error:
+            await self._close(underway, budget, error)
+            raise
+
+    async def compact(
+        self, policy: Policy, why: Why, *, limit: int | None = None, dry_run: bool = False
+    ) -> CompactionResult:
+        """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's."""
+        underway = Compaction(self._live, policy, why, self._asking, dry_run=dry_run)
+        budget = self.budget(self._settings.limit)
+        try:
+            while True:
+                view, version = await self._live.settled()
+                budget = self.budget(self._last_limit(view) if limit is None else limit)
+                scale = gauge.scale(view.gauge, self._settings.reserve_tokens)
+                intercept = None if dry_run else self._intercept
+                decided = await underway.decide(view, version, budget, scale, intercept)
+                if decided is None or decided.ended is None:
+                    continue
+                if dry_run:
+                    return CompactionResult.of(decided.ended, None)
+                appended = await self._live.append_exactly(version, *decided.drafts)
+                if appended is not None:
+                    return CompactionResult.of(decided.ended, appended[-1].position)
+        except BaseException as error:
+            await self._close(underway, budget, error)
+            raise
+
+    def _last_limit(self, view: ViewState) -> int:
+        """The budget of the last request; what the settings say where there was none."""
+        asked = view.gauge.asked[-1:]
+        limit = asked[0].budget if asked else None
+        return self._settings.limit if limit is None else limit
+
+    def _begun(self, view: ViewState, budget: Budget) -> Compaction | None:
+        trigger = self._due(view, budget)
+        if trigger is None:
+            return None
+        return Compaction(self._live, self._policy, Why(trigger), self._asking)
+
+    def _due(self, view: ViewState, budget: Budget) -> Trigger | None:
+        layout = view.layout
+        tokens = layout.tokens
+        if not self._settings.auto_compact and tokens <= budget.tokens:
+            return None
+        most = self._policy.max_messages
+        conversation = 0
+        if most is not None:
+            conversation = view_state.conversation_length(layout)
+        trigger = due(tokens, conversation, budget, view.low_water, most, view.low_messages)
+        if trigger == "budget" and self._settings.on_overflow == "send_floor":
+            return None if is_stuck(view, budget) else trigger
+        return trigger
+
+    async def _append(
+        self,
+        view: ViewState,
+        version: int,
+        wanted: Wanted,
+        scale: Scale,
+        decided: Decided | None,
+        counted_anew: bool,
+    ) -> Prepared | None:
+        """Append a compaction and the request in one step; None if the view moved on meanwhile.
+
+        The log counts by another family's rates only behind the request, so where the view was
+        ``counted_anew`` for it, it is folded again from the records.
+        """
+        after = view if decided is None else decided.view
+        tokens = scale.tokens(after.layout.tokens)
+        event = request_view.prepared(
+            after,
+            scale=scale,
+            budget=wanted.limit,
+            model=wanted.model,
+            tools_digest=wanted.tools_digest,
+            floor_sent=tokens > wanted.limit,
+        )
+        drafts = () if decided is None else decided.drafts
+        draft = self._live.draft(event, self._live.scope)
+        position = version + 1 + len(drafts)
+        folded = request_view.evolve(after, place(draft, self._live.stream, position, -1, b""))
+        records = await self._live.append_exactly(
+            version, *drafts, draft, after=None if counted_anew else folded
+        )
+        if records is None:
+            return None
+        self._emitter.remember(self._live.scope, records[-1].position)
+        ended = None if decided is None else decided.ended
+        applied = ended is not None and ended.outcome == "applied"
+        before = after.gauge.asked[-1:] if event.breaks == () else ()
+        return Prepared(
+            records[-1].position,
+            after,
+            records[-2].position if applied else None,
+            before[0].position if before else None,
+        )
+
+    # -- when it does not work out ---------------------------------------------------------------
+
+    async def _record_overflow(
+        self, underway: Compaction | None, budget: Budget, scale: Scale, error: ContextOverflow
+    ) -> None:
+        """Leave a trace of a request that could not be prepared, once for every state."""
+        view, version = await self._live.settled()
+        if underway is None:
+            underway = Compaction(self._live, self._policy, Why("budget"), self._asking)
+        if version == self._overflowed_at and not underway.is_open:
+            return
+        drafts = underway.abandoned(view, budget, scale, "failed", str(error))
+        records = await self._live.append(*drafts)
+        self._overflowed_at = records[-1].position
+
+    async def _close(
+        self, underway: Compaction | None, budget: Budget, error: BaseException
+    ) -> None:
+        """A compaction whose beginning is on disk gets its end, whatever stopped it."""
+        if underway is None or not underway.is_open:
+            return
+        # A task that is cancelled again must not leave the compaction without an end.
+        ending = asyncio.ensure_future(self._end(underway, budget, error))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        await asyncio.shield(ending)
+
+    async def ended(self) -> None:
+        """Wait until every compaction that was broken off has its end."""
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _end(self, underway: Compaction, budget: Budget, error: BaseException) -> None:
+        outcome: Outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        while True:
+            try:
+                # An end may be on disk that was handed to the store before the task was cancelled,
+                # or that another process wrote: look before a second one is written.
+                view, version = await self._live.synchronised()
+                if underway.span_id not in self._live.open_compactions:
+                    return
+                scale = gauge.scale(view.gauge)
+                drafts = underway.abandoned(view, budget, scale, outcome, text)
+                if await self._live.append_exactly(version, *drafts) is not None:
+                    return
+            except WrongExpectedVersion:
+                continue
+            except StoreError:
+                view = self._live.view
+                scale = gauge.scale(view.gauge)
+                for draft in underway.abandoned(view, budget, scale, outcome, text):
+                    await self._live.emit(draft)
+                return
+
+
+def is_stuck(view: ViewState, budget: Budget) -> bool:
+    """Whether a view that exceeds the budget may go as it is, as only a floor would be left of it.
+
+    Where the last compaction ended above the budget and what must stay is above it still, the
+    next one waits until the view is a quarter larger: one for every request would gain nothing
+    and change the prefix every time.
+    """
+    low = view.low_water
+    if low <= budget.tokens or view.layout.tokens > low + low // 4:
+        return False
+    visible = visible_of(view)
+    fitted = fit(visible, kept_whole(visible), budget)
+    # The last compaction may have been for another budget: then it says nothing about the floor.
+    return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
+
+
+def _overflow(
+    view: ViewState, budget: Budget, scale: Scale, decided: Decided | None
+) -> ContextOverflow | None:
+    """The error that says by what a view exceeds the budget; None if it does not."""
+    after = view if decided is None else decided.view
+    tokens = scale.tokens(after.layout.tokens)
+    if tokens <= budget.tokens:
+        return None
+    counts = dict(decided.overflow) if decided is not None else {}
+    parts = {part: scale.factor * size for part, size in counts.items()}
+    named = {part: int(size) for part, size in parts.items()}
+    prompts = [one.tokens for one in view.layout.insertions if one.kind == "system_prompt"]
+    named["the host's system prompt"] = int(scale.factor * sum(prompts))
+    named["system prompt and tools"] = scale.reserve
+    made = "notices and synthetic results"
+    named[made] = tokens - sum(size for part, size in named.items() if part != made)
+    return ContextOverflow(budget.tokens, tokens, named)

@@ -1,0 +1,67 @@
+"""Where a store is: a URL, a path, the environment, else a file in the user's data folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from eventctx.errors import InvalidSetting
+from eventctx.log.store import EventStore
+
+ENVIRONMENT: Final = "EVENTCTX_STORE"
+"""The environment variable that names the store: a path or a URL."""
+
+
+def default_path() -> Path:
+    """The store in the user's data folder."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("eventctx", appauthor=False)) / "contexts.db"
+
+
+def default_store() -> str:
+    """The store that the environment names, else the one in the user's data folder.
+
+    Raises InvalidSetting for a ``~`` of nobody.
+    """
+    named = os.environ.get(ENVIRONMENT)
+    return in_users_folder(named) if named else str(default_path())
+
+
+def in_users_folder(store: str, setting: str = "store") -> str:
+    """A path or URL with ``~`` put in full, which no shell did. Raises InvalidSetting."""
+    head, separator, path = ("", "", store)
+    if store.startswith("sqlite:///"):
+        head, separator, path = store.partition(":///")
+    if not path.startswith("~"):
+        return store
+    try:
+        return head + separator + str(Path(path).expanduser())
+    except RuntimeError as error:
+        raise InvalidSetting(
+            f"{setting}: expected the folder of a user of this machine, found {store!r}"
+        ) from error
+
+
+async def open_store(url: str, **options: Any) -> EventStore:
+    """Open the store at a URL or path.
+
+    Raises NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
+    """
+    if url in ("memory://", ":memory:"):
+        from eventctx.stores.memory import MemoryStore
+
+        return MemoryStore()
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        path = url
+    elif scheme == "sqlite":
+        path = rest.removeprefix("/")
+    else:
+        raise InvalidSetting(f"store: expected memory://, sqlite:///PATH or a path, found {url!r}")
+    if not path:
+        raise InvalidSetting(f"store: expected a path after sqlite:///, found {url!r}")
+    from eventctx.stores.sqlite import SqliteStore
+
+    return await SqliteStore.open(Path(path), **options)

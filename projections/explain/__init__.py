@@ -1,0 +1,1 @@
+"""What became of a message, and what two views differ in."""

@@ -1,0 +1,300 @@
+"""What became of every message: each change to it after it was added, and what caused it.
+
+A plan speaks only of what was in view, and plans of older logs repeat what is long gone; so what
+is recorded here is what a record really changed, found by comparing the views around it. The
+state is persistent: the state at any request is kept at no cost while the fold goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from eventctx.log.codec import decode_known
+from eventctx.log.events import PreCompact
+from eventctx.log.plan import Plan, find, numbers_in
+from eventctx.log.record import Record
+from eventctx.projections import timeline
+from eventctx.projections.timeline import TimelineState
+from eventctx.projections.view import request_view
+from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.series import Series
+
+What = Literal[
+    "shortened",
+    "thinking_left_out",
+    "summarised",
+    "dropped",
+    "merged",
+    "restored",
+    "set",
+    "cleared",
+    "pinned",
+    "unpinned",
+    "erased",
+]
+"""What can happen to a message. ``set`` and ``cleared``: taken out of the transcript by one."""
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """Who decided a compaction, on what, and why; sizes are tokens.
+
+    ``asked_because`` is the reason that whoever asked for it gave. ``settings`` are those of
+    ``strategy``; where it could not decide, ``fallback`` did on settings of its own, and
+    ``error`` says why.
+    """
+
+    trigger: str
+    strategy: str
+    strategy_version: int
+    requested_by: str | None
+    asked_because: str | None
+    fallback: str | None
+    error: str | None
+    settings: dict[str, Any]
+    budget: int | None
+    threshold: int | None
+    target: int | None
+    tokens_before: int
+    tokens_after: int
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """The record that changed something; ``compaction`` where it ended one. Times are UTC ns."""
+
+    position: int
+    type: str
+    time: int
+    turn: int | None
+    iteration: int | None
+    compaction: Compaction | None = None
+
+
+class Change(NamedTuple):
+    """Something that happened to message ``number``.
+
+    ``reason`` is a plan's reason code. ``into`` is the message that stands for a merged one, where
+    the view shows which.
+    """
+
+    number: int
+    what: What
+    cause: Cause
+    reason: str = ""
+    into: int | None = None
+
+
+class Origin(NamedTuple):
+    """A message as it was added: its reference, and the time and place of its record."""
+
+    ref: MessageRef
+    type: str
+    time: int
+    turn_id: str | None
+    iteration: int | None
+
+
+class ChangesState(NamedTuple):
+    """All changes so far. ``origins`` are the messages as they were added, by number.
+
+    ``listed`` are the runs of numbers that the last set left in the transcript; all numbers from
+    ``listed_to`` on were added since. ``begun`` are compactions that have not ended, by span.
+    ``plan`` is the one in force, and ``planned`` the record that carries it.
+    """
+
+    view: ViewState
+    time: TimelineState
+    origins: Series[Origin]
+    changes: Series[Change]
+    listed: tuple[tuple[int, int], ...]
+    listed_to: int
+    begun: tuple[tuple[str | None, PreCompact], ...]
+    plan: Plan | None
+    planned: Cause | None
+
+
+def initial() -> ChangesState:
+    """The changes of an empty stream."""
+    return ChangesState(
+        view=request_view.initial(),
+        time=timeline.initial(),
+        origins=Series(),
+        changes=Series(),
+        listed=(),
+        listed_to=0,
+        begun=(),
+        plan=None,
+        planned=None,
+    )
+
+
+def evolve(state: ChangesState, record: Record) -> ChangesState:
+    """The changes after ``record``."""
+    before = state.view
+    view = request_view.evolve(before, record)
+    state = state._replace(view=view, time=timeline.evolve(state.time, record))
+    if record.type == "context:message_added":
+        return state._replace(origins=state.origins.append(_origin(view.layout.refs[-1], record)))
+    step = _STEPS.get(record.type)
+    return state if step is None else step(state, before, record)
+
+
+def in_transcript(state: ChangesState, number: int) -> bool:
+    """Whether a message that was added is in the transcript still."""
+    return number >= state.listed_to or any(first <= number <= last for first, last in state.listed)
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+def _begun(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    event: PreCompact = decode_known(record)
+    return state._replace(begun=(*state.begun, (record.span_id, event)))
+
+
+def _compacted(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    event: Any = decode_known(record)
+    began = next((one for span, one in state.begun if span == record.span_id), None)
+    state = state._replace(begun=tuple([one for one in state.begun if one[0] != record.span_id]))
+    if event.outcome != "applied" or event.plan is None:
+        return state
+    compaction = Compaction(
+        trigger=event.trigger,
+        strategy=event.strategy,
+        strategy_version=event.strategy_version,
+        requested_by=event.requested_by,
+        asked_because=None if began is None else began.reason,
+        fallback=event.fallback,
+        error=event.error,
+        settings={} if began is None else began.settings,
+        budget=event.budget,
+        threshold=event.threshold,
+        target=event.target,
+        tokens_before=event.tokens_before,
+        tokens_after=event.tokens_after,
+    )
+    cause = _cause(state, record, compaction)
+    plan: Plan = event.plan
+    changes: list[Change] = []
+    for ref, now in _pairs(before, state.view):
+        run = find(plan.runs, ref.number)
+        reason = "" if run is None else run.reason
+        if now is not None:
+            changes += _altered(ref, now, cause, reason)
+        elif run is not None:
+            left: Any = run.disposition  # it is not in view: neither kept nor shortened
+            into = _stands_for(ref, state.view) if left == "merged" else None
+            changes.append(Change(ref.number, left, cause, reason, into))
+    return _with(state, changes)._replace(plan=plan, planned=cause)
+
+
+def _set(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    event: Any = decode_known(record)
+    cause = _cause(state, record)
+    left = _numbers(state, before).difference(numbers_in(event.order))
+    changes = [Change(number, "set", cause) for number in sorted(left)]
+    for ref, now in _pairs(before, state.view):
+        if now is not None:
+            changes += _altered(ref, now, cause)
+    fresh = [ref for ref in state.view.layout.refs if ref.number >= before.next_number]
+    return _with(state, changes)._replace(
+        origins=state.origins.extend(
+            [_origin(ref, record) for ref in sorted(fresh, key=lambda ref: ref.number)]
+        ),
+        listed=event.order,
+        listed_to=state.view.next_number,
+    )
+
+
+def _cleared(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    cause = _cause(state, record)
+    changes = [Change(number, "cleared", cause) for number in sorted(_numbers(state, before))]
+    return _with(state, changes)._replace(
+        listed=(), listed_to=state.view.next_number, plan=None, planned=None
+    )
+
+
+def _restored(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    cause = _cause(state, record)
+    changes: list[Change] = []
+    for ref, now in _pairs(before, state.view):
+        if now is not None:
+            changes += _altered(ref, now, cause)
+    known = {ref.number for ref in before.layout.refs}
+    for ref in state.view.layout.refs:
+        if ref.number not in known:
+            changes.append(Change(ref.number, "restored", cause))
+            if ref.bare:
+                changes.append(Change(ref.number, "thinking_left_out", cause))
+    return _with(state, changes)
+
+
+def _pinned(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    event: Any = decode_known(record)
+    what: What = "pinned" if record.type == "context:pinned" else "unpinned"
+    cause = _cause(state, record)
+    return _with(state, [Change(number, what, cause) for number in event.numbers])
+
+
+def _erased(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    event: Any = decode_known(record)
+    cause = _cause(state, record)
+    return _with(state, [Change(number, "erased", cause) for number in event.numbers])
+
+
+def _origin(ref: MessageRef, record: Record) -> Origin:
+    return Origin(ref, record.type, record.time, record.turn_id, record.iteration)
+
+
+def _cause(state: ChangesState, record: Record, compaction: Compaction | None = None) -> Cause:
+    turn = timeline.turn_number(state.time, record.turn_id)
+    return Cause(record.position, record.type, record.time, turn, record.iteration, compaction)
+
+
+def _with(state: ChangesState, changes: Iterable[Change]) -> ChangesState:
+    return state._replace(changes=state.changes.extend(changes))
+
+
+def _numbers(state: ChangesState, view: ViewState) -> set[int]:
+    """The numbers of the transcript as ``view`` knows it."""
+    return numbers_in(state.listed).union(range(state.listed_to, view.next_number))
+
+
+def _pairs(before: ViewState, after: ViewState) -> Iterator[tuple[MessageRef, MessageRef | None]]:
+    """Every message that was in view, and as what it is now."""
+    now = {ref.number: ref for ref in after.layout.refs}
+    for ref in before.layout.refs:
+        yield ref, now.get(ref.number)
+
+
+def _altered(ref: MessageRef, now: MessageRef, cause: Cause, reason: str = "") -> Iterator[Change]:
+    """What happened to a message that stays in view."""
+    if ref.shortened and not now.shortened:
+        yield Change(ref.number, "restored", cause)
+    elif now.shortened and (now.position, now.index) != (ref.position, ref.index):
+        yield Change(ref.number, "shortened", cause, reason)
+    if now.bare and not ref.bare:
+        yield Change(ref.number, "thinking_left_out", cause)
+
+
+def _stands_for(ref: MessageRef, view: ViewState) -> int | None:
+    """The message in view that begins as a merged one does; None where none or no text tells."""
+    if not ref.facts.mark:
+        return None
+    same = [one.number for one in view.layout.refs if one.facts.mark == ref.facts.mark]
+    return next((number for number in same if number > ref.number), same[-1] if same else None)
+
+
+_STEPS = {
+    "context:pre_compact": _begun,
+    "context:post_compact": _compacted,
+    "context:messages_set": _set,
+    "context:cleared": _cleared,
+    "context:restored": _restored,
+    "context:pinned": _pinned,
+    "context:unpinned": _pinned,
+    "context:erased": _erased,
+}

@@ -1,0 +1,55 @@
+"""What a view does not show, or not whole: all of it in runs, and what a person said by itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventctx.projections.explain.why import Account, Why
+
+
+class LeftOut(NamedTuple):
+    """Messages of the transcript that a view leaves out or shortens for the same reason.
+
+    ``disposition`` is a plan's, or ``omitted`` for results that answer no call in view; ``runs``
+    are numbers ``(first, last)`` that follow each other, but for those that are in no transcript.
+    """
+
+    disposition: str
+    reason: str
+    runs: tuple[tuple[int, int], ...]
+
+
+def lost(account: Account) -> tuple[Why, ...]:
+    """The human messages added so far that a view does not show, each with the reason why.
+
+    One that is shortened or bare is in view. Messages that a set or a clear took out of the
+    transcript are among them: whoever did it, the model does not see them.
+    """
+    return tuple(
+        [
+            account.why(number)
+            for number, origin in enumerate(account.state.origins)
+            if origin.ref.facts.human and number not in account.shown
+        ]
+    )
+
+
+def left_out(account: Account) -> tuple[LeftOut, ...]:
+    """The transcript's messages that a view does not show whole, by disposition and reason."""
+    runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    last: tuple[str, str] | None = None
+    for number in range(len(account.state.origins)):
+        why = account.why(number)
+        if why.standing in ("set", "cleared"):
+            continue
+        key = (why.standing, "" if why.ruling is None else why.ruling.reason)
+        if why.standing == "whole":
+            last = key
+            continue
+        own = runs.setdefault(key, [])
+        if own and key == last:
+            own[-1] = (own[-1][0], number)
+        else:
+            own.append((number, number))
+        last = key
+    return tuple([LeftOut(*key, tuple(own)) for key, own in runs.items()])

@@ -1,0 +1,148 @@
+"""Two requests of one session, side by side: what entered, left and changed between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from eventctx.projections.explain.why import Account, Ruling, ruling_of
+from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+
+Kind = Literal[
+    "entered",
+    "restored",
+    "summarised",
+    "dropped",
+    "merged",
+    "omitted",
+    "set",
+    "cleared",
+    "shortened",
+    "thinking_left_out",
+    "results_left_out",
+]
+"""What the later view does with a message that the earlier one did not.
+
+``entered``: added in between. ``restored``: came back, or is whole again. ``omitted``: a result
+whose call is gone. ``results_left_out``: other results of its row answer no call in view.
+"""
+
+GROUPS: Final = ("system", "human", "user", "assistant", "result", "other", "inserted", "made_up")
+"""Kinds of message (``messages.Kind``), insertions, and what stands in for what is missing."""
+
+
+class Difference(NamedTuple):
+    """Message ``number``, what became of it, and why; ``origin`` says where its body lies."""
+
+    number: int
+    kind: Kind
+    ruling: Ruling | None
+    origin: MessageRef
+
+
+class Extra(NamedTuple):
+    """An entry that is no message: an insertion, a made-up result, or an opening.
+
+    ``ref`` is the insertion, the call that got no result, or None.
+    """
+
+    kind: str
+    ref: MessageRef | InsertionRef | None
+    call_id: str
+
+
+class Compared(NamedTuple):
+    """All differences, by number; extras in view order; and what was added and gone in between."""
+
+    differences: tuple[Difference, ...]
+    came: tuple[Extra, ...]
+    went: tuple[Extra, ...]
+    passed: int
+
+
+def compare(before: Account, after: Account) -> Compared:
+    """What ``after``, the later state of the same log, shows otherwise than ``before``."""
+    found = [*_left(before, after), *_came(before, after), *_changed(before, after)]
+    earlier, later = _extras(before), _extras(after)
+    first, following = len(before.state.origins), len(after.state.origins)
+    return Compared(
+        tuple(sorted(found, key=lambda one: (one.number, one.kind))),
+        tuple([extra for key, extra in later.items() if key not in earlier]),
+        tuple([extra for key, extra in earlier.items() if key not in later]),
+        sum(number not in after.shown for number in range(first, following)),
+    )
+
+
+def token_groups(account: Account, tokens: int, factor: float) -> dict[str, int]:
+    """Tokens of a request by group; ``beside`` is what is not in its entries, up to ``tokens``.
+
+    ``factor`` is the one that was learnt from reported usage and is in ``tokens`` already.
+    """
+    counted = dict.fromkeys(GROUPS, 0)
+    for entry in account.entries:
+        counted[_group(entry)] += entry.tokens
+    groups = {name: round(count * factor) for name, count in counted.items() if count}
+    return {**groups, "beside": tokens - sum(groups.values())}
+
+
+def _left(before: Account, after: Account) -> Iterator[Difference]:
+    for number in before.shown.keys() - after.shown.keys():
+        why = after.why(number)
+        kind: Kind = why.standing  # type: ignore[assignment]  # one that left is none of the others
+        yield Difference(number, kind, why.ruling, after.state.origins[number].ref)
+
+
+def _came(before: Account, after: Account) -> Iterator[Difference]:
+    known = len(before.state.origins)
+    for number in after.shown.keys() - before.shown.keys():
+        origin = after.state.origins[number].ref
+        if number >= known:
+            yield Difference(number, "entered", None, origin)
+        else:
+            cause = after.why(number).restored
+            ruling = None if cause is None else ruling_of(cause, "restored", "restored")
+            yield Difference(number, "restored", ruling, origin)
+
+
+def _changed(before: Account, after: Account) -> Iterator[Difference]:
+    for number in after.shown.keys() & before.shown.keys():
+        was, now = before.shown[number], after.shown[number]
+        if was is now or was == now:
+            continue
+        old, new = was.ref, now.ref
+        assert isinstance(old, MessageRef)  # noqa: S101 - tells the type checker
+        assert isinstance(new, MessageRef)  # noqa: S101 - tells the type checker
+        why, origin = after.why(number), after.state.origins[number].ref
+        if new.shortened and (old.position, old.index) != (new.position, new.index):
+            yield Difference(number, "shortened", why.ruling, origin)
+        elif old.shortened and not new.shortened and why.restored is not None:
+            ruling = ruling_of(why.restored, "restored", "restored")
+            yield Difference(number, "restored", ruling, origin)
+        if new.bare and not old.bare:
+            yield Difference(number, "thinking_left_out", why.bare, origin)
+        if set(now.omit) - set(was.omit):
+            yield Difference(number, "results_left_out", None, origin)
+
+
+def _extras(account: Account) -> dict[tuple[object, ...], Extra]:
+    """Entries that are no message, by what makes them the same in another view."""
+    found: dict[tuple[object, ...], Extra] = {}
+    for entry in account.entries:
+        ref = entry.ref
+        if isinstance(ref, InsertionRef):
+            found["insertion", ref.position, ref.index] = Extra(ref.kind, ref, "")
+        elif entry.kind == "synthetic":
+            assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
+            found["synthetic", ref.number, entry.call_id] = Extra("synthetic", ref, entry.call_id)
+        elif entry.kind == "opening":
+            found["opening",] = Extra("opening", None, "")
+    return found
+
+
+def _group(entry: Entry) -> str:
+    if isinstance(entry.ref, InsertionRef):
+        return "inserted"
+    if entry.kind != "message" or entry.ref is None:
+        return "made_up"
+    return entry.ref.facts.kind

@@ -1,0 +1,283 @@
+"""Why a message is in a view, or is not: the answer for one number, from its whole history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import msgspec
+
+from eventctx.log.plan import REASONS, find
+from eventctx.projections import timeline
+from eventctx.projections.explain.changes import Cause, Change, ChangesState, in_transcript
+from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+
+Standing = Literal[
+    "whole",
+    "shortened",
+    "summarised",
+    "dropped",
+    "merged",
+    "omitted",
+    "set",
+    "cleared",
+    "not_added",
+]
+"""How a message stands in a view. ``omitted``: a result that answers no call in view; ``set`` and
+``cleared``: taken out of the transcript by one; ``not_added``: it came only later."""
+
+SIZES: Final = ("budget", "threshold", "target")
+"""Sizes that a compaction is made for; they are recorded with its end, in tokens."""
+
+_RECENT: Final = (
+    "keep_recent",
+    "keep_turns",
+    "max_messages",
+    "protected_recent",
+    "keep_recent_share",
+    "fresh_tail_count",
+)
+_OLD: Final = ("protected_recent", "protected_tool_results", "target")
+
+GOVERNING: Final[dict[str, tuple[str, ...]]] = {
+    "system": (),
+    "pinned": (),
+    "latest_human": (),
+    "recent": _RECENT,
+    "same_round": _RECENT,
+    "open_round": (),
+    "older": _RECENT,
+    "duplicate": (),
+    "oversize": ("budget",),
+    "budget": SIZES,
+    "old_result": ("truncate_chars", *_OLD),
+    "old_arguments": ("truncate_chars", *_OLD),
+    "old_round": _OLD,
+    "old_words": ("truncate_chars", *_OLD),
+    "protected": ("protected_recent", "protected_tool_results", "keep_recent"),
+    "task": (),
+    "fits": ("budget", "target"),
+    "restored": (),
+    "imported": (),
+}
+"""Reason codes to the settings that govern them, whichever policy has them. A code that is not
+here (a score, a summary, a custom one) is a policy's own: all its settings bear on it."""
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What a record made of a message: why, by which rule, under which settings.
+
+    ``disposition`` is a plan's, or what happened. ``reason`` is a plan's code ("" where no plan
+    speaks of it) and ``rule`` what it says. ``settings`` are those that govern the rule, with
+    their values then; a fallback's own are not recorded.
+    """
+
+    cause: Cause
+    disposition: str
+    reason: str = ""
+    rule: str = ""
+    settings: dict[str, Any] = {}
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """How message ``number`` stands in a view, and why.
+
+    ``added`` is the record that brought it. ``ruling`` is what took it out or shortened it; None
+    where it stands as it was added or came back whole. ``stays`` is what the plan in force says
+    of one in view; None where that plan, ``planned``, is older than the message (or than its
+    return), or there is none. ``bare`` is what left its thinking out, ``restored`` its last
+    return, ``pinned_by`` the pin that holds, ``erased`` the end of its contents. ``into`` stands
+    for a merged one, as long as ``into_in_view``. ``caller`` is the call that an omitted result
+    answers, where there is one; ``results_left_out`` are ids of results in the row that answer no
+    call in view. ``insertions`` are those in view that stand for it, and ``origin`` and ``shown``
+    its own references as added and as in view.
+    """
+
+    number: int
+    standing: Standing
+    compactions: int
+    added: Cause | None = None
+    ruling: Ruling | None = None
+    stays: Ruling | None = None
+    planned: Cause | None = None
+    bare: Ruling | None = None
+    restored: Cause | None = None
+    pinned: bool = False
+    pinned_by: Cause | None = None
+    erased: Cause | None = None
+    into: int | None = None
+    into_in_view: bool = False
+    caller: int | None = None
+    results_left_out: tuple[str, ...] = ()
+    insertions: tuple[InsertionRef, ...] = ()
+    origin: MessageRef | None = None
+    shown: MessageRef | None = None
+
+    @property
+    def in_view(self) -> bool:
+        """Whether the view shows it, whole or shortened."""
+        return self.standing in ("whole", "shortened")
+
+
+class Account:
+    """One view, indexed for questions: what is in it, and what happened to every message."""
+
+    def __init__(self, state: ChangesState) -> None:
+        self.state = state
+        self.entries: list[Entry] = state.view.layout.entries()
+        self.shown: dict[int, Entry] = {
+            entry.ref.number: entry
+            for entry in self.entries
+            if entry.kind == "message" and isinstance(entry.ref, MessageRef)
+        }
+        self._visible = {ref.number: ref for ref in state.view.layout.refs}
+        self._changes: dict[int, list[Change]] = {}
+        for change in state.changes:
+            self._changes.setdefault(change.number, []).append(change)
+
+    @cached_property
+    def _callers(self) -> dict[str, list[int]]:
+        """Message numbers by the ids of the calls that they make."""
+        found: dict[str, list[int]] = {}
+        for number, origin in enumerate(self.state.origins):
+            for call_id in origin.ref.facts.calls:
+                found.setdefault(call_id, []).append(number)
+        return found
+
+    def why(self, number: int) -> Why:
+        """The answer for one message; ``number`` is from 0."""
+        state = self.state
+        if number >= len(state.origins):
+            return Why(number=number, standing="not_added", compactions=state.view.compactions)
+        changes = self._changes.get(number, [])
+        ref = self._visible.get(number)
+        entry = self.shown.get(number)
+        restored = _last(changes, "restored")
+        known = Why(
+            number=number,
+            standing="whole",
+            compactions=state.view.compactions,
+            added=self.added(number),
+            planned=state.planned,
+            restored=None if restored is None else restored.cause,
+            pinned=number in state.view.pins,
+            pinned_by=_pin(changes) if number in state.view.pins else None,
+            erased=_cause(_last(changes, "erased")),
+            origin=state.origins[number].ref,
+            shown=ref if entry is not None else None,
+        )
+        if entry is not None and ref is not None:
+            return self._in_view(known, ref, entry, changes)
+        if ref is not None:
+            return self._omitted(known, ref)
+        return self._out(known, changes)
+
+    def added(self, number: int) -> Cause:
+        """The record that brought a message."""
+        ref, kind, time, turn_id, iteration = self.state.origins[number]
+        turn = timeline.turn_number(self.state.time, turn_id)
+        return Cause(ref.position, kind, time, turn, iteration)
+
+    def _in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:
+        shortened = _last(changes, "shortened") if ref.shortened else None
+        bare = _last(changes, "thinking_left_out") if ref.bare else None
+        return msgspec.structs.replace(
+            why,
+            standing="shortened" if ref.shortened else "whole",
+            ruling=None if shortened is None else _ruling(shortened),
+            stays=self._stays(why),
+            bare=None if bare is None else _ruling(bare),
+            results_left_out=entry.omit,
+        )
+
+    def _stays(self, why: Why) -> Ruling | None:
+        """What the plan in force says of a message that is in view."""
+        plan, cause = self.state.plan, self.state.planned
+        if plan is None or cause is None or why.number > plan.through:
+            return None
+        if why.restored is not None and why.restored.position > cause.position:
+            return None  # what an older log repeats of it held before its return
+        run = find(plan.runs, why.number)
+        if run is None:
+            return Ruling(cause, "kept")
+        return ruling_of(cause, run.disposition, run.reason)
+
+    def _omitted(self, why: Why, ref: MessageRef) -> Why:
+        callers = [
+            number
+            for call_id in ref.facts.results
+            for number in self._callers.get(call_id, ())
+            if number < ref.number
+        ]
+        caller = max(callers, default=None)
+        ruling = None
+        if caller is not None and caller not in self.shown:
+            ruling = self.why(caller).ruling
+        return msgspec.structs.replace(why, standing="omitted", caller=caller, ruling=ruling)
+
+    def _out(self, why: Why, changes: list[Change]) -> Why:
+        left = "set", "cleared", "summarised", "dropped", "merged"
+        change = next(one for one in reversed(changes) if one.what in left)
+        standing: Any = change.what
+        return msgspec.structs.replace(
+            why,
+            standing=standing,
+            ruling=_ruling(change),
+            into=change.into,
+            into_in_view=change.into in self.shown,
+            insertions=self._standing_for(why.number),
+        )
+
+    def _standing_for(self, number: int) -> tuple[InsertionRef, ...]:
+        """Insertions in view that stand for a message; none once it left the transcript."""
+        if not in_transcript(self.state, number):
+            return ()
+        return tuple(
+            [
+                one
+                for one in self.state.view.layout.insertions
+                if any(first <= number <= last for first, last in one.stands_for)
+            ]
+        )
+
+
+def ruling_of(cause: Cause, disposition: str, reason: str) -> Ruling:
+    """What one record made of a message, with the rule and the settings that govern it."""
+    return Ruling(cause, disposition, reason, REASONS.get(reason, ""), _settings(cause, reason))
+
+
+def _settings(cause: Cause, reason: str) -> dict[str, Any]:
+    """The settings that govern a reason code in one compaction, with their values."""
+    compaction = cause.compaction
+    if compaction is None or not reason:
+        return {}
+    # Where a fallback decided, what is recorded are the settings of the policy that could not.
+    own = compaction.settings if compaction.fallback is None else {}
+    known = {**own, **{name: getattr(compaction, name) for name in SIZES}}
+    names = GOVERNING.get(reason, tuple(known))
+    return {name: known[name] for name in names if known.get(name) is not None}
+
+
+def _ruling(change: Change) -> Ruling:
+    return ruling_of(change.cause, change.what, change.reason)
+
+
+def _last(changes: Sequence[Change], what: str) -> Change | None:
+    return next((one for one in reversed(changes) if one.what == what), None)
+
+
+def _cause(change: Change | None) -> Cause | None:
+    return None if change is None else change.cause
+
+
+def _pin(changes: Sequence[Change]) -> Cause | None:
+    """The pin that holds: the first one since the last time it was not pinned."""
+    held: Cause | None = None
+    for change in changes:
+        if change.what == "pinned" and held is None:
+            held = change.cause
+        elif change.what in ("unpinned", "set", "cleared"):
+            held = None
+    return held

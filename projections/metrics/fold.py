@@ -1,0 +1,261 @@
+"""Metrics as a fold over a session's records: what each record measures, live and from the log.
+
+A stream's own records measure; what a fork inherits only sets the scene. Payloads that cannot be
+read measure nothing. Where records are missing (a fold that begins in the middle), the share of
+the prefix that is reused is not measured until it is known again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
+from typing import Final, NamedTuple
+
+from eventctx.log import events
+from eventctx.log.codec import Unknown
+from eventctx.log.events import Event
+from eventctx.log.record import Record
+from eventctx.projections.flat import read
+from eventctx.projections.metrics import names, prefix
+from eventctx.projections.metrics.names import Instrument
+from eventctx.projections.metrics.prefix import Erased, Sent
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.view import request_view
+from eventctx.projections.view.request_view import ViewState
+
+Attributes = dict[str, str]
+
+MAX_CALLS: Final = 64
+"""Model calls of a session that are remembered; one that ended may still get its usage."""
+MAX_NAME: Final = 128
+"""Longest value of an attribute, in characters; what is longer is no name."""
+
+_SECOND: Final = 1_000_000_000
+_CODE: Final = re.compile(rf"[\w.:-]{{1,{MAX_NAME}}}")
+
+
+class Measurement(NamedTuple):
+    """One value for one instrument, in its unit. No caller may change ``attributes``."""
+
+    instrument: Instrument
+    value: int | float
+    attributes: Attributes
+
+
+class Call(NamedTuple):
+    """A model call, by the span of its records; ``start`` in UTC nanoseconds."""
+
+    span_id: str
+    start: int
+    attributes: Attributes
+    ended: bool = False
+
+
+class MetricState(NamedTuple):
+    """Where the fold stands.
+
+    ``measured`` is what the last record measured. ``position`` is that record's (-1: none).
+    ``view`` is the request view, None where it is not known; ``sent`` the last request, None where
+    there was none or one may be missing; ``erased`` the bodies emptied since. ``calls`` has the
+    newest last.
+    """
+
+    measured: tuple[Measurement, ...]
+    position: int
+    view: ViewState | None
+    sent: Sent | None
+    erased: Erased
+    calls: tuple[Call, ...]
+
+
+def initial() -> MetricState:
+    """The state before a stream's first record."""
+    return MetricState((), -1, request_view.initial(), None, frozenset(), ())
+
+
+def evolve(state: MetricState, record: Record) -> MetricState:
+    """The state after ``record``; its ``measured`` is what the record measures.
+
+    A record at position 0 begins a stream, whatever was folded before.
+    """
+    if record.position == 0:
+        state = initial()
+    position, view, sent = record.position, state.view, state.sent
+    if position != state.position + 1:
+        view = sent = None
+    elif view is not None:
+        view = _seen(view, record)
+    state = MetricState((), position, view, sent, state.erased, state.calls)
+    step = _STEPS.get(record.type)
+    return state if step is None else step(state, record, read(record))
+
+
+def fold(records: Iterable[Record]) -> Iterator[Measurement]:
+    """What one stream's own records measure, in their order; in a fork not what it inherits."""
+    state, found = initial(), list[Measurement]()
+    for record in records:
+        state = evolve(state, record)
+        if record.type == "session:fork":
+            found.clear()
+        found.extend(state.measured)
+    return iter(found)
+
+
+def _seen(view: ViewState, record: Record) -> ViewState | None:
+    try:
+        return request_view.evolve(view, record)
+    except Exception:
+        # Damage can show as anything; whether a log is sound is for ``verify`` to say.
+        return None
+
+
+# -- the steps -----------------------------------------------------------------------------------
+
+
+def _forked(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    # A call that was under way in the parent ends there.
+    return state._replace(calls=())
+
+
+def _erased(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    if not isinstance(event, events.Erased):
+        return state._replace(sent=None)  # of what was sent, something is no more
+    return state._replace(erased=state.erased.union(event.bodies))
+
+
+def _compacted(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    if not isinstance(event, events.PostCompact):
+        return state
+    strategy = {names.STRATEGY: _named(event.strategy)}
+    outcome: Attributes = {names.COMPACTION_OUTCOME: event.outcome}
+    trigger: Attributes = {names.TRIGGER: event.trigger}
+    found = [Measurement(names.COMPACTIONS, 1, trigger | strategy | outcome)]
+    if event.outcome == "applied":
+        before, after = event.tokens_before, event.tokens_after
+        found.append(Measurement(names.TOKENS_BEFORE, before, trigger | strategy))
+        found.append(Measurement(names.TOKENS_AFTER, after, trigger | strategy))
+    if event.trigger != "imported":  # how long an imported one took, nobody recorded
+        took = event.duration / _SECOND
+        found.append(Measurement(names.COMPACTION_DURATION, took, strategy | outcome))
+    return state._replace(measured=_sound(found))
+
+
+def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    if not isinstance(event, events.RequestPrepared):
+        # A request that cannot be read was sent all the same: what comes next follows on it.
+        return state._replace(sent=None)
+    model = _model(event.model)
+    found = [Measurement(names.REQUEST_TOKENS, event.tokens, model)]
+    if event.budget is not None and event.budget > 0:
+        found.append(Measurement(names.BUDGET_USED, event.tokens / event.budget, model))
+    carrier = record if event.insertions else None
+    sent = Sent(state.view, event.insertions, carrier)
+    share = _reused(state, event, sent)
+    if share is not None:
+        found.append(Measurement(names.PREFIX_REUSED, share, model))
+    found += [Measurement(names.BREAKS, 1, {names.BREAK: reason}) for reason in event.breaks]
+    return state._replace(measured=_sound(found), sent=sent, erased=frozenset())
+
+
+def _reused(state: MetricState, event: events.RequestPrepared, sent: Sent) -> float | None:
+    before = state.sent
+    if before is None:
+        return None
+    if not event.breaks and before.carrier is None and sent.carrier is None:
+        return 1.0  # rule 5 of the views: between breaks they only grow at their end
+    try:
+        return prefix.reused(before, sent, state.erased)
+    except Exception:
+        # An insertion whose body is missing or damaged.
+        return None
+
+
+def _called(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    span_id = record.span_id
+    if not isinstance(event, events.ProviderRequest) or span_id is None:
+        return state
+    known = _call(state, span_id)
+    if known is not None and not known.ended:
+        return state
+    said: Attributes = {conv.OPERATION: conv.CHAT, **_model(event.model)}
+    if event.provider is not None:
+        said[conv.PROVIDER_NAME] = _named(event.provider)
+    others = tuple([call for call in state.calls if call.span_id != span_id])
+    return state._replace(calls=(*others[1 - MAX_CALLS :], Call(span_id, record.time, said)))
+
+
+def _answered(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    call = _call(state, record.span_id)
+    if call is None or call.ended or isinstance(event, Unknown):
+        return state
+    said = call.attributes
+    if isinstance(event, events.ProviderError):
+        said = said | {conv.ERROR_TYPE: _error_type(event)}
+    took = (record.time - call.start) / _SECOND
+    calls = tuple([one._replace(ended=True) if one is call else one for one in state.calls])
+    found = [Measurement(names.OPERATION_DURATION, took, said)]
+    return state._replace(measured=_sound(found), calls=calls)
+
+
+def _used(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    if not isinstance(event, events.UsageReported):
+        return state
+    call = _call(state, record.span_id)
+    said: Attributes = {conv.OPERATION: conv.CHAT} if call is None else dict(call.attributes)
+    said |= _model(event.model)
+    found: list[Measurement] = []
+    # What a provider leaves out is recorded as 0.
+    if event.prompt > 0:
+        found.append(Measurement(names.TOKEN_USAGE, event.prompt, said | {_TYPE: "input"}))
+    if event.output > 0 and event.output_exact:
+        found.append(Measurement(names.TOKEN_USAGE, event.output, said | {_TYPE: "output"}))
+    if event.prompt > 0 and event.cache_read <= event.prompt:
+        by = {name: value for name, value in said.items() if name != conv.OPERATION}
+        share = event.cache_read / event.prompt
+        found.append(Measurement(names.PROMPT_CACHED, share, by))
+    return state._replace(measured=_sound(found))
+
+
+_TYPE: Final = names.TOKEN_TYPE
+
+_STEPS: Final[dict[str, Callable[[MetricState, Record, Event | Unknown], MetricState]]] = {
+    "session:fork": _forked,
+    "context:erased": _erased,
+    "context:post_compact": _compacted,
+    "context:request_prepared": _prepared,
+    "provider:request": _called,
+    "provider:response": _answered,
+    "provider:error": _answered,
+    "usage:reported": _used,
+}
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def _sound(found: list[Measurement]) -> tuple[Measurement, ...]:
+    """The measurements without those that no instrument takes: a record may say anything."""
+    return tuple([one for one in found if one.value >= 0 and isfinite(one.value)])
+
+
+def _call(state: MetricState, span_id: str | None) -> Call | None:
+    for call in reversed(state.calls):
+        if call.span_id == span_id:
+            return call
+    return None
+
+
+def _model(model: str | None) -> Attributes:
+    return {} if model is None else {conv.REQUEST_MODEL: _named(model)}
+
+
+def _named(name: str) -> str:
+    return name if len(name) <= MAX_NAME else conv.ERROR_OTHER
+
+
+def _error_type(event: events.ProviderError) -> str:
+    """The error's type or code; hosts write what they like there, and some of it is a message."""
+    if _CODE.fullmatch(event.error_type):
+        return event.error_type
+    return "cancelled" if event.status == "cancelled" else conv.ERROR_OTHER

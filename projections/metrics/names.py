@@ -1,0 +1,184 @@
+"""Every metric instrument: name, unit, attributes, buckets. The one place where they are spelt.
+
+``gen_ai.client.operation.duration`` and ``gen_ai.client.token.usage`` are OpenTelemetry's. They
+are as in the GenAI conventions of schema 1.37.0, which released instrumentations send. Upstream
+moves on (open-telemetry/semantic-conventions-genai, main @ e07f4eba, 2026-10-02: token usage has
+become counters, pull request 374; another name for the duration is proposed, 521), and has no
+release to follow. All else is under ``eventctx.``; attributes have the names that spans give them.
+
+Attributes take few values. None holds an id, a path, a message or the text of an error. Units are
+UCUM's. Boundaries are advice: a view that the host sets up goes first.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+from eventctx.projections.trace import semconv as conv
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.37.0"
+
+Kind = Literal["counter", "histogram"]
+
+TRIGGER: Final = conv.COMPACTION + "trigger"
+STRATEGY: Final = conv.COMPACTION + "strategy"
+COMPACTION_OUTCOME: Final = conv.COMPACTION + "outcome"
+BREAK: Final = conv.REQUEST + "break"
+HANDLER: Final = "eventctx.hook.handler"
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - a name, no secret
+
+
+class Instrument(NamedTuple):
+    """An instrument, and the attributes that its measurements may have.
+
+    ``boundaries`` are the upper, inclusive bounds of a histogram's buckets, in its unit.
+    ``operational`` ones measure the running program, and cannot be folded from a log.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+    attributes: tuple[str, ...]
+    boundaries: tuple[float, ...] = ()
+    operational: bool = False
+
+
+_TOKENS: Final = (
+    *(500.0, 1_000.0, 2_000.0, 4_000.0, 8_000.0, 16_000.0, 32_000.0, 64_000.0, 100_000.0),
+    *(128_000.0, 160_000.0, 200_000.0, 400_000.0, 1_000_000.0, 2_000_000.0),
+)
+_SHARES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+_USED: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0)
+_COMPACTING: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_APPENDING: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0),
+)
+# These two are the conventions' own.
+_CALLING: Final = (
+    *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+)
+_USAGE: Final = tuple([float(4**power) for power in range(14)])
+
+_MODEL: Final = (conv.REQUEST_MODEL,)
+_CALL: Final = (conv.OPERATION, conv.PROVIDER_NAME, conv.REQUEST_MODEL)
+
+COMPACTIONS: Final = Instrument(
+    "eventctx.compactions",
+    "counter",
+    "{compaction}",
+    "Compactions that ended, those that changed nothing included.",
+    (TRIGGER, STRATEGY, COMPACTION_OUTCOME),
+)
+TOKENS_BEFORE: Final = Instrument(
+    "eventctx.compaction.tokens.before",
+    "histogram",
+    "{token}",
+    "Estimated tokens of the view before a compaction that was applied.",
+    (TRIGGER, STRATEGY),
+    _TOKENS,
+)
+TOKENS_AFTER: Final = Instrument(
+    "eventctx.compaction.tokens.after",
+    "histogram",
+    "{token}",
+    "Estimated tokens of the view after a compaction that was applied.",
+    (TRIGGER, STRATEGY),
+    _TOKENS,
+)
+COMPACTION_DURATION: Final = Instrument(
+    "eventctx.compaction.duration",
+    "histogram",
+    "s",
+    "How long a compaction took to be decided, questions to a model included.",
+    (STRATEGY, COMPACTION_OUTCOME),
+    _COMPACTING,
+)
+REQUEST_TOKENS: Final = Instrument(
+    "eventctx.request.tokens",
+    "histogram",
+    "{token}",
+    "Estimated tokens of a prepared request, what is sent beside the messages included.",
+    _MODEL,
+    _TOKENS,
+)
+BUDGET_USED: Final = Instrument(
+    "eventctx.request.budget.used",
+    "histogram",
+    "1",
+    "Estimated tokens of a prepared request as a share of its budget; above 1 a floor was sent.",
+    _MODEL,
+    _USED,
+)
+PREFIX_REUSED: Final = Instrument(
+    "eventctx.request.prefix.reused",
+    "histogram",
+    "1",
+    "Share of a request's estimated tokens, whole messages, with which the next one begins.",
+    _MODEL,
+    _SHARES,
+)
+BREAKS: Final = Instrument(
+    "eventctx.request.breaks",
+    "counter",
+    "{break}",
+    "Reasons why prepared requests did not begin with the whole of the one before.",
+    (BREAK,),
+)
+PROMPT_CACHED: Final = Instrument(
+    "eventctx.prompt.cached",
+    "histogram",
+    "1",
+    "Share of a call's prompt tokens that the provider read from its cache, as it reported.",
+    (conv.PROVIDER_NAME, conv.REQUEST_MODEL),
+    _SHARES,
+)
+OPERATION_DURATION: Final = Instrument(
+    "gen_ai.client.operation.duration",
+    "histogram",
+    "s",
+    "GenAI operation duration.",
+    (*_CALL, conv.ERROR_TYPE),
+    _CALLING,
+)
+TOKEN_USAGE: Final = Instrument(
+    "gen_ai.client.token.usage",
+    "histogram",
+    "{token}",
+    "Number of input and output tokens used.",
+    (*_CALL, TOKEN_TYPE),
+    _USAGE,
+)
+APPEND_DURATION: Final = Instrument(
+    "eventctx.append.duration",
+    "histogram",
+    "s",
+    "How long a durable append took, from the call until its records were on disk.",
+    (),
+    _APPENDING,
+    operational=True,
+)
+HOOK_ERRORS: Final = Instrument(
+    "eventctx.hook.errors",
+    "counter",
+    "{error}",
+    "Observers that raised, were cancelled or took too long.",
+    (HANDLER,),
+    operational=True,
+)
+HOOK_DROPS: Final = Instrument(
+    "eventctx.hook.drops",
+    "counter",
+    "{record}",
+    "Records that never reached an observer: its queue was full, or its loop had ended.",
+    (HANDLER,),
+    operational=True,
+)
+
+INSTRUMENTS: Final = (
+    *(COMPACTIONS, TOKENS_BEFORE, TOKENS_AFTER, COMPACTION_DURATION),
+    *(REQUEST_TOKENS, BUDGET_USED, PREFIX_REUSED, BREAKS),
+    *(PROMPT_CACHED, OPERATION_DURATION, TOKEN_USAGE),
+    *(APPEND_DURATION, HOOK_ERRORS, HOOK_DROPS),
+)
+"""All of them, in the order of the reference page."""

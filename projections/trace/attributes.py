@@ -1,0 +1,248 @@
+"""What each event says about its span: name and attributes at the start, status at the end.
+
+Pure functions of one event. Names come from ``semconv``; attributes that are None are left out,
+zeros stay. No content is in them: no message text, no tool input or output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
+
+from eventctx.log import events
+from eventctx.log.codec import Unknown
+from eventctx.log.record import Record
+from eventctx.projections.flat import Scalar, capped, scalars
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.compaction_attributes import asked, came_to
+
+Attribute = Scalar | tuple[str, ...]
+Attributes = dict[str, Attribute]
+Family = Literal["turn", "chat", "tool", "plan", "compact"]
+Kind = Literal["internal", "client"]
+SpanStatus = Literal["unset", "error"]
+
+# Written out: one of these is on every model call.
+_SEQ: Final = f"{conv.REQUEST}seq"
+_TOKENS: Final = f"{conv.REQUEST}tokens"
+_MESSAGES: Final = f"{conv.REQUEST}messages"
+_LAST_MESSAGE: Final = f"{conv.REQUEST}last_message"
+_RENDERER: Final = f"{conv.REQUEST}renderer"
+_ESTIMATOR: Final = f"{conv.REQUEST}estimator"
+_FACTOR: Final = f"{conv.REQUEST}factor"
+_RESERVE: Final = f"{conv.REQUEST}reserve"
+_BUDGET: Final = f"{conv.REQUEST}budget"
+_PLAN_IN_FORCE: Final = f"{conv.REQUEST}plan"
+_MODEL: Final = f"{conv.REQUEST}model"
+_TOOLS: Final = f"{conv.REQUEST}tools_digest"
+_BREAKS: Final = f"{conv.REQUEST}breaks"
+_INSERTIONS: Final = f"{conv.REQUEST}insertions_count"
+_FLOOR: Final = f"{conv.REQUEST}floor_sent"
+_RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
+
+_TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
+
+
+class Opening(NamedTuple):
+    """How a span begins."""
+
+    family: Family
+    name: str
+    attributes: Attributes
+    kind: Kind = "internal"
+
+
+class Closing(NamedTuple):
+    """How a span ends. Success stays ``unset``: a status of OK would be final."""
+
+    family: Family
+    status: SpanStatus
+    message: str | None
+    attributes: Attributes
+
+
+def identity(record: Record) -> Attributes:
+    """The attributes that every span carries."""
+    found: Attributes = {
+        conv.CONVERSATION_ID: record.stream,
+        conv.SESSION_ID: record.stream,
+        conv.EVENT_SEQ: record.position,
+    }
+    if record.turn_id is not None:
+        found[conv.TURN_ID] = record.turn_id
+    if record.iteration is not None:
+        found[conv.ITERATION] = record.iteration
+    return found
+
+
+def opening(event: object) -> Opening | None:
+    """How the span that this event begins begins; None when it begins none."""
+    how = _OPENINGS.get(type(event))
+    return None if how is None else how(event)
+
+
+def closing(event: object, record: Record) -> Closing | None:
+    """How the span of this event of ``record`` ends; None when it ends none."""
+    how = _CLOSINGS.get(type(event))
+    return None if how is None else how(event, record)
+
+
+def usage(event: events.UsageReported) -> Attributes:
+    """Token counts of a call; ``input_tokens`` includes what the provider read from its cache."""
+    found: Attributes = {
+        conv.INPUT_TOKENS: event.prompt,
+        conv.OUTPUT_TOKENS: event.output,
+        conv.CACHE_READ_TOKENS: event.cache_read,
+        conv.CACHE_WRITE_TOKENS: event.cache_write,
+        conv.CACHE_CREATION_TOKENS: event.cache_write,
+        conv.REASONING_TOKENS: event.reasoning,
+    }
+    if not event.output_exact:
+        found["eventctx.usage.output_exact"] = False
+    return found
+
+
+def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
+    """What a chat span says of the request that it sends; flags only where they are set."""
+    found: Attributes = {
+        _SEQ: record.position,
+        conv.REQUEST_DIGEST: event.digest,
+        _TOKENS: event.tokens,
+        _MESSAGES: event.messages,
+        _LAST_MESSAGE: event.last_message,
+        _RENDERER: event.renderer,
+        _ESTIMATOR: event.estimator,
+        _FACTOR: event.factor,
+        _RESERVE: event.reserve,
+    }
+    for name, value in (
+        (_BUDGET, event.budget),
+        (_PLAN_IN_FORCE, event.plan),
+        (_MODEL, event.model),
+        (_TOOLS, event.tools_digest),
+    ):
+        if value is not None:
+            found[name] = value
+    if event.breaks:
+        found[_BREAKS] = ",".join(event.breaks)
+    if event.insertions:
+        found[_INSERTIONS] = len(event.insertions)
+    if event.floor_sent:
+        found[_FLOOR] = True
+    if event.reconstructed:
+        found[_RECONSTRUCTED] = True
+    return found
+
+
+def in_force(plan: int | None) -> Attributes:
+    """Say that a compacted view was sent, by the plan of the post_compact at position ``plan``."""
+    if plan is None:
+        return {}
+    return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
+
+
+def tick(record: Record, event: events.Event | Unknown) -> Attributes:
+    """Attributes of a record that is shown as an event on a span."""
+    return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
+
+
+def _of_event(_type: str, field: str) -> str:
+    return conv.OURS + field
+
+
+def _turn(event: events.PromptSubmit) -> Opening:
+    said = _given({conv.AGENT_NAME: event.agent, conv.TURN_NUMBER: event.number})
+    return _opening("turn", conv.INVOKE_AGENT, event.agent or "agent", said)
+
+
+def _chat(event: events.ProviderRequest) -> Opening:
+    said = _given({conv.REQUEST_MODEL: event.model, conv.PROVIDER_NAME: event.provider})
+    return _opening("chat", conv.CHAT, event.model, said, "client")
+
+
+def _tool(event: events.ToolPre) -> Opening:
+    said = _given({conv.TOOL_NAME: event.name, conv.TOOL_CALL_ID: event.call_id})
+    return _opening("tool", conv.EXECUTE_TOOL, event.name, said)
+
+
+def _plan(event: events.PlanStart) -> Opening:
+    return _opening("plan", conv.PLAN, event.name, {})
+
+
+def _compaction(event: events.PreCompact | events.PostCompact) -> Opening:
+    return _opening("compact", conv.COMPACT, event.strategy, asked(event))
+
+
+def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
+    said = _given({conv.RESPONSE_MODEL: event.model, conv.RESPONSE_ID: event.response_id})
+    if event.finish_reason is not None:
+        said[conv.FINISH_REASONS] = (event.finish_reason,)
+    return _ended("chat", "ok", None, said)
+
+
+def _opening(
+    family: Family, operation: str, subject: str | None, said: Attributes, kind: Kind = "internal"
+) -> Opening:
+    name = f"{operation} {subject}" if subject else operation
+    return Opening(family, name, {conv.OPERATION: operation, **said}, kind)
+
+
+def _ended(
+    family: Family, outcome: str, message: str | None, said: Attributes | None = None
+) -> Closing:
+    """A cancelled span is no failure: its status stays unset, and the outcome tells it apart."""
+    attributes: Attributes = {conv.OUTCOME: outcome, **(said or {})}
+    failed = outcome in ("error", "failed")
+    if failed:
+        attributes.setdefault(conv.ERROR_TYPE, _error_type(message))
+    elif outcome == "cancelled":
+        attributes.setdefault(conv.ERROR_TYPE, _error_type(message, "cancelled"))
+    return Closing(
+        family, "error" if failed else "unset", capped(message) if message else None, attributes
+    )
+
+
+def _failed_call(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
+    return _ended(family, event.status, event.message, {conv.ERROR_TYPE: event.error_type})
+
+
+def _compacted(event: events.PostCompact, record: Record) -> Closing:
+    said = came_to(event, record.position, record.digest.hex())
+    closed = _ended("compact", event.outcome, event.error, said)
+    if event.outcome == "applied":
+        closed.attributes[conv.OUTCOME] = "ok"
+    return closed
+
+
+def _error_type(message: str | None, otherwise: str = conv.ERROR_OTHER) -> str:
+    """The type that a message begins with (``ValueError: no``), else the conventions' fallback."""
+    named = None if message is None else _TYPE_NAME.match(message)
+    return otherwise if named is None else named[1]
+
+
+def _given(values: dict[str, str | int | float | None]) -> Attributes:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_OPENINGS: Final[dict[type, Callable[[Any], Opening]]] = {
+    events.PromptSubmit: _turn,
+    events.ProviderRequest: _chat,
+    events.ToolPre: _tool,
+    events.PlanStart: _plan,
+    events.PreCompact: _compaction,
+    events.PostCompact: _compaction,
+}
+
+_CLOSINGS: Final[dict[type, Callable[[Any, Record], Closing]]] = {
+    events.PromptComplete: lambda event, _: _ended("turn", event.status, event.error),
+    events.PlanEnd: lambda event, _: _ended("plan", event.status, event.error),
+    events.ProviderResponse: _answered,
+    events.ProviderError: lambda event, _: _failed_call("chat", event),
+    events.ToolPost: lambda event, _: _ended("tool", "ok", None),
+    events.ToolError: lambda event, _: _failed_call("tool", event),
+    events.PostCompact: _compacted,
+}
+
+SPANS: Final = frozenset((*_OPENINGS, *_CLOSINGS))
+"""The events that begin or end a span."""

@@ -1,0 +1,370 @@
+"""Contents on spans, where they are asked for: a second stage behind the fold of spans.
+
+A request's messages, the model's answer, a tool's arguments and its result are in the log beside
+the activity that they belong to, and mostly after it: an answer is added when the call that gave it
+has ended. So this stage holds a finished span back until what belongs to it has come, at the latest
+until the next thing begins. Records have to be read with their bodies; one state folds one stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from eventctx.errors import EventctxError
+from eventctx.log.events import Erased, PostCompact, RequestPrepared
+from eventctx.log.record import Record
+from eventctx.messages.encoding import decode_body
+from eventctx.messages.facts import decode_facts
+from eventctx.projections.flat import read
+from eventctx.projections.trace import bodies as trace_bodies
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.attributes import Attributes
+from eventctx.projections.trace.bodies import Texts
+from eventctx.projections.trace.genai_messages import Clean, genai_message, plain_text
+from eventctx.projections.trace.spans import Span
+from eventctx.projections.view import planned, request_view
+from eventctx.projections.view.state import ViewState
+
+MAX_CONTENT: Final = 262_144
+"""Characters of one attribute; of a request the oldest messages are left out beyond it."""
+_REMEMBERED: Final = 128
+_BOUNDARIES: Final = frozenset(("provider:request", "tool:pre", "prompt:complete", "session:end"))
+
+Key = str | tuple[str | None, int | None]
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ContentState(msgspec.Struct, frozen=True):
+    """Where the stage stands.
+
+    ``waiting`` are finished spans whose content may still come. The rest is what is known of
+    requests (by position), answers (by span, or by turn and iteration), calls and results (by call
+    id), and of each turn what was asked and said; and which spans are compactions: a summarizer's
+    call in one is answered by no message.
+    """
+
+    clean: Clean
+    view: ViewState
+    texts: Texts
+    waiting: tuple[Span, ...] = ()
+    requests: dict[int, Attributes] = {}
+    answers: dict[Key, tuple[str, ...]] = {}
+    calls: dict[str, str] = {}
+    results: dict[str, str] = {}
+    asked: dict[str, tuple[str, ...]] = {}
+    said: dict[str, tuple[str, ...]] = {}
+    compacting: tuple[str, ...] = ()
+
+
+def initial(clean: Clean) -> ContentState:
+    """The state before a stream's first record. ``clean`` redacts a text."""
+    return ContentState(clean, request_view.initial(), trace_bodies.none_yet())
+
+
+def evolve(
+    state: ContentState, record: Record, finished: Iterable[Span]
+) -> tuple[ContentState, list[Span]]:
+    """The state after ``record``, and the spans that are complete now.
+
+    ``finished`` are the spans that the fold of spans finished with this record.
+    """
+    out: list[Span] = []
+    state = _absorbed(state, record)
+    if record.type == "session:fork":  # the view goes on, what waits is the parent's to tell
+        state = ContentState(state.clean, state.view, state.texts)
+    if record.type in _BOUNDARIES:
+        state = _released(state, record, out)
+    elif record.type == "context:pre_compact" and record.span_id is not None:
+        compacting = (*state.compacting[1 - _REMEMBERED :], record.span_id)
+        state = replace(state, compacting=compacting)
+    elif record.type == "context:erased":
+        state = _erased(state, record)
+    elif record.type == "context:message_added" and record.bodies:
+        state = _added(state, record, out)
+    elif record.type == "context:request_prepared":
+        state = replace(
+            state, requests=_remembering(state.requests, record.position, _request(state, record))
+        )
+    for span in finished:
+        state = _finished(state, span, record, out)
+    return state, out
+
+
+def unfinished(state: ContentState, spans: Iterable[Span]) -> list[Span]:
+    """The spans that still wait, and behind them ``spans``, which no record has ended."""
+    return [*state.waiting, *(_told(state, span) for span in spans)]
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def _absorbed(state: ContentState, record: Record) -> ContentState:
+    texts = trace_bodies.keep(state.texts, record)
+    try:
+        view = request_view.evolve(state.view, record)
+    except EventctxError:
+        # A damaged record has no content to show; verify says what is wrong with it.
+        return replace(state, texts=texts)
+    return replace(state, view=view, texts=trace_bodies.forget(texts, view))
+
+
+def _erased(state: ContentState, record: Record) -> ContentState:
+    """The state without what was destroyed; other texts that are at hand go along."""
+    event = read(record)
+    if not isinstance(event, Erased):
+        return state
+    bare = [
+        replace(
+            span, attributes={n: v for n, v in span.attributes.items() if n not in conv.CONTENT}
+        )
+        for span in state.waiting
+    ]
+    texts = trace_bodies.erase(state.texts, event)
+    return ContentState(state.clean, state.view, texts, tuple(bare), compacting=state.compacting)
+
+
+def _request(state: ContentState, record: Record) -> Attributes:
+    """The messages of a request, newest first in importance: the oldest give way to the limit."""
+    event = read(record)
+    if not isinstance(event, RequestPrepared):
+        return {}
+    view = planned.with_insertions(state.view, event.insertions, record)
+    entries = list(view.layout.entries())
+    found = [trace_bodies.shown(state.texts, entry, state.clean) for entry in entries]
+    if entries and not any(found):
+        return {}  # read without bodies
+    texts = [_NOT_KEPT if text is None else text for text in found]
+    systems = next((at for at, text in enumerate(texts) if not _is_system(text)), len(texts))
+    kept, size = len(texts), 0
+    while kept > systems and size + len(texts[kept - 1]) <= MAX_CONTENT:
+        kept -= 1
+        size += len(texts[kept])
+    shown = texts[kept:]
+    if kept > systems:
+        shown.insert(0, _left_out(kept - systems))
+    said: Attributes = {conv.INPUT_MESSAGES: _array(shown)}
+    if systems:
+        parts = [
+            part for text in texts[:systems] for part in msgspec.json.decode(text).get("parts", ())
+        ]
+        said[conv.SYSTEM_INSTRUCTIONS] = msgspec.json.encode(parts).decode()[:MAX_CONTENT]
+    return said
+
+
+def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState:
+    body = record.bodies[0]
+    if body.data is None:
+        return state
+    facts = decode_facts(body.facts)
+    message = genai_message(decode_body(body.data), state.clean)
+    for part in message["parts"]:
+        call_id = part.get("id")
+        if part["type"] == "tool_call" and isinstance(call_id, str):
+            # Some hosts give calls the same ids in every turn: an older result is not this one's.
+            results = {one: text for one, text in state.results.items() if one != call_id}
+            calls = _remembering(state.calls, call_id, part["arguments"])
+            state = replace(state, calls=calls, results=results)
+        elif part["type"] == "tool_call_response" and isinstance(call_id, str):
+            state = _result(state, call_id, part["response"], out)
+    turn_id = record.turn_id
+    if facts.kind == "assistant":
+        state = _answer(state, record, _json(message))
+        if turn_id is not None:
+            state = replace(state, said=_remembering(state.said, turn_id, (_json(message),)))
+    elif facts.human and turn_id is not None:
+        asked = (*state.asked.get(turn_id, ()), _json(message))
+        state = replace(state, asked=_remembering(state.asked, turn_id, asked))
+    return state
+
+
+def _answer(state: ContentState, record: Record, answer: str) -> ContentState:
+    """Give an answer to the call that ended before it, or keep it for the one that will end."""
+    for place in range(len(state.waiting) - 1, -1, -1):
+        span = state.waiting[place]
+        if _is_chat(span) and _key_of(span) == (record.turn_id, record.iteration):
+            told = str(span.attributes.get(conv.OUTPUT_MESSAGES, "[]"))
+            more = _array([*([told[1:-1]] if told != "[]" else []), _final(answer, span)])
+            span = replace(span, attributes={**span.attributes, conv.OUTPUT_MESSAGES: more})
+            waiting = (*state.waiting[:place], span, *state.waiting[place + 1 :])
+            return replace(state, waiting=waiting)
+    for key in (record.span_id, (record.turn_id, record.iteration)):
+        if key is not None:
+            answers = (*state.answers.get(key, ()), answer)
+            state = replace(state, answers=_remembering(state.answers, key, answers))
+    return state
+
+
+def _result(state: ContentState, call_id: str, result: str, out: list[Span]) -> ContentState:
+    for span in state.waiting:
+        if span.attributes.get(conv.TOOL_CALL_ID) == call_id:
+            out.append(replace(span, attributes={**span.attributes, conv.TOOL_RESULT: result}))
+            rest = tuple([one for one in state.waiting if one is not span])
+            return replace(state, waiting=rest)
+    return replace(state, results=_remembering(state.results, call_id, result))
+
+
+def _released(state: ContentState, record: Record, out: list[Span]) -> ContentState:
+    """Let go what belongs to a part of the turn that is over now."""
+    keep: list[Span] = []
+    parallel = (record.turn_id, record.iteration) if record.iteration is not None else None
+    for span in state.waiting:
+        mine = span.attributes.get(conv.TURN_ID) == record.turn_id
+        waits_on = not mine
+        if record.type == "provider:request":
+            waits_on = waits_on or _key_of(span) == parallel
+        elif record.type == "tool:pre":
+            waits_on = waits_on or not _is_chat(span)
+        (keep if waits_on and record.type != "session:end" else out).append(span)
+    return replace(state, waiting=tuple(keep))
+
+
+# -- spans ---------------------------------------------------------------------------------------
+
+
+def _finished(state: ContentState, span: Span, record: Record, out: list[Span]) -> ContentState:
+    operation = span.attributes.get(conv.OPERATION)
+    if operation == conv.INVOKE_AGENT:
+        mine = span.attributes.get(conv.TURN_ID)
+        out += [one for one in state.waiting if one.attributes.get(conv.TURN_ID) == mine]
+        rest = [one for one in state.waiting if one.attributes.get(conv.TURN_ID) != mine]
+        state = replace(state, waiting=tuple(rest))
+    elif operation == conv.COMPACT:
+        span = _with_summary(state, span, record)
+    if span.parent_span_id in state.compacting:
+        out.append(span)
+        return state
+    told = _told(state, span)
+    key = _key_of(span)
+    if _is_chat(span):
+        left = {one: text for one, text in state.answers.items() if one not in (key, span.span_id)}
+        state = replace(state, answers=left)
+    if _waits(told, record):
+        surplus, waiting = (*state.waiting, told)[:-_REMEMBERED], (*state.waiting, told)
+        out += surplus
+        return replace(state, waiting=waiting[-_REMEMBERED:])
+    out.append(told)
+    return state
+
+
+def _waits(span: Span, record: Record) -> bool:
+    if record.type in _BOUNDARIES and record.type != "tool:pre":
+        return False
+    if span.attributes.get(conv.OUTCOME) != "ok":
+        return False
+    if _is_chat(span):
+        return True
+    return conv.TOOL_CALL_ID in span.attributes and conv.TOOL_RESULT not in span.attributes
+
+
+def _told(state: ContentState, span: Span) -> Span:
+    """The span with the contents that are known of it."""
+    said = span.attributes
+    found: Attributes = {}
+    operation = said.get(conv.OPERATION)
+    if operation == conv.CHAT:
+        found |= state.requests.get(_whole(said.get(f"{conv.REQUEST}seq")), {})
+        answers = state.answers.get(span.span_id) or state.answers.get(_key_of(span))
+        if answers:
+            found[conv.OUTPUT_MESSAGES] = _array(_final(answer, span) for answer in answers)
+    elif operation == conv.EXECUTE_TOOL:
+        call_id = str(said.get(conv.TOOL_CALL_ID))
+        for name, texts in ((conv.TOOL_ARGUMENTS, state.calls), (conv.TOOL_RESULT, state.results)):
+            if call_id in texts:
+                found[name] = texts[call_id]
+    elif operation == conv.INVOKE_AGENT:
+        turn_id = str(said.get(conv.TURN_ID))
+        if turn_id in state.asked:
+            found[conv.INPUT_MESSAGES] = _array(state.asked[turn_id])
+        if turn_id in state.said:
+            said_last = [_final(answer, span) for answer in state.said[turn_id]]
+            found[conv.OUTPUT_MESSAGES] = _array(said_last)
+    return replace(span, attributes=said | found) if found else span
+
+
+def _with_summary(state: ContentState, span: Span, record: Record) -> Span:
+    event = read(record)
+    if not isinstance(event, PostCompact) or event.plan is None:
+        return span
+    texts = [
+        plain_text(decode_body(data).get("content"), state.clean)
+        for one in event.plan.insertions
+        if one.kind == "summary"
+        and (data := state.texts.bodies.get((_at(one.at, record), one.body))) is not None
+    ]
+    if not texts:
+        return span
+    summary = "\n".join(texts)[:MAX_CONTENT]
+    return replace(span, attributes={**span.attributes, conv.COMPACTION_SUMMARY: summary})
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def _is_chat(span: Span) -> bool:
+    return span.attributes.get(conv.OPERATION) == conv.CHAT
+
+
+def _key_of(span: Span) -> Key:
+    turn_id, iteration = span.attributes.get(conv.TURN_ID), span.attributes.get(conv.ITERATION)
+    return (
+        turn_id if isinstance(turn_id, str) else None,
+        iteration if isinstance(iteration, int) else None,
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else -1
+
+
+def _at(at: int | None, record: Record) -> int:
+    return record.position if at is None else at
+
+
+def _final(answer: str, span: Span) -> str:
+    """An answer with the reason why it ended; empty where nobody said.
+
+    The released conventions require one, and Phoenix shows no answer of a call without it.
+    """
+    reasons = span.attributes.get(conv.FINISH_REASONS)
+    reason = reasons[0] if isinstance(reasons, tuple) and reasons else ""
+    return f'{answer[:-1]},"finish_reason":{_json(reason)}}}'
+
+
+def _is_system(text: str) -> bool:
+    return text.startswith(('{"role":"system"', '{"role":"developer"'))
+
+
+def _left_out(count: int) -> str:
+    words = f"[{count} earlier messages are left out of this span; they are in the log]"
+    return _json({"role": "system", "parts": [{"type": "text", "content": words}]})
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+_NOT_KEPT: Final = _json(
+    {
+        "role": "user",
+        "parts": [{"type": "text", "content": "[a message left out of this span; the log has it]"}],
+    }
+)
+"""For a message that was out of view for so long that its text is not at hand."""
+
+
+def _array(texts: Iterable[str]) -> str:
+    return f"[{','.join(texts)}]"
+
+
+def _remembering(known: dict[K, V], key: K, value: V) -> dict[K, V]:
+    """``known`` with one more, the newest last; without the oldest when there are many."""
+    grown = {one: other for one, other in known.items() if one != key}
+    grown[key] = value
+    if len(grown) > _REMEMBERED:
+        del grown[next(iter(grown))]
+    return grown

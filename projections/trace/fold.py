@@ -1,0 +1,381 @@
+"""Spans as a fold over a session's records, the same live and from the log.
+
+A span is opened by one record and closed by another with the same span id: turns, model calls,
+tool calls, planning phases and compactions. Every other record becomes an event on the innermost
+open span that it names. Ids, times and parents are the records' own; nothing is made up, so
+folding the same records twice gives equal spans. One state folds one stream; of a fork only its own
+records, so that reading through it does not tell the parent's story again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from eventctx.log.codec import Unknown
+from eventctx.log.events import (
+    Cleared,
+    Event,
+    PostCompact,
+    ProviderRequest,
+    RequestPrepared,
+    SessionEnd,
+    SessionFork,
+    UsageReported,
+)
+from eventctx.log.ids import derive_span_id
+from eventctx.log.record import Record
+from eventctx.projections.flat import read
+from eventctx.projections.trace import attributes as say
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.attributes import Attributes, Closing
+from eventctx.projections.trace.ids import TraceIds, locate, needs
+from eventctx.projections.trace.spans import OpenSpan, Span, begin, finish, give_up, with_tick
+
+MAX_OPEN: Final = 256
+"""Spans one session may have open; the oldest is given up as unfinished beyond that."""
+_MAX_WAITING: Final = 8
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A prepared request, and what is said of it on the model calls that send it."""
+
+    record: Record
+    plan: int | None
+    attributes: Attributes
+
+
+class TraceState(msgspec.Struct, frozen=True, gc=False):
+    """Where the fold stands.
+
+    ``finished`` are the spans that the last record ended, children before parents. ``open`` is by
+    span id, oldest first. ``answered`` are model calls that ended and wait a little for their
+    usage. ``waiting`` are prepared requests that no model call has sent yet, ``sent`` the last ones
+    that one has: a call that failed is made again. ``plan`` is the position of the post_compact in
+    force, as far as it is known. ``compactions`` counts those seen; None where the fold did not see
+    the stream's beginning. ``digest`` is that of the last request's view. ``floor`` is when the
+    last turn began: what took longer than the log shows began no earlier.
+    """
+
+    finished: tuple[Span, ...] = ()
+    open: dict[str, OpenSpan] = {}
+    answered: tuple[Span, ...] = ()
+    waiting: tuple[Prepared, ...] = ()
+    sent: tuple[Prepared, ...] = ()
+    ids: TraceIds = TraceIds()
+    plan: int | None = None
+    compactions: int | None = None
+    digest: str | None = None
+    started: bool = False
+    time: int = 0
+    floor: int = 0
+
+
+def initial() -> TraceState:
+    """The state before a stream's first record."""
+    return TraceState()
+
+
+def evolve(state: TraceState, record: Record) -> TraceState:
+    """Return the state after ``record``; its ``finished`` are the spans that the record ended."""
+    event = read(record)
+    if type(event) not in _STEERING and state.started and not needs(record):
+        return _shown(state, record, event)
+    if record.type == "session:fork":
+        state = TraceState()  # what came before is the parent's to trace
+    ids, trace_id = locate(state.ids, record, event)
+    compactions = state.compactions
+    if not state.started and (record.position == 0 or record.type == "session:fork"):
+        compactions = 0
+    before = state.time
+    state = replace(
+        state, finished=(), ids=ids, compactions=compactions, started=True, time=record.time
+    )
+    if record.type == "session:end":
+        state = _release(state, lambda _: False)
+    begins = None if isinstance(event, PostCompact) else say.opening(event)
+    if begins is not None and record.span_id is not None and record.span_id not in state.open:
+        return _open(state, record, event, trace_id, begins, before)
+    ends = say.closing(event, record)
+    if ends is not None:
+        return _close(state, record, event, trace_id, ends)
+    if isinstance(event, UsageReported):
+        return _use(state, record, event)
+    if isinstance(event, RequestPrepared):
+        return _prepare(state, record, event)
+    if isinstance(event, Cleared):
+        state = replace(state, plan=None)
+    return _tick(state, record, event)
+
+
+_STEERING: Final = frozenset(
+    (
+        *say.SPANS,
+        *(UsageReported, RequestPrepared, Cleared, SessionFork, SessionEnd),
+    )
+)
+"""Events that begin, end or change a span. All others are shown on one and change nothing else."""
+
+
+def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    span = _span_showing(state, record)
+    if span is None:
+        return replace(state, finished=(), time=record.time)
+    spans = state.open | {span.span_id: with_tick(span, record, event)}
+    return replace(state, finished=(), time=record.time, open=spans)
+
+
+def unfinished(state: TraceState) -> tuple[Span, ...]:
+    """The spans that no record has ended, innermost first, as of the last record seen.
+
+    Their outcome is ``unfinished``, except for model calls that were only waiting for their usage.
+    """
+    left = [give_up(span, state.time) for span in reversed(state.open.values())]
+    return (*state.answered, *left)
+
+
+def fold(records: Iterable[Record]) -> Iterator[Span]:
+    """Yield the spans of one stream's records in the order they ended, unfinished ones last.
+
+    Of a fork its own, also where the records begin with what it inherits.
+    """
+    state, found = initial(), list[Span]()
+    for record in records:
+        state = evolve(state, record)
+        if record.type == "session:fork":
+            found.clear()
+        found.extend(state.finished)
+    return iter((*found, *unfinished(state)))
+
+
+# -- the steps -----------------------------------------------------------------------------------
+
+
+def _open(
+    state: TraceState,
+    record: Record,
+    event: Event | Unknown,
+    trace_id: str,
+    begins: say.Opening,
+    before: int,
+) -> TraceState:
+    attributes = say.identity(record) | begins.attributes
+    spans = dict(state.open)
+    turn = _turn(state, record.turn_id)
+    if begins.family == "turn":
+        state = replace(state, floor=record.time)
+        for key, old in spans.items():
+            if old.quiet_since is None:
+                spans[key] = replace(old, quiet_since=before)
+    elif begins.family == "compact" and state.compactions is not None:
+        state = replace(state, compactions=state.compactions + 1)
+        attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
+        if state.digest is not None:
+            attributes[conv.COMPACTION_VIEW_BEFORE] = state.digest
+    elif begins.family == "tool" and turn is not None and conv.AGENT_NAME in turn.attributes:
+        attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
+    elif isinstance(event, ProviderRequest):
+        state = _release(state, _in_parallel(record))
+        state, known = _take_prepared(state, record, event)
+        attributes |= known
+    span_id = record.span_id or ""
+    spans[span_id] = begin(record, begins, span_id, trace_id, record.time, attributes)
+    if len(spans) > MAX_OPEN:
+        oldest = spans.pop(next(iter(spans)))
+        state = replace(state, finished=(*state.finished, give_up(oldest, before)))
+    state = replace(state, open=spans)
+    if begins.family == "compact":
+        state = _tick(state, record, event)
+        state = _tick_above(state, record, event)
+    return state
+
+
+def _close(
+    state: TraceState, record: Record, event: Event | Unknown, trace_id: str, ends: Closing
+) -> TraceState:
+    span = state.open.get(record.span_id or "")
+    if isinstance(event, PostCompact):
+        if span is None or span.family != "compact":
+            state, span = _compaction_alone(state, record, event, trace_id)
+        state = _tick_above(state, record, event)
+        # A compaction that asks nobody is recorded as a whole when it is decided; it took longer.
+        began = max(record.time - event.duration, state.floor)
+        span = with_tick(replace(span, start=min(span.start, began)), record, event)
+        if event.outcome == "applied" and event.plan is not None:
+            state = replace(state, plan=record.position)
+    if span is None or span.family != ends.family:
+        return _tick(state, record, event)
+    spans = dict(state.open)
+    spans.pop(span.span_id, None)
+    state = replace(state, open=spans)
+    if span.family == "turn":
+        turn_id = span.turn_id
+        state = _release(state, lambda done: done.attributes.get(conv.TURN_ID) != turn_id)
+        state, span = _show_unsent(state, span)
+    done = finish(span, record.time, ends.status, ends.message, ends.attributes)
+    if span.family == "chat" and _awaits_usage(ends, span):
+        answered = (*state.answered, done)
+        surplus = answered[:-_MAX_WAITING]
+        return replace(
+            state, answered=answered[-_MAX_WAITING:], finished=(*state.finished, *surplus)
+        )
+    return replace(state, finished=(*state.finished, done))
+
+
+def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
+    """Give a call's usage to its chat, and to the sum on its turn."""
+    said = say.usage(event)
+    turn = _turn(state, record.turn_id)
+    if turn is not None:
+        sums: Attributes = {}
+        for name in (conv.INPUT_TOKENS, conv.OUTPUT_TOKENS):
+            old, new = turn.attributes.get(name, 0), said[name]
+            if isinstance(old, int) and isinstance(new, int):
+                sums[name] = old + new
+        state = _put(state, replace(turn, attributes=turn.attributes | sums))
+    span = state.open.get(record.span_id or "")
+    if span is not None and span.family == "chat":
+        return _put(state, replace(span, attributes=span.attributes | said))
+    for done in state.answered:
+        if done.span_id == record.span_id:
+            rest = tuple([other for other in state.answered if other is not done])
+            done = replace(done, attributes=done.attributes | said)
+            return replace(state, answered=rest, finished=(*state.finished, done))
+    return _tick(state, record, event)
+
+
+def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:
+    """Keep a prepared request for the chat that sends it, which as a rule begins later."""
+    state = replace(state, plan=event.plan, digest=event.digest)
+    said = say.prepared(record, event) | say.in_force(event.plan)
+    span = state.open.get(record.span_id or "")
+    if span is not None and span.family == "chat":
+        return _put(state, replace(span, attributes=span.attributes | said))
+    waiting = (*state.waiting, Prepared(record, event.plan, said))
+    if len(waiting) > _MAX_WAITING:
+        state = _tick(state, waiting[0].record, read(waiting[0].record))
+    return replace(state, waiting=waiting[-_MAX_WAITING:])
+
+
+def _take_prepared(
+    state: TraceState, record: Record, event: ProviderRequest
+) -> tuple[TraceState, Attributes]:
+    """Find the prepared request that a model call sends: by position, else by span or iteration."""
+    for one in reversed(state.waiting):
+        other = one.record
+        if event.prepared is not None:
+            found = other.position == event.prepared
+        elif other.span_id == record.span_id:
+            found = True
+        else:
+            found = (
+                record.iteration is not None
+                and (other.turn_id, other.iteration) == (record.turn_id, record.iteration)
+                and not _in_compaction(state, record)
+            )
+        if found:
+            rest = tuple([left for left in state.waiting if left is not one])
+            sent = (*state.sent, one)[-_MAX_WAITING:]
+            return replace(state, waiting=rest, sent=sent), one.attributes
+    for one in state.sent:
+        if one.record.position == event.prepared:
+            return state, one.attributes
+    # A summariser's prompt is no view of the session, so a plan in force says nothing about it.
+    if _in_compaction(state, record):
+        return state, {}
+    return state, say.in_force(state.plan)
+
+
+def _compaction_alone(
+    state: TraceState, record: Record, event: PostCompact, trace_id: str
+) -> tuple[TraceState, OpenSpan]:
+    """Make the span of a post_compact without its pre_compact; it says all that is needed."""
+    begins = say.opening(event)
+    assert begins is not None  # noqa: S101 - a post_compact always opens
+    attributes = say.identity(record) | begins.attributes
+    if state.compactions is not None:
+        state = replace(state, compactions=state.compactions + 1)
+        attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
+    if state.digest is not None:
+        attributes[conv.COMPACTION_VIEW_BEFORE] = state.digest
+    span_id = record.span_id
+    if span_id is None or span_id in state.open:
+        span_id = derive_span_id(record.stream, record.id)
+    return state, begin(record, begins, span_id, trace_id, record.time, attributes)
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def _turn(state: TraceState, turn_id: str | None) -> OpenSpan | None:
+    if turn_id is not None:
+        for span in state.open.values():
+            if span.family == "turn" and span.turn_id == turn_id:
+                return span
+    return None
+
+
+def _put(state: TraceState, span: OpenSpan) -> TraceState:
+    return replace(state, open=state.open | {span.span_id: span})
+
+
+def _in_compaction(state: TraceState, record: Record) -> bool:
+    parent = state.open.get(record.parent_span_id or "")
+    return parent is not None and parent.family == "compact"
+
+
+def _awaits_usage(ends: Closing, span: OpenSpan) -> bool:
+    return ends.attributes[conv.OUTCOME] == "ok" and conv.INPUT_TOKENS not in span.attributes
+
+
+def _tick(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    """Show a record on the span it names, else on that one's parent, else on its turn."""
+    span = _span_showing(state, record)
+    return state if span is None else _put(state, with_tick(span, record, event))
+
+
+def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
+    return (
+        state.open.get(record.span_id or "")
+        or state.open.get(record.parent_span_id or "")
+        or _turn(state, record.turn_id)
+    )
+
+
+def _tick_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    span = state.open.get(record.parent_span_id or "") or _turn(state, record.turn_id)
+    if span is None or span.span_id == record.span_id:
+        return state
+    return _put(state, with_tick(span, record, event))
+
+
+def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpan]:
+    """Show on the turn the requests that were prepared in it and never sent."""
+    left: list[Prepared] = []
+    for one in state.waiting:
+        if one.record.turn_id == turn.turn_id:
+            turn = with_tick(turn, one.record, read(one.record))
+        else:
+            left.append(one)
+    return replace(state, waiting=tuple(left)), turn
+
+
+def _release(state: TraceState, keeps: Callable[[Span], bool]) -> TraceState:
+    """Finish the model calls that were waiting for usage, except those that wait on."""
+    if not state.answered:
+        return state
+    keep = tuple([done for done in state.answered if keeps(done)])
+    gone = tuple([done for done in state.answered if not keeps(done)])
+    return replace(state, answered=keep, finished=(*state.finished, *gone))
+
+
+def _in_parallel(record: Record) -> Callable[[Span], bool]:
+    """Whether an earlier model call is of the same iteration as the one that ``record`` begins."""
+    same = (record.turn_id, record.iteration)
+    return lambda done: (
+        record.iteration is not None
+        and (done.attributes.get(conv.TURN_ID), done.attributes.get(conv.ITERATION)) == same
+    )

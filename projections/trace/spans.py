@@ -1,0 +1,168 @@
+"""What a span is, open and finished, and how records are shown on it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from eventctx.log.codec import Unknown
+from eventctx.log.events import Event
+from eventctx.log.record import Record
+from eventctx.projections.flat import MAX_TEXT, capped
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.attributes import (
+    Attributes,
+    Family,
+    Kind,
+    Opening,
+    SpanStatus,
+    tick,
+)
+
+MAX_TICKS: Final = 128
+"""Events on one span, OpenTelemetry's own default. Those beyond it are counted on the span."""
+MAX_MESSAGE_TICKS: Final = 64
+"""How many of them may be added messages, so that rarer events find room in a long turn."""
+
+
+class SpanEvent(msgspec.Struct, frozen=True, gc=False):
+    """A record shown on a span; ``time`` in UTC nanoseconds."""
+
+    name: str
+    time: int
+    attributes: Attributes
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """A finished span. ``start`` and ``end`` are UTC nanoseconds, ids lowercase hex.
+
+    ``message`` says more about an error. ``attributes`` are strings, numbers, booleans, and tuples
+    of strings; no caller may change them.
+    """
+
+    name: str
+    kind: Kind
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    start: int
+    end: int
+    status: SpanStatus
+    message: str | None
+    attributes: Attributes
+    events: tuple[SpanEvent, ...]
+
+
+class Ticks(msgspec.Struct, frozen=True, gc=False):
+    """A span's events so far, newest first: adding one copies nothing."""
+
+    older: Ticks | None
+    event: SpanEvent
+
+
+class OpenSpan(msgspec.Struct, frozen=True, gc=False):
+    """A span whose end was not seen yet.
+
+    ``quiet_since`` is when the session was last heard of before another turn began: the best
+    guess at the end of a span that a crash left open.
+    """
+
+    family: Family
+    name: str
+    kind: Kind
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    turn_id: str | None
+    start: int
+    attributes: Attributes
+    ticks: Ticks | None = None
+    shown: int = 0
+    messages_shown: int = 0
+    dropped: int = 0
+    quiet_since: int | None = None
+
+
+def begin(
+    record: Record,
+    begins: Opening,
+    span_id: str,
+    trace_id: str,
+    start: int,
+    attributes: Attributes,
+) -> OpenSpan:
+    """Return the span that ``record`` begins; ``start`` in UTC nanoseconds.
+
+    Its texts, as the name of a tool, are cut to ``MAX_TEXT`` characters.
+    """
+    return OpenSpan(
+        begins.family,
+        capped(begins.name),
+        begins.kind,
+        trace_id,
+        span_id,
+        record.parent_span_id,
+        record.turn_id,
+        start,
+        _short(attributes),
+    )
+
+
+def _short(attributes: Attributes) -> Attributes:
+    """The attributes, themselves if no text in them is too long."""
+    long = {
+        name: capped(value)
+        for name, value in attributes.items()
+        if type(value) is str and len(value) > MAX_TEXT
+    }
+    return attributes | long if long else attributes
+
+
+def with_tick(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:
+    """Return the span with one more event on it, or with one more counted as dropped."""
+    message = record.type == "context:message_added"
+    if span.shown >= MAX_TICKS or (message and span.messages_shown >= MAX_MESSAGE_TICKS):
+        return replace(span, dropped=span.dropped + 1)
+    return replace(
+        span,
+        ticks=Ticks(span.ticks, SpanEvent(record.type, record.time, tick(record, event))),
+        shown=span.shown + 1,
+        messages_shown=span.messages_shown + message,
+    )
+
+
+def finish(
+    span: OpenSpan, end: int, status: SpanStatus, message: str | None, said: Attributes
+) -> Span:
+    """Return the finished span; ``said`` are the attributes known at its end."""
+    shown: list[SpanEvent] = []
+    ticks = span.ticks
+    while ticks is not None:
+        shown.append(ticks.event)
+        ticks = ticks.older
+    shown.reverse()
+    attributes = span.attributes | _short(said)
+    if span.dropped:
+        attributes[conv.EVENTS_DROPPED] = span.dropped
+    return Span(
+        span.name,
+        span.kind,
+        span.trace_id,
+        span.span_id,
+        span.parent_span_id,
+        span.start,
+        # Imported records often share a time. Backends take a span of no length for damage.
+        max(end, span.start + 1),
+        status,
+        None if message is None else capped(message),
+        attributes,
+        tuple(shown),
+    )
+
+
+def give_up(span: OpenSpan, now: int) -> Span:
+    """Return a span that no record ended, as it stood at ``now`` or when it fell quiet."""
+    end = max(span.start, now if span.quiet_since is None else span.quiet_since)
+    return finish(span, end, "unset", None, {conv.OUTCOME: "unfinished"})

@@ -1,0 +1,1 @@
+"""The request view: what a model is sent, folded from the records."""

@@ -1,0 +1,346 @@
+"""The order of a view: references in, entries out, under the rules that every provider needs.
+
+Rules (DESIGN §6): results follow their call directly, and a row that got between comes behind
+them; a call without a result gets a synthetic one; a result without a call is left out; the first
+row that is no system message is in role user. None of this changes the transcript.
+
+A layout is built whole after a break, and grows in amortised constant time in between: what is
+settled is sealed, with a running digest over it; only the tool round still in progress (the
+*region*) is arranged anew when a row arrives. Growing and building anew give the same entries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from eventctx.messages.facts import Dialect, Facts
+from eventctx.messages.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
+from eventctx.messages.tool_rounds import Group, group_rows, joins
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.series import Series
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+RENDERER: Final = 1
+"""Version of the rules above and of the fixed texts below. Recorded in every prepared request."""
+
+SYNTHETIC_RESULT: Final = "[No result was recorded for this call.]"
+OPENING: Final = "[The conversation goes on from here; what came before is not in view.]"
+
+
+class Entry(NamedTuple):
+    """One message of a view. ``ref`` is None for an opening; a synthetic result's is its call's."""
+
+    kind: Literal["message", "insertion", "synthetic", "opening"]
+    ref: MessageRef | InsertionRef | None
+    call_id: str = ""
+    omit: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of this entry."""
+        if self.kind == "synthetic":
+            return SYNTHETIC_TOKENS
+        return OPENING_TOKENS if self.ref is None else self.ref.tokens
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that a text made for this entry must be in."""
+        return "chat" if self.ref is None else self.ref.facts.dialect
+
+
+class Layout(NamedTuple):
+    """Visible messages, their sealed entries, and the region that may still change.
+
+    ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a synthetic
+    result in the sealed part; ``omitted`` counts messages left out as orphans or duplicates;
+    ``late`` counts results that came after their call was abandoned.
+    """
+
+    refs: Series[MessageRef]
+    insertions: tuple[InsertionRef, ...]
+    sealed: Series[Entry]
+    sealed_digest: _Hash
+    sealed_tokens: int
+    opened: bool
+    region: tuple[MessageRef, ...]
+    pending: frozenset[str]
+    abandoned: frozenset[str]
+    omitted: int
+    late: int
+    shortened: int
+
+    def entries(self) -> list[Entry]:
+        """All entries in order."""
+        return [*self.sealed, *self.tail()]
+
+    def tail(self) -> list[Entry]:
+        """The entries of the round in progress."""
+        return _arrange(self.region, self.opened)[0] if self.region else []
+
+    def slice(self, start: int, stop: int) -> list[Entry]:
+        """The entries from ``start`` to ``stop``, without making the others."""
+        settled = self.sealed[start:stop]
+        missing = stop - max(start, len(self.sealed))
+        return [*settled, *self.tail()[:missing]] if missing > 0 else settled
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of all entries."""
+        return self.sealed_tokens + sum([entry.tokens for entry in self.tail()])
+
+    def measure(self) -> tuple[str, int, int]:
+        """Digest (hex), number of entries, and tokens of the view; cost is the region's size."""
+        tail = self.tail()
+        digest = self.sealed_digest.copy()
+        _feed(digest, tail)
+        tokens = self.sealed_tokens + sum([entry.tokens for entry in tail])
+        return digest.hexdigest(), len(self.sealed) + len(tail), tokens
+
+
+def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -> Layout:
+    """Lay out ``refs`` (in conversation order) and ``insertions`` from nothing."""
+    series = refs if isinstance(refs, Series) else Series(refs)
+    rows = list(series)
+    groups = group_rows([ref.facts for ref in rows])
+    sealed_groups, region_rows = _split(groups, rows)
+    abandoned = [call for group in sealed_groups for call in group.pending]
+    entries, omitted = _flatten(sealed_groups, rows)
+    entries = _insert(entries, insertions, [rows[i] for i in region_rows])
+    opened_entries, opened = _open(entries, False)
+    digest = hashlib.sha256(b"view" + bytes((RENDERER,)))
+    _feed(digest, opened_entries)
+    region = tuple([rows[i] for i in region_rows])
+    return Layout(
+        series,
+        tuple(insertions),
+        Series(opened_entries),
+        digest,
+        sum([entry.tokens for entry in opened_entries]),
+        opened,
+        region,
+        _unanswered(region),
+        frozenset(abandoned),
+        omitted,
+        0,
+        sum([ref.shortened for ref in rows]) - _shortened_orphans(groups, rows),
+    )
+
+
+def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> int:
+    """Shortened rows that are in no entry: they count as omitted."""
+    return sum([rows[row].shortened for group in groups if group.orphan for row in group.results])
+
+
+def append(layout: Layout, ref: MessageRef) -> Layout:
+    """The layout with one more message at the end of the conversation."""
+    facts = ref.facts
+    if facts.kind == "result" and not layout.abandoned.isdisjoint(facts.results):
+        return _with_late_result(layout, ref)
+    refs = layout.refs.append(ref)
+    region = layout.region
+    grows = facts.kind == "assistant" and facts.dialect == "responses"
+    if not (region or grows or facts.calls or facts.kind == "result"):
+        return _with_sealed(layout, refs, [Entry("message", ref)])
+    if region and facts.kind == "assistant" and not _continues(layout, facts):
+        # The model went on without waiting: whatever is unanswered now was abandoned.
+        layout = _seal(layout, layout.refs, region)
+        region = ()
+    region = (*region, ref)
+    pending = layout.pending.union(facts.calls).difference(facts.results)
+    if pending or grows:
+        return layout._replace(refs=refs, region=region, pending=pending)
+    return _seal(layout, refs, region)
+
+
+def _continues(layout: Layout, facts: Facts) -> bool:
+    """Whether an assistant row goes on with the answer whose last row was the row before it."""
+    last = layout.region[-1]
+    return layout.refs[-1] is last and joins(last.facts, facts)
+
+
+def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
+    # The sealed part holds a synthetic result in this one's place: a break, so build anew.
+    rebuilt = build(layout.refs.append(ref), layout.insertions)
+    same = rebuilt.slice(0, len(layout.sealed)) == list(layout.sealed)
+    return rebuilt._replace(late=layout.late + (not same))
+
+
+def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
+    groups = group_rows([ref.facts for ref in region])
+    entries, omitted = _flatten(groups, region)
+    pending = [call for group in groups for call in group.pending]
+    return _with_sealed(layout, refs, entries, pending, omitted)
+
+
+def _with_sealed(
+    layout: Layout,
+    refs: Series[MessageRef],
+    entries: list[Entry],
+    abandoned: Sequence[str] = (),
+    omitted: int = 0,
+) -> Layout:
+    """The layout with ``entries`` behind what is sealed, and no region."""
+    entries, opened = _open(entries, layout.opened)
+    digest = layout.sealed_digest.copy()
+    _feed(digest, entries)
+    return Layout(
+        refs,
+        layout.insertions,
+        layout.sealed.extend(entries),
+        digest,
+        layout.sealed_tokens + sum([entry.tokens for entry in entries]),
+        opened,
+        (),
+        frozenset(),
+        layout.abandoned.union(abandoned) if abandoned else layout.abandoned,
+        layout.omitted + omitted,
+        layout.late,
+        layout.shortened,
+    )
+
+
+def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group], list[int]]:
+    """The groups that are settled, and the rows of the region behind them."""
+    last = next((g for g in reversed(groups) if any(_assistant(rows[i]) for i in g.calls)), None)
+    if last is None:
+        return groups, []
+    tail = rows[last.calls[-1]].facts
+    grows = last.calls[-1] == len(rows) - 1 and tail.dialect == "responses"
+    if not last.pending and not grows:
+        return groups, []
+    start = last.calls[0]
+    settled = [group for group in groups if group.rows[0] < start]
+    taken = {row for group in settled for row in group.rows}
+    return settled, [row for row in range(start, len(rows)) if row not in taken]
+
+
+def _unanswered(region: Sequence[MessageRef]) -> frozenset[str]:
+    groups = group_rows([ref.facts for ref in region])
+    return frozenset([call for group in groups for call in group.pending])
+
+
+def _assistant(ref: MessageRef) -> bool:
+    return ref.facts.kind == "assistant"
+
+
+def _arrange(region: Sequence[MessageRef], opened: bool) -> tuple[list[Entry], bool]:
+    entries, _ = _flatten(group_rows([ref.facts for ref in region]), region)
+    return _open(entries, opened)
+
+
+def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[Entry], int]:
+    """Entries of ``groups`` in order, and how many rows were left out."""
+    entries: list[Entry] = []
+    omitted = 0
+    for group in groups:
+        if group.orphan:
+            omitted += len(group.results)
+            continue
+        entries.extend([Entry("message", rows[row]) for row in group.calls])
+        waiting = {call for row in group.calls for call in rows[row].facts.calls}
+        for row in group.results:
+            given = rows[row].facts.results
+            surplus = tuple([call for call in given if call not in waiting])
+            waiting.difference_update(given)
+            entries.append(Entry("message", rows[row], omit=surplus))
+        for call in group.pending:
+            caller = next(rows[row] for row in group.calls if call in rows[row].facts.calls)
+            entries.append(Entry("synthetic", caller, call))
+    return entries, omitted
+
+
+def _insert(
+    entries: list[Entry], insertions: Sequence[InsertionRef], region: Sequence[MessageRef]
+) -> list[Entry]:
+    """Put insertions in their places; one whose message is gone goes to the start."""
+    if not insertions:
+        return entries
+    places: dict[int, int] = {}
+    for place, entry in enumerate(entries):
+        if isinstance(entry.ref, MessageRef) and entry.kind == "message":
+            places.setdefault(entry.ref.number, place)
+    if region:
+        places.setdefault(region[0].number, len(entries))
+    result = list(entries)
+    placed = []
+    for order, one in enumerate(insertions):
+        found = None if one.before is None else places.get(one.before)
+        placed.append((_start(entries, one) if found is None else found, order, one))
+    # From the end, so that earlier places stay valid; of one place, the last one first.
+    for place, _, insertion in sorted(placed, key=lambda entry: entry[:2], reverse=True):
+        result.insert(place, Entry("insertion", insertion))
+    return result
+
+
+def _start(entries: list[Entry], insertion: InsertionRef) -> int:
+    """Behind the leading system messages that were there when the insertion was made.
+
+    One that came later stands behind the insertion, in a view that grew and in one built anew. A
+    host's system prompt stands before everything.
+    """
+    if insertion.kind == "system_prompt":
+        return 0
+    start = 0
+    while start < len(entries) and _is_system(entries[start]):
+        ref = entries[start].ref
+        if isinstance(ref, MessageRef) and ref.number > insertion.through:
+            break
+        start += 1
+    return start
+
+
+def _is_system(entry: Entry) -> bool:
+    return entry.ref is not None and entry.kind != "synthetic" and entry.ref.facts.kind == "system"
+
+
+def _open(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]:
+    """Put an opening before a conversation that does not begin with a row in role user."""
+    if opened:
+        return entries, True
+    for place, entry in enumerate(entries):
+        if _is_system(entry):
+            continue
+        facts = entry.ref.facts if entry.ref is not None else None
+        if facts is not None and facts.role == "user" and facts.kind != "result":
+            return entries, True
+        return [*entries[:place], Entry("opening", None), *entries[place:]], True
+    return entries, False
+
+
+def _feed(digest: Any, entries: Iterable[Entry]) -> None:
+    """Add entries to a view digest: body digests and dispositions, never text."""
+    parts: list[bytes] = []
+    for kind, ref, call_id, omit in entries:
+        if kind == "message":
+            assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
+            if ref.bare:
+                parts.append(b"b")
+            parts.append(b"M" if ref.shortened else b"m")
+            parts.append(ref.digest)
+            parts.extend([_sized(surplus) for surplus in omit])
+        elif kind == "synthetic":
+            parts.append(b"s" + _sized(call_id))
+        elif isinstance(ref, InsertionRef):
+            parts.append(b"i" + _sized(ref.kind) + ref.digest)
+        else:
+            parts.append(b"o")
+    digest.update(b"".join(parts))
+
+
+def _sized(text: str) -> bytes:
+    encoded = text.encode()
+    return len(encoded).to_bytes(4, "big") + encoded
+
+
+def digest_of(entries: Iterable[Entry]) -> str:
+    """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
+    digest = hashlib.sha256(b"view" + bytes((RENDERER,)))
+    _feed(digest, entries)
+    return digest.hexdigest()
+
+
+EMPTY: Final = build(())

@@ -1,0 +1,154 @@
+"""A view under a plan: what stays, what is shown shorter, what is inserted, and what is unbound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from eventctx.log.plan import Disposition, Insertion, Plan, Run, finder, joined, numbers_in, runs_of
+from eventctx.log.record import Record
+from eventctx.messages.facts import decode_facts, without_bound
+from eventctx.messages.tokens import Estimator
+from eventctx.projections.view import layout as layouts
+from eventctx.projections.view.layout import Layout
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.state import ViewState, at_low_water
+
+_HIDDEN = ("summarised", "dropped", "merged")
+
+
+def reference(
+    record: Record, index: int, number: int, estimator: Estimator, shortened: bool = False
+) -> MessageRef:
+    """The reference of message ``number``, whose body is ``index`` of ``record``."""
+    body = record.bodies[index]
+    facts = decode_facts(body.facts)
+    return MessageRef(
+        number, record.position, index, body.digest, facts, estimator.tokens(facts), shortened
+    )
+
+
+def with_unbound(state: ViewState, unbound: tuple[tuple[int, int], ...]) -> ViewState:
+    """The view without the thinking of these messages, as a plan with ``unbound`` makes it."""
+    refs = bared_in(state.layout.refs, unbound, state.estimator)
+    layout = layouts.build(refs, state.layout.insertions)
+    return at_low_water(state._replace(layout=layout))
+
+
+def bared_in(
+    refs: Iterable[MessageRef], unbound: tuple[tuple[int, int], ...], estimator: Estimator
+) -> list[MessageRef]:
+    """The references, of which those that ``unbound`` covers are shown without bound thinking."""
+    numbers = numbers_in(unbound)
+    return [bared(ref, estimator) if ref.number in numbers else ref for ref in refs]
+
+
+def bared(ref: MessageRef, estimator: Estimator) -> MessageRef:
+    """The reference of the same message, shown without its bound thinking blocks."""
+    if not ref.facts.bound:
+        return ref
+    facts = without_bound(ref.facts)
+    return msgspec.structs.replace(ref, facts=facts, tokens=estimator.tokens(facts), bare=True)
+
+
+def unbound_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
+    """Numbers whose bound thinking stands behind the first place where ``after`` differs."""
+    old, new = before.entries(), after.entries()
+    same = 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    numbers = sorted(
+        entry.ref.number
+        for entry in new[same:]
+        if entry.kind == "message" and isinstance(entry.ref, MessageRef) and entry.ref.facts.bound
+    )
+    runs = joined([Run(number, number, "kept", "") for number in numbers])
+    return tuple([(run.first, run.last) for run in runs])
+
+
+def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
+    """The view under ``plan``, carried by ``record``; only what is visible can stay visible."""
+    texts = {short.number: short for short in plan.shortened}
+    refs: list[MessageRef] = []
+    leaving: list[tuple[int, Disposition]] = []
+    covering = finder(plan.runs)
+    first, last = 0, -1
+    disposition: Disposition = "kept"
+    for ref in state.layout.refs:
+        number = ref.number
+        if not first <= number <= last:
+            run = covering(number)
+            first, last, disposition = (
+                (number, number, "kept") if run is None else (run.first, run.last, run.disposition)
+            )
+        if disposition == "kept":
+            refs.append(ref)
+        elif disposition == "shortened":
+            refs.append(_shortened(ref, texts.get(number), record, state.estimator))
+        else:
+            leaving.append((number, disposition))
+    if plan.unbound:
+        refs = bared_in(refs, plan.unbound, state.estimator)
+    hidden: dict[str, int] = dict(zip(_HIDDEN, state.hidden, strict=True))
+    gone = runs_of((number, how, "") for number, how in sorted(leaving))
+    for run in gone:
+        hidden[run.disposition] += run.last - run.first + 1
+    prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
+    insertions = [*prompts, *insertion_refs(plan.insertions, state, record)]
+    return state._replace(
+        layout=layouts.build(refs, insertions),
+        gone=joined([*state.gone, *gone]) if gone else state.gone,
+        plan_position=record.position,
+        hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
+    )
+
+
+def with_insertions(
+    state: ViewState, insertions: tuple[Insertion, ...], record: Record
+) -> ViewState:
+    """The view of one request that has insertions of its own, carried by ``record``."""
+    if not insertions:
+        return state
+    added = insertion_refs(insertions, state, record)
+    together = [*state.layout.insertions, *added]
+    return state._replace(layout=layouts.build(state.layout.refs, together))
+
+
+def insertion_refs(
+    insertions: tuple[Insertion, ...], state: ViewState, record: Record
+) -> list[InsertionRef]:
+    """References of insertions that ``record`` carries, or that it says to keep from the view."""
+    current = {(one.position, one.index): one for one in state.layout.insertions}
+    refs: list[InsertionRef] = []
+    for insertion in insertions:
+        if insertion.at is not None and (insertion.at, insertion.body) in current:
+            # What it stood before may be gone: the plan says where it stands now.
+            known = current[insertion.at, insertion.body]
+            refs.append(msgspec.structs.replace(known, before=insertion.before))
+            continue
+        body = record.bodies[insertion.body]
+        facts = decode_facts(body.facts)
+        refs.append(
+            InsertionRef(
+                insertion.kind,
+                record.position,
+                insertion.body,
+                body.digest,
+                facts,
+                state.estimator.tokens(facts),
+                insertion.before,
+                insertion.stands_for,
+                state.next_number - 1,
+                insertion.depth,
+            )
+        )
+    return refs
+
+
+def _shortened(ref: MessageRef, short: Any, record: Record, estimator: Estimator) -> MessageRef:
+    if short is None or short.at is not None:
+        return ref
+    shorter = reference(record, short.body, ref.number, estimator, shortened=True)
+    return bared(shorter, estimator) if ref.bare else shorter

@@ -1,0 +1,149 @@
+"""Entries to the messages of a request: stored bytes as they are, and the few texts made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eventctx.log.store import Address
+from eventctx.messages.encoding import decode_bodies, decode_body
+from eventctx.projections.view.layout import OPENING, SYNTHETIC_RESULT, Entry
+from eventctx.projections.view.refs import MessageRef
+
+ERASED = "[erased]"
+THINKING_LEFT_OUT = "[Only thinking was here; it is left out.]"
+
+
+def addresses(entries: Iterable[Entry]) -> list[Address]:
+    """The bodies that ``render`` needs, without repetition."""
+    return list(
+        dict.fromkeys(
+            Address(entry.ref.position, entry.ref.index)
+            for entry in entries
+            if entry.ref is not None
+        )
+    )
+
+
+def render(
+    entries: Iterable[Entry], bodies: Mapping[tuple[int, int], bytes | None]
+) -> list[dict[str, Any]]:
+    """The messages of a view, each a new dict that nobody else holds.
+
+    ``bodies`` maps ``(position, index)`` to stored bytes, None for an erased body.
+    """
+    parts: list[bytes] = []
+    made: list[tuple[int, dict[str, Any]]] = []
+    for place, (kind, ref, call_id, omit) in enumerate(entries):
+        if kind == "message" or kind == "insertion":
+            assert ref is not None  # noqa: S101 - tells the type checker
+            data = bodies[ref.position, ref.index]
+            bare = isinstance(ref, MessageRef) and ref.bare
+            if data is not None and not omit and not bare:
+                parts.append(data)
+                continue
+            message = _erased(ref, omit) if data is None else _without(decode_body(data), omit)
+            if bare:
+                message = without_thinking(message)
+        elif kind == "synthetic":
+            assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
+            message = synthetic_result(ref, call_id, bodies[ref.position, ref.index])
+        else:
+            message = {"role": "user", "content": OPENING}
+        made.append((place, message))
+        parts.append(b"null")
+    messages = decode_bodies(parts)
+    for place, message in made:
+        messages[place] = message
+    return messages
+
+
+def _erased(ref: Any, omit: tuple[str, ...]) -> dict[str, Any]:
+    """What stands for a row whose contents were destroyed: who spoke, its calls and its results."""
+    facts = ref.facts
+    results = [call_id for call_id in facts.results if call_id not in omit]
+    if results:
+        row = _result_row(facts.dialect, results[0], ERASED, None)
+        if facts.dialect == "anthropic":
+            rows = [_result_row("anthropic", one, ERASED, None) for one in results]
+            row["content"] = [block for one in rows for block in one["content"]]
+        elif len(results) > 1:
+            row["tool_call_ids"] = results
+            row.pop("tool_call_id", None)
+        return row
+    if facts.calls:
+        return _erased_calls(facts.dialect, facts.calls)
+    role = facts.role if facts.role in ("system", "developer", "user", "assistant") else "user"
+    return {"role": role, "content": ERASED}
+
+
+def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
+    if dialect == "responses":
+        return {"type": "function_call", "call_id": calls[0], "name": "erased", "arguments": "{}"}
+    if dialect == "anthropic":
+        blocks = [{"type": "tool_use", "id": one, "name": "erased", "input": {}} for one in calls]
+        return {"role": "assistant", "content": blocks}
+    if calls[0].startswith("function:"):
+        name = calls[0].removeprefix("function:")
+        call = {"name": name, "arguments": "{}"}
+        return {"role": "assistant", "content": ERASED, "function_call": call}
+    if dialect == "amplifier":
+        plain = [{"id": one, "tool": "erased", "arguments": {}} for one in calls]
+        return {"role": "assistant", "content": ERASED, "tool_calls": plain}
+    function = {"name": "erased", "arguments": "{}"}
+    made = [{"id": one, "type": "function", "function": dict(function)} for one in calls]
+    return {"role": "assistant", "content": ERASED, "tool_calls": made}
+
+
+def _without(message: dict[str, Any], omit: tuple[str, ...]) -> dict[str, Any]:
+    """A copy of a row that holds several results, without those that answer no call in view."""
+    content = message.get("content")
+    if isinstance(content, list):
+        message["content"] = [
+            block
+            for block in content
+            if not (
+                isinstance(block, dict)
+                and block.get("type") == "tool_result"
+                and block.get("tool_use_id", block.get("tool_call_id")) in omit
+            )
+        ]
+    return message
+
+
+def without_thinking(message: dict[str, Any]) -> dict[str, Any]:
+    """The message without its thinking blocks, which what precedes them no longer matches."""
+    message.pop("thinking_block", None)
+    content = message.get("content")
+    if isinstance(content, list):
+        left = [
+            block
+            for block in content
+            if not (
+                isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
+            )
+        ]
+        # A provider refuses an answer that holds nothing.
+        message["content"] = left or [{"type": "text", "text": THINKING_LEFT_OUT}]
+    return message
+
+
+def synthetic_result(ref: MessageRef, call_id: str, caller: bytes | None) -> dict[str, Any]:
+    """A result, marked as made up, for a call that never got one, in the caller's dialect."""
+    kind = None
+    if ref.facts.dialect == "responses" and caller is not None:
+        kind = decode_body(caller).get("type")
+    return _result_row(ref.facts.dialect, call_id, SYNTHETIC_RESULT, kind)
+
+
+def _result_row(dialect: str, call_id: str, text: str, call_type: str | None) -> dict[str, Any]:
+    if dialect == "anthropic":
+        block = {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": True}
+        return {"role": "user", "content": [block]}
+    if dialect == "responses":
+        custom = call_type == "custom_tool_call"
+        output = "custom_tool_call_output" if custom else "function_call_output"
+        return {"type": output, "call_id": call_id, "output": text}
+    if call_id.startswith("function:"):
+        return {"role": "function", "name": call_id.removeprefix("function:"), "content": text}
+    return {"role": "tool", "tool_call_id": call_id, "content": text}

@@ -1,0 +1,343 @@
+"""The request view: what a model is sent. A fold that keeps only what is in view.
+
+The state holds references of the visible messages, the plan in force, and counts of the rest, so
+it stays small however long the log is; that makes it cheap to snapshot and to open. Its cost per
+record is constant, and proportional to the view at a break.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from eventctx.log import events
+from eventctx.log.codec import decode_known
+from eventctx.log.events import Break, Located, RequestPrepared
+from eventctx.log.plan import Insertion, Plan, find, without
+from eventctx.log.record import Record
+from eventctx.messages import calibration as gauge
+from eventctx.messages.calibration import Gauge, Scale
+from eventctx.messages.facts import decode_facts
+from eventctx.messages.tokens import FAMILIES, Estimator
+from eventctx.projections.view import layout as layouts
+from eventctx.projections.view.planned import apply_plan, bared_in, insertion_refs, reference
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.state import Counts, ViewState, at_low_water, counts, initial
+
+__all__ = ["Counts", "ViewState", "counts", "evolve", "initial", "prepared", "with_model"]
+
+R = TypeVar("R", MessageRef, InsertionRef)
+
+_PROMPT = Insertion("system_prompt", 0)
+
+
+def evolve(state: ViewState, record: Record) -> ViewState:
+    """The view after ``record``."""
+    step = _STEPS.get(record.type)
+    if step is not None:
+        state = step(state, record)
+    if state.position == record.position:
+        return state
+    return state._replace(position=record.position)
+
+
+def prepared(
+    state: ViewState,
+    *,
+    scale: Scale | None = None,
+    budget: int | None = None,
+    model: str | None = None,
+    tools_digest: str | None = None,
+    floor_sent: bool = False,
+    reconstructed: bool = False,
+) -> RequestPrepared:
+    """The event that records the view of this state as a request."""
+    digest, entries, counted = state.layout.measure()
+    scale = gauge.scale(state.gauge) if scale is None else scale
+    return RequestPrepared(
+        renderer=layouts.RENDERER,
+        last_message=state.next_number - 1,
+        messages=entries,
+        tokens=scale.tokens(counted),
+        digest=digest,
+        plan=state.plan_position,
+        breaks=_breaks_until_now(state),
+        budget=budget,
+        model=model,
+        tools_digest=tools_digest,
+        floor_sent=floor_sent,
+        reconstructed=reconstructed,
+        estimator=state.estimator.name,
+        factor=scale.factor,
+        reserve=scale.reserve,
+    )
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+def _added(state: ViewState, record: Record) -> ViewState:
+    number = state.next_number
+    layout = layouts.append(
+        state.layout, reference(record, 0, number, FAMILIES[state.gauge.family])
+    )
+    breaks = state.breaks
+    if layout.late != state.layout.late:
+        breaks = _with(breaks, "late_result")
+        event: Any = decode_known(record)
+        if event.unbound:
+            refs = bared_in(layout.refs, event.unbound, state.estimator)
+            layout = layouts.build(refs, layout.insertions)._replace(late=layout.late)
+    # Written out: the one step that runs for every message, and _replace costs 1 µs.
+    return ViewState(
+        record.position,
+        number + 1,
+        state.messages + 1,
+        layout,
+        state.gone,
+        state.plan_position,
+        state.pins,
+        breaks,
+        state.low_water,
+        state.low_messages,
+        state.compactions,
+        state.hidden,
+        state.turns,
+        state.shown,
+        state.gauge,
+    )
+
+
+def _set(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    known = {ref.number: ref for ref in state.layout.refs}
+    fresh = 0
+    refs: list[MessageRef] = []
+    hidden = {"summarised": 0, "dropped": 0, "merged": 0}
+    messages = 0
+    for first, last in event.order:
+        for number in range(first, last + 1):
+            messages += 1
+            if number in known:
+                refs.append(known[number])
+            elif number >= state.next_number:
+                refs.append(reference(record, fresh, number, state.estimator))
+                fresh += 1
+            elif (run := find(state.gone, number)) is not None:
+                hidden[run.disposition] += 1
+    refs = bared_in(refs, event.unbound, state.estimator)
+    return state._replace(
+        next_number=state.next_number + fresh,
+        messages=messages,
+        layout=layouts.build(refs, _still_standing(state, event.order)),
+        breaks=_with(state.breaks, "set"),
+        hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
+        pins=state.pins.intersection(ref.number for ref in refs),
+    )
+
+
+def _still_standing(
+    state: ViewState, order: tuple[tuple[int, int], ...]
+) -> tuple[InsertionRef, ...]:
+    """Insertions of which something that they stand for is still in the transcript."""
+    return tuple(
+        one
+        for one in state.layout.insertions
+        if one.kind == "system_prompt"
+        or any(
+            first <= end and start <= last
+            for start, end in one.stands_for or ((0, one.through),)
+            for first, last in order
+        )
+    )
+
+
+def _cleared(state: ViewState, record: Record) -> ViewState:
+    prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
+    return initial()._replace(
+        next_number=state.next_number,
+        layout=layouts.build((), prompts) if prompts else layouts.EMPTY,
+        breaks=_with(state.breaks, "clear"),
+        compactions=state.compactions,
+        turns=state.turns,
+        gauge=state.gauge,
+    )
+
+
+def _turn(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    return state._replace(turns=max(state.turns, event.number))
+
+
+def _pinned(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    return state._replace(pins=state.pins.union(event.numbers))
+
+
+def _unpinned(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    return state._replace(pins=state.pins.difference(event.numbers))
+
+
+def _restored(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    summarised, dropped, merged = state.hidden
+    back: dict[int, MessageRef] = {}
+    whole = {ref.number for ref in state.layout.refs if not ref.shortened}
+    shortened = {ref.number for ref in state.layout.refs if ref.shortened}
+    for located in event.messages:
+        run = find(state.gone, located.number)
+        if located.number in whole or (run is None and located.number not in shortened):
+            continue
+        if run is not None and located.number not in shortened:
+            summarised -= run.disposition == "summarised"
+            dropped -= run.disposition == "dropped"
+            merged -= run.disposition == "merged"
+        back[located.number] = _located(located, state.estimator)
+    gone = without(state.gone, sorted(back))
+    # Whole messages take the place of their shortened forms.
+    refs = [back.pop(ref.number, ref) for ref in state.layout.refs]
+    if event.before:
+        before = {one.number: at for one, at in zip(event.messages, event.before, strict=True)}
+        for number in [one.number for one in event.messages if one.number in back]:
+            places = (i for i, ref in enumerate(refs) if ref.number == before[number])
+            refs.insert(next(places, len(refs)), back[number])
+    else:
+        for number in sorted(back):
+            place = next((i for i, ref in enumerate(refs) if ref.number > number), len(refs))
+            refs.insert(place, back[number])
+    refs = bared_in(refs, event.unbound, state.estimator)
+    return state._replace(
+        gone=tuple(gone),
+        layout=layouts.build(refs, state.layout.insertions),
+        breaks=_with(state.breaks, "restore"),
+        hidden=(summarised, dropped, merged),
+    )
+
+
+def _located(located: Located, estimator: Estimator) -> MessageRef:
+    facts = decode_facts(located.facts)
+    return MessageRef(
+        located.number,
+        located.position,
+        located.index,
+        located.digest,
+        facts,
+        estimator.tokens(facts),
+    )
+
+
+def _prompted(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    prompts = insertion_refs((_PROMPT,) if record.bodies else (), state, record)
+    others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
+    refs = bared_in(state.layout.refs, event.unbound, state.estimator)
+    layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
+    # A view that nobody was sent yet is not changed by what it begins with.
+    sent = bool(state.gauge.asked)
+    breaks = _with(state.breaks, "insertion") if sent else state.breaks
+    return state._replace(layout=layout, breaks=breaks)
+
+
+def _erased(state: ViewState, record: Record) -> ViewState:
+    return state._replace(breaks=_with(state.breaks, "erase"))
+
+
+def _compacted(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    if event.outcome == "skipped" and event.trigger != "manual":
+        # Nothing could go, or it was vetoed: not asked again until the view has grown.
+        return at_low_water(state)
+    if event.outcome != "applied" or event.plan is None:
+        return state
+    plan: Plan = event.plan
+    after = apply_plan(state, plan, record)
+    return at_low_water(after)._replace(
+        breaks=_with(state.breaks, "compaction"), compactions=state.compactions + 1
+    )
+
+
+def _prepared(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    shown = None
+    if state.layout.region:
+        start = len(state.layout.sealed)
+        tail = state.layout.tail()
+        shown = (start, len(tail), layouts.digest_of(tail))
+    asked = gauge.Asked(record.position, state.layout.tokens, not event.breaks, event.budget)
+    state = state._replace(breaks=(), shown=shown, gauge=gauge.prepared(state.gauge, asked))
+    return _read(state, gauge.called(state.gauge, event.model))
+
+
+def _called(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    if event.prepared is None:
+        return state  # a call that sends no view, such as a summarizer's, says nothing about it
+    return _read(state, gauge.called(state.gauge, event.model))
+
+
+def _reported(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    if event.prepared is None:
+        return state
+    called = _read(state, gauge.called(state.gauge, event.model))
+    read = gauge.reported(called.gauge, event.prepared, event.prompt, event.model)
+    return called._replace(gauge=read)
+
+
+def with_model(state: ViewState, model: str | None) -> ViewState:
+    """The view as it counts for a request to ``model``; the same where that is not known."""
+    return _read(state, gauge.called(state.gauge, model))
+
+
+def _read(state: ViewState, read: Gauge) -> ViewState:
+    """The view under a new gauge; counted again where another family's rates hold now."""
+    before, estimator = state.estimator, FAMILIES[read.family]
+    if estimator == before:
+        return state if read is state.gauge else state._replace(gauge=read)
+    refs = [_counted(ref, estimator) for ref in state.layout.refs]
+    insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
+    layout = layouts.build(refs, insertions)._replace(late=state.layout.late)
+    low_water = layout.tokens * state.low_water // max(1, state.layout.tokens)
+    read = gauge.recounted(read, layout.tokens, state.layout.tokens)
+    return state._replace(layout=layout, low_water=low_water, gauge=read)
+
+
+def _counted(ref: R, estimator: Estimator) -> R:
+    return msgspec.structs.replace(ref, tokens=estimator.tokens(ref.facts))
+
+
+def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
+    """The breaks so far, and one if a round that was shown unfinished reads differently now."""
+    if state.shown is None or state.breaks:
+        return state.breaks
+    start, length, digest = state.shown
+    if layouts.digest_of(state.layout.slice(start, start + length)) == digest:
+        return ()
+    return ("late_result",)
+
+
+def _with(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
+    return breaks if kind in breaks else (*breaks, kind)
+
+
+def _name(event: type[events.Event]) -> str:
+    return str(event.__struct_config__.tag)
+
+
+_STEPS = {
+    _name(events.MessageAdded): _added,
+    _name(events.MessagesSet): _set,
+    _name(events.Cleared): _cleared,
+    _name(events.Pinned): _pinned,
+    _name(events.Unpinned): _unpinned,
+    _name(events.Restored): _restored,
+    _name(events.Erased): _erased,
+    _name(events.SystemPromptSet): _prompted,
+    _name(events.PostCompact): _compacted,
+    _name(events.RequestPrepared): _prepared,
+    _name(events.PromptSubmit): _turn,
+    _name(events.ProviderRequest): _called,
+    _name(events.UsageReported): _reported,
+}

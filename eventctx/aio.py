@@ -50,7 +50,7 @@ async def insisted(emit: Callable[[], Awaitable[None]]) -> None:
         raise broken
 
 
-class OneAtATime:
+class KeyedLock:
     """A lock per name, for tasks of any thread and loop; those that nobody holds take no room."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from eventctx.aio import OneAtATime
+from eventctx.aio import KeyedLock
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.losses import LossRecorder
@@ -36,15 +36,14 @@ from eventctx.queries import requests as reading
 from eventctx.queries.audit import Audit, audited
 from eventctx.queries.explain import answering
 from eventctx.queries.explain.answers import Explanation, ViewDiff
-from eventctx.queries.explain.selectors import Spot
+from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.requests import Message, RequestView
 from eventctx.queries.verify import Verification, verify
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
 from eventctx.session.aggregate import Listener
 from eventctx.session.choosing import check_advised, choose
-from eventctx.session.compaction_run import Why as Asked
-from eventctx.session.compaction_run import settings_of
+from eventctx.session.compaction_run import CompactionCause, settings_of
 from eventctx.session.context import Context
 from eventctx.session.dry_run import dry_run
 from eventctx.session.questions import Advisers
@@ -89,7 +88,7 @@ class Engine:
         self._clock = clock
         self._random = random
         self._contexts: dict[str, Context] = {}
-        self._opening = OneAtATime()
+        self._opening = KeyedLock()
         self._advised: dict[str, tuple[Summarizer | None, Scorer | None]] = {}
         self._recall: Recall | None = None
 
@@ -342,8 +341,8 @@ class Engine:
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
-        spot = Spot(turn, iteration, position)
-        return await answering.why(self.store, session, number, spot)
+        selector = RequestSelector(turn, iteration, position)
+        return await answering.why(self.store, session, number, selector)
 
     async def diff(
         self,
@@ -358,7 +357,7 @@ class Engine:
         With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
         InvalidSetting.
         """
-        one, other = Spot.of(before, by), Spot.of(after, by)
+        one, other = RequestSelector.of(before, by), RequestSelector.of(after, by)
         return await answering.difference(self.store, session, one, other)
 
     async def lost(
@@ -373,8 +372,8 @@ class Engine:
 
         The request is named as for ``why``. Raises StreamNotFound, InvalidSetting.
         """
-        spot = Spot(turn, iteration, position)
-        return await answering.lost_messages(self.store, session, spot)
+        selector = RequestSelector(turn, iteration, position)
+        return await answering.lost_messages(self.store, session, selector)
 
     async def dry_run(
         self,
@@ -397,7 +396,7 @@ class Engine:
         if context is not None and policy is None and not settings:
             made, chosen = context.settings, context.policy
         limit = made.limit if "max_tokens" in by_own_name(settings) else None
-        asked = Asked("manual", "caller", reason, keep)
+        asked = CompactionCause("manual", "caller", reason, keep)
         rim = (self._clock, self._random)
         return await dry_run(self.store, session, chosen, made, *rim, asked=asked, limit=limit)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from eventctx.errors import InvalidSetting
 from eventctx.hooks import secret_forms as forms
-from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, NAMES, Form, Group, may_hold
+from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, NAMES, Form, FormGroup, may_hold
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span, SpanEvent
@@ -74,7 +74,7 @@ class Redactor:
     keys: bool = field(default=True, kw_only=True)
     emails: bool = field(default=True, kw_only=True)
     _own: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
-    _groups: tuple[Group, ...] = field(init=False, repr=False, compare=False)
+    _groups: tuple[FormGroup, ...] = field(init=False, repr=False, compare=False)
     _harmless: set[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ class Form(NamedTuple):
     before: str = ""
 
 
-class Group(NamedTuple):
+class FormGroup(NamedTuple):
     """Forms of which a text has none unless it holds a mark, and a match of ``gate`` if given."""
 
     marks: tuple[str, ...]
@@ -225,29 +225,29 @@ _UNDERSCORE_GATE: Final = _behind(
 )
 
 KEYS: Final = (
-    Group(("-----BEGIN",), (Form("private-key", ("-----BEGIN",), _PRIVATE_KEY),)),
-    Group(("=", ":", " is ", " was "), _NAMED),
-    Group(("--",), (Form("password", ("--",), re.compile(_FLAGS, re.IGNORECASE)),)),
-    Group(
+    FormGroup(("-----BEGIN",), (Form("private-key", ("-----BEGIN",), _PRIVATE_KEY),)),
+    FormGroup(("=", ":", " is ", " was "), _NAMED),
+    FormGroup(("--",), (Form("password", ("--",), re.compile(_FLAGS, re.IGNORECASE)),)),
+    FormGroup(
         ("://", "hooks.slack"),
         (
             Form("password", ("://",), _URL_PASSWORD),
             Form("token", ("hooks.slack.com/",), _SLACK_HOOK),
         ),
     ),
-    Group(("-",), _WITH_DASH, _DASH_GATE),
-    Group(("_",), _WITH_UNDERSCORE, _UNDERSCORE_GATE),
-    Group(("eyJ", "SG.", "hvs.", "ya29."), _WITH_DOT),
-    Group(
+    FormGroup(("-",), _WITH_DASH, _DASH_GATE),
+    FormGroup(("_",), _WITH_UNDERSCORE, _UNDERSCORE_GATE),
+    FormGroup(("eyJ", "SG.", "hvs.", "ya29."), _WITH_DOT),
+    FormGroup(
         ("AIza", "AKIA", "ASIA"),
         (
             _known("api-key", ("AIza",), r"AIza[A-Za-z0-9_-]{30,}+"),
             _known("api-key", ("AKIA", "ASIA"), r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
         ),
     ),
-    Group(("earer ", "asic "), (_known("token", ("earer ", "asic "), _BEARER, _BASIC),)),
+    FormGroup(("earer ", "asic "), (_known("token", ("earer ", "asic "), _BEARER, _BASIC),)),
 )
 """Keys, tokens and passwords."""
 
-EMAILS: Final = (Group(("@",), (Form("email", ("@",), _EMAIL, before=_LOCAL),)),)
+EMAILS: Final = (FormGroup(("@",), (Form("email", ("@",), _EMAIL, before=_LOCAL),)),)
 """E-mail addresses."""

@@ -10,12 +10,12 @@ from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.projections import timeline
 from eventctx.projections.view import request_view
-from eventctx.projections.view.request_view import Counts
+from eventctx.projections.view.request_view import ViewCounts
 from eventctx.projections.view.series import Series
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """What one request held. Counts are of transcript messages; ``tokens`` is our estimate.
+    """What one request held. ViewCounts are of transcript messages; ``tokens`` is our estimate.
 
     ``entries`` is how many messages the request itself has, insertions and synthetic results
     included. ``reported`` is the prompt that the provider counted, where it said so.
@@ -29,7 +29,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     turn: int | None
     turn_id: str | None
     iteration: int | None
-    counts: Counts
+    counts: ViewCounts
     entries: int
     insertions: int
     tokens: int

@@ -9,7 +9,7 @@ from eventctx.log.record import Record
 from eventctx.projections.view.series import Series
 
 
-class Turn(NamedTuple):
+class TimelineTurn(NamedTuple):
     """Turn ``number`` from position ``first`` to ``last``; ``time`` is when it began."""
 
     number: int
@@ -28,7 +28,7 @@ class Began(NamedTuple):
     time: int
 
 
-class Request(NamedTuple):
+class TimelineRequest(NamedTuple):
     """A prepared request: its place, and the turn (None outside one) and iteration it belongs to.
 
     ``iteration`` is as recorded; a request outside an iteration has None.
@@ -45,7 +45,7 @@ class TimelineState(NamedTuple):
     position: int
     began: Series[Began]
     ends: Series[tuple[str, int]]
-    requests: Series[Request]
+    requests: Series[TimelineRequest]
 
 
 def initial() -> TimelineState:
@@ -63,7 +63,7 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         ends = ends.append((record.turn_id, record.position))
     elif record.type == "context:request_prepared":
         number = turn_number(state, record.turn_id)
-        requests = requests.append(Request(record.position, number, record.iteration))
+        requests = requests.append(TimelineRequest(record.position, number, record.iteration))
     return TimelineState(record.position, began, ends, requests)
 
 
@@ -78,27 +78,29 @@ def turn_number(state: TimelineState, turn_id: str | None) -> int | None:
     return None
 
 
-def turns(state: TimelineState) -> list[Turn]:
+def turns(state: TimelineState) -> list[TimelineTurn]:
     """All turns. One that never completed ends where the next begins, or with the log."""
     ends: dict[str, list[int]] = {}
     for turn_id, position in state.ends:
         ends.setdefault(turn_id, []).append(position)
-    found: list[Turn] = []
+    found: list[TimelineTurn] = []
     for place, one in enumerate(state.began):
         following = state.began[place + 1].first - 1 if place + 1 < len(state.began) else None
         # A turn id may be used again: a turn ends at the first end behind its beginning.
         own = next((end for end in ends.get(one.turn_id, ()) if end >= one.first), None)
         last = own or (following if following is not None else state.position)
-        found.append(Turn(one.number, one.turn_id, one.first, last, one.time))
+        found.append(TimelineTurn(one.number, one.turn_id, one.first, last, one.time))
     return found
 
 
-def turn(state: TimelineState, number: int) -> Turn | None:
+def turn(state: TimelineState, number: int) -> TimelineTurn | None:
     """Turn ``number``; None when there is none. A turn id may be resumed: the last one wins."""
     return next((turn for turn in reversed(turns(state)) if turn.number == number), None)
 
 
-def request(state: TimelineState, turn: int, iteration: int | None = None) -> Request | None:
+def request(
+    state: TimelineState, turn: int, iteration: int | None = None
+) -> TimelineRequest | None:
     """The last request of a turn, or of one iteration of it."""
     found = None
     for candidate in state.requests:

@@ -14,7 +14,7 @@ from eventctx.log.store import Address
 from eventctx.projections.view.series import Series
 
 
-class Line(NamedTuple):
+class TranscriptLine(NamedTuple):
     """Message ``number`` and where its body lies."""
 
     number: int
@@ -32,7 +32,7 @@ class TranscriptState(NamedTuple):
 
     position: int
     next_number: int
-    lines: Series[Line]
+    lines: Series[TranscriptLine]
 
 
 def initial() -> TranscriptState:
@@ -45,7 +45,7 @@ def evolve(state: TranscriptState, record: Record) -> TranscriptState:
     kind = record.type
     if kind == "context:message_added":
         number = state.next_number
-        lines = state.lines.append(Line(number, record.position, 0))
+        lines = state.lines.append(TranscriptLine(number, record.position, 0))
         return TranscriptState(record.position, number + 1, lines)
     if kind == "context:messages_set":
         return _set(state, record)
@@ -61,7 +61,9 @@ def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
     """
     if not positions:
         return state
-    lines = [Line(number, at, 0) for number, at in enumerate(positions, state.next_number)]
+    lines = [
+        TranscriptLine(number, at, 0) for number, at in enumerate(positions, state.next_number)
+    ]
     return TranscriptState(
         positions[-1], state.next_number + len(positions), state.lines.extend(lines)
     )
@@ -71,12 +73,12 @@ def _set(state: TranscriptState, record: Record) -> TranscriptState:
     event: Any = decode_known(record)
     known = {line.number: line for line in state.lines}
     fresh = 0
-    lines: list[Line] = []
+    lines: list[TranscriptLine] = []
     for first, last in event.order:
         for number in range(first, last + 1):
             if number in known:
                 lines.append(known[number])
             else:
-                lines.append(Line(number, record.position, fresh))
+                lines.append(TranscriptLine(number, record.position, fresh))
                 fresh += 1
     return TranscriptState(record.position, state.next_number + fresh, Series(lines))

@@ -12,7 +12,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 
 
-class Usage(msgspec.Struct, frozen=True):
+class UsageTotals(msgspec.Struct, frozen=True):
     """Sums over calls, in tokens. ``prompt`` holds the caches; ``largest_prompt`` is one call's.
 
     ``output`` sums only counts that the format is known to record exactly.
@@ -32,12 +32,12 @@ class UsageState(NamedTuple):
     """Usage so far by model name ("" where the model is not known)."""
 
     position: int
-    models: Mapping[str, Usage]
+    models: Mapping[str, UsageTotals]
 
     @property
-    def total(self) -> Usage:
+    def total(self) -> UsageTotals:
         """All models together."""
-        total = Usage()
+        total = UsageTotals()
         for usage in self.models.values():
             total = _sum(total, usage)
         return total
@@ -55,7 +55,7 @@ def evolve(state: UsageState, record: Record) -> UsageState:
     if record.type != "usage:reported":
         return state._replace(position=record.position)
     event: Any = decode_known(record)
-    one = Usage(
+    one = UsageTotals(
         1,
         event.prompt,
         event.output if event.output_exact else 0,
@@ -66,12 +66,12 @@ def evolve(state: UsageState, record: Record) -> UsageState:
         0 if event.output_exact else 1,
     )
     model = event.model or ""
-    models = {**state.models, model: _sum(state.models.get(model, Usage()), one)}
+    models = {**state.models, model: _sum(state.models.get(model, UsageTotals()), one)}
     return UsageState(record.position, MappingProxyType(models))
 
 
-def _sum(left: Usage, right: Usage) -> Usage:
-    return Usage(
+def _sum(left: UsageTotals, right: UsageTotals) -> UsageTotals:
+    return UsageTotals(
         left.calls + right.calls,
         left.prompt + right.prompt,
         left.output + right.output,

@@ -237,12 +237,12 @@ async def test_thinking_that_a_plan_unbound_is_told() -> None:
         said = {"type": "text", "text": f"answer {number}"}
         await ctx.add_message(user(f"question {number}"))
         await ctx.add_message({"role": "assistant", "content": [thought, said]})
-    assert (await engine.why("s", 15)).bare is None
+    assert (await engine.why("s", 15)).stripped is None
     await ctx.compact()
     why = await engine.why("s", 15)
     assert why.standing == "whole"
-    assert why.bare is not None
-    assert why.bare.cause.type == "context:post_compact"
+    assert why.stripped is not None
+    assert why.stripped.cause.type == "context:post_compact"
 
 
 async def test_thinking_that_a_restore_left_out_is_told_of_its_own_message_alone() -> None:
@@ -258,9 +258,9 @@ async def test_thinking_that_a_restore_left_out_is_told_of_its_own_message_alone
         assert (await engine.why("s", number)).standing == "dropped"
         await ctx.restore(number)
     answer, question = await engine.why("s", 5), await engine.why("s", 4)
-    assert answer.bare is not None
-    assert answer.bare.cause.type == "context:restored"
-    assert question.bare is None
+    assert answer.stripped is not None
+    assert answer.stripped.cause.type == "context:restored"
+    assert question.stripped is None
 
 
 async def test_a_fallback_is_named_and_lends_nobody_its_settings() -> None:

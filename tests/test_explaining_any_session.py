@@ -18,7 +18,7 @@ from eventctx.log.plan import Plan, find
 from eventctx.policies.named import policy_named
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
-from eventctx.queries.explain.selectors import Spot
+from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.stores.memory import MemoryStore
 from tests.explained import user
 from tests.sessions import tool_round
@@ -107,7 +107,7 @@ async def check_request(engine: Engine, position: int, numbers: int) -> dict[int
         ref = shown.get(number)
         assert why.in_view == (ref is not None)
         assert (why.standing == "shortened") == (ref is not None and ref.shortened)
-        assert (why.bare is not None) == (ref is not None and ref.bare)
+        assert (why.stripped is not None) == (ref is not None and ref.stripped)
         if why.standing == "not_added":
             continue
         assert why.origin is not None
@@ -125,7 +125,7 @@ async def check_request(engine: Engine, position: int, numbers: int) -> dict[int
     assert lost | (humans & shown.keys()) == humans
     hidden = {
         number
-        for one in await left_out_of(engine.store, "s", Spot(position=position))
+        for one in await left_out_of(engine.store, "s", RequestSelector(position=position))
         for first, last in one.runs
         for number in range(first, last + 1)
     }
@@ -157,7 +157,7 @@ async def check(steps: list[tuple[str, Any]]) -> None:
             n for n in both if new[n].shortened and new[n].digest != old[n].digest
         }
         assert {one.number for one in compared.of("thinking_left_out")} == {
-            n for n in both if new[n].bare and not old[n].bare
+            n for n in both if new[n].stripped and not old[n].stripped
         }
         views = [
             [

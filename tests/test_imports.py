@@ -219,3 +219,12 @@ def test_the_two_folders_are_linked_into_the_package() -> None:
     for folder in ("projections", "hooks"):
         link = ROOT / "eventctx" / folder
         assert link.resolve() == (ROOT / folder).resolve()
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    assert {word: found for word, found in homes.items() if len(found) > 1} == {}

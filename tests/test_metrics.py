@@ -26,7 +26,7 @@ from eventctx.messages.tokens import SYNTHETIC_TOKENS
 from eventctx.policies.planner import body_of
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import Measurement, fold
-from eventctx.projections.metrics.prefix import Sent, reused
+from eventctx.projections.metrics.prefix import RequestPrefix, reused
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.refs import MessageRef
@@ -345,16 +345,16 @@ async def refs_of(*messages: dict[str, Any]) -> list[MessageRef]:
     return list(state.layout.refs)
 
 
-def sent(*refs: MessageRef) -> Sent:
-    return Sent(request_view.initial()._replace(layout=build(refs)))
+def sent(*refs: MessageRef) -> RequestPrefix:
+    return RequestPrefix(request_view.initial()._replace(layout=build(refs)))
 
 
 async def test_the_same_body_shown_in_another_way_is_another_message() -> None:
     said, asked = await refs_of(user("x" * 100), *answer("openai", "y" * 100))
     before = sent(said, asked)
     assert reused(before, sent(said, asked), frozenset()) == 1.0
-    bare = msgspec.structs.replace(asked, bare=True)
-    assert 0 < (reused(before, sent(said, bare), frozenset()) or 0) < 1
+    stripped = msgspec.structs.replace(asked, stripped=True)
+    assert 0 < (reused(before, sent(said, stripped), frozenset()) or 0) < 1
     moved = msgspec.structs.replace(asked, number=7, position=70, tokens=1)
     assert reused(before, sent(said, moved), frozenset()) == 1.0
 

@@ -13,7 +13,7 @@ import yaml
 
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
-from eventctx.messages import calibration as gauge
+from eventctx.messages import calibration
 from eventctx.policies.fit import fit
 from eventctx.policies.named import POLICIES
 from eventctx.policies.planner import visible_of
@@ -116,7 +116,7 @@ async def check_budget(run: Played, budget: int) -> None:
         if row.floor_sent:
             state = await fold(run.engine.store, "live", request_view, stop=row.position - 1)
             visible = visible_of(state)
-            goal = counted(make_budget(budget, 0.92, 0.5), gauge.scale(state.gauge))
+            goal = counted(make_budget(budget, 0.92, 0.5), calibration.scale(state.calibration))
             assert fit(visible, kept_whole(visible), goal).overflow
 
 

@@ -225,7 +225,7 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
             for place, ref in enumerate(refs)
         )
         # More than the floor goes only where a floor above the budget went before, and still is.
-        low = state.low_water
+        low = state.size_after_compaction
         visible = visible_of(state)
         proven = fit(visible, kept_whole(visible), Budget(budget, budget, budget)).overflow
         assert only_floor or (proven and budget < low and row.tokens <= low + low // 4)

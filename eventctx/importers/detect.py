@@ -23,7 +23,7 @@ from eventctx.importers.formats import (
     swe_agent,
 )
 from eventctx.importers.source.event_folder import folder_name, is_event_folder
-from eventctx.importers.source.items import Line, Parser
+from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.lines import read_lines, read_value, split_records, text_or_none
 from eventctx.importers.source.naming import named_by_folder
 
@@ -123,7 +123,7 @@ def _refuse_binary(path: Path) -> None:
         )
 
 
-def detect(lines: Iterable[Line], name: str) -> str:
+def detect(lines: Iterable[FileLine], name: str) -> str:
     """The name of the format of these lines. Raises UnknownFormat with what was seen.
 
     One JSON document is read whole, of JSONL only the first lines.
@@ -151,12 +151,12 @@ def detect(lines: Iterable[Line], name: str) -> str:
     )
 
 
-def _begins_with_record(head: list[Line]) -> bool:
+def _begins_with_record(head: list[FileLine]) -> bool:
     """Whether the first line holds a whole object, as in JSONL; else it may open a document."""
     return bool(head) and bool(_values(head[:1]))
 
 
-def _values(head: list[Line]) -> list[object]:
+def _values(head: list[FileLine]) -> list[object]:
     """The objects and lists that lines hold by themselves.
 
     Lines of a document that is spread over many can be texts and numbers, which say nothing.
@@ -266,6 +266,6 @@ def _described(value: object) -> str:
     return f"JSON of type {type(value).__name__}"
 
 
-def _excerpt(head: list[Line]) -> str:
+def _excerpt(head: list[FileLine]) -> str:
     data = head[0].data[:40] if head else b""
     return msgspec.json.encode(data.decode("utf-8", errors="replace")).decode()

@@ -16,7 +16,7 @@ from eventctx.importers.formats import claude_code
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.event_folder import folder_size, read_events
-from eventctx.importers.source.items import Item, Line, Session
+from eventctx.importers.source.items import FileLine, Item, Session
 from eventctx.importers.source.lines import nanoseconds, read_lines, read_value
 from eventctx.importers.source.naming import event_id, session_name
 from eventctx.log.events import SessionLinked
@@ -66,7 +66,7 @@ class _Source:
         self.size = folder_size(path) if self.is_folder else path.stat().st_size
         self._progress = progress
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[FileLine]:
         done = told = 0
         for line in read_events(self.path) if self.is_folder else read_lines(self.path):
             yield line

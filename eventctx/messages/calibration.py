@@ -56,7 +56,7 @@ class Scale(NamedTuple):
         return left
 
 
-class Asked(NamedTuple):
+class RequestSize(NamedTuple):
     """A prepared request, its size as counted, and whether it goes on from the one before."""
 
     position: int
@@ -81,7 +81,7 @@ class Reading(NamedTuple):
     grown: int = 0
 
 
-class Gauge(NamedTuple):
+class Calibration(NamedTuple):
     """The state: the family whose rates are in force, the model last called, and readings.
 
     ``asked`` and ``readings`` have the newest last.
@@ -89,58 +89,58 @@ class Gauge(NamedTuple):
 
     family: str = "other"
     model: str | None = None
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[RequestSize, ...] = ()
     readings: tuple[Reading, ...] = ()
 
 
-UNREAD: Final = Gauge()
+UNCALIBRATED: Final = Calibration()
 
 
-def prepared(gauge: Gauge, asked: Asked) -> Gauge:
+def prepared(calibration: Calibration, asked: RequestSize) -> Calibration:
     """The gauge after a request was prepared."""
-    return gauge._replace(asked=(*gauge.asked[1 - MAX_ASKED :], asked))
+    return calibration._replace(asked=(*calibration.asked[1 - MAX_ASKED :], asked))
 
 
-def called(gauge: Gauge, model: str | None) -> Gauge:
+def called(calibration: Calibration, model: str | None) -> Calibration:
     """The gauge after a call of ``model``; its family's rates hold from here on."""
-    if model is None or model == gauge.model:
-        return gauge
-    return gauge._replace(model=model, family=family_of(model))
+    if model is None or model == calibration.model:
+        return calibration
+    return calibration._replace(model=model, family=family_of(model))
 
 
-def reported(gauge: Gauge, at: int, prompt: int, model: str | None) -> Gauge:
+def reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
     """The gauge after a provider counted ``prompt`` tokens for the request prepared at ``at``."""
-    gauge = called(gauge, model)
-    asked = next((one for one in reversed(gauge.asked) if one.position == at), None)
+    calibration = called(calibration, model)
+    asked = next((one for one in reversed(calibration.asked) if one.position == at), None)
     if asked is None or not _plausible(asked, prompt):
-        return gauge
-    name = gauge.model or ""
-    before = next((one for one in gauge.readings if one.model == name), None)
+        return calibration
+    name = calibration.model or ""
+    before = next((one for one in calibration.readings if one.model == name), None)
     now = Reading(name, at, asked.size, prompt, (asked.size, prompt))
     if before is not None:
         if at <= before.position:
-            return gauge  # reported twice, or out of order
+            return calibration  # reported twice, or out of order
         now = now._replace(counted=before.counted, grown=before.grown)
-        if _continued(gauge.asked, before.position, at):
+        if _continued(calibration.asked, before.position, at):
             now = _learnt(before, now)
-    others = tuple([one for one in gauge.readings if one.model != name])
-    return gauge._replace(readings=(*others[1 - MAX_MODELS :], now))
+    others = tuple([one for one in calibration.readings if one.model != name])
+    return calibration._replace(readings=(*others[1 - MAX_MODELS :], now))
 
 
-def recounted(gauge: Gauge, size: int, before: int) -> Gauge:
+def recounted(calibration: Calibration, size: int, before: int) -> Calibration:
     """The gauge after the rates changed: a view of ``before`` counts ``size`` now.
 
     The requests that may still be reported change in proportion. Readings stay: each was made
     with the rates of its own model's family.
     """
-    asked = [one._replace(size=one.size * size // max(1, before)) for one in gauge.asked]
-    return gauge._replace(asked=tuple(asked))
+    asked = [one._replace(size=one.size * size // max(1, before)) for one in calibration.asked]
+    return calibration._replace(asked=tuple(asked))
 
 
-def scale(gauge: Gauge, reserve: int = 0) -> Scale:
+def scale(calibration: Calibration, reserve: int = 0) -> Scale:
     """The scale for the next request; ``reserve`` tokens are assumed until one was reported."""
-    name = gauge.model or ""
-    reading = next((one for one in gauge.readings if one.model == name), None)
+    name = calibration.model or ""
+    reading = next((one for one in calibration.readings if one.model == name), None)
     if reading is None:
         return Scale(1.0, reserve)
     factor = growth_factor(reading)
@@ -160,7 +160,7 @@ def _rounded(factor: float) -> float:
     return round(min(MOST_FACTOR, max(LEAST_FACTOR, factor)), 4)
 
 
-def _continued(asked: tuple[Asked, ...], first: int, last: int) -> bool:
+def _continued(asked: tuple[RequestSize, ...], first: int, last: int) -> bool:
     """Whether every request behind the one at ``first`` up to ``last`` goes on from the one before.
 
     Calls of other models lie in between; a request no longer known may have been a break.
@@ -170,7 +170,7 @@ def _continued(asked: tuple[Asked, ...], first: int, last: int) -> bool:
     )
 
 
-def _plausible(asked: Asked, prompt: int) -> bool:
+def _plausible(asked: RequestSize, prompt: int) -> bool:
     """Hosts report uncached tokens, running sums and placeholders as prompts, too."""
     if prompt <= 0 or prompt < asked.size * LEAST_FACTOR:
         return False

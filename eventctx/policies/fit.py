@@ -17,7 +17,7 @@ import msgspec
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
-from eventctx.policies.working_set import Bench
+from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 OLD_CHARACTERS: Final = 1_000
@@ -41,37 +41,37 @@ class Fitted(NamedTuple):
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``; pure, on facts alone."""
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
-    bench = Bench(visible, proposal)
-    protected, open_round = protected_rows(visible, bench.groups)
-    bench.shorten_oversize(shortenable(visible, protected), budget.tokens)
+    working_set = WorkingSet(visible, proposal)
+    protected, open_round = protected_rows(visible, working_set.groups)
+    working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
     drop_line = line_to_drop_to(budget)
-    if bench.total > drop_line:
+    if working_set.total > drop_line:
         # The policy did not get there: go for the target, so that the next request has room.
         whole = protected | open_round
         old = [row for row in range(len(visible.messages)) if row not in whole]
         for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
             for row in old:
-                if bench.total <= budget.target:
+                if working_set.total <= budget.target:
                     break
-                if bench.stays(row):
-                    bench.shorten(row, limit, "budget")
-    for group in bench.groups:
-        if bench.total <= drop_line:
+                if working_set.stays(row):
+                    working_set.shorten(row, limit, "budget")
+    for group in working_set.groups:
+        if working_set.total <= drop_line:
             break
         if protected.isdisjoint(group.rows) and open_round.isdisjoint(group.rows):
-            bench.drop(group, "budget")
-    while bench.total > drop_line and kept:
+            working_set.drop(group, "budget")
+    while working_set.total > drop_line and kept:
         # Summaries and notices go last of what can go, oldest first.
-        bench.total -= kept[0].tokens
+        working_set.total -= kept[0].tokens
         kept = kept[1:]
-    _shorten_open_round(bench, open_round - protected, drop_line, budget)
+    _shorten_open_round(working_set, open_round - protected, drop_line, budget)
     fitted = msgspec.structs.replace(
-        proposal, dispositions=bench.decided, limits=bench.limits, kept_insertions=kept
+        proposal, dispositions=working_set.decided, limits=working_set.limits, kept_insertions=kept
     )
     overflow = {}
-    if bench.total > budget.tokens:
-        overflow = _parts(bench, visible, open_round)
-    return Fitted(fitted, bench.total, overflow)
+    if working_set.total > budget.tokens:
+        overflow = _parts(working_set, visible, open_round)
+    return Fitted(fitted, working_set.total, overflow)
 
 
 def line_to_drop_to(budget: Budget) -> int:
@@ -94,16 +94,18 @@ def shortenable(visible: Visible, protected: frozenset[int]) -> list[int]:
     ]
 
 
-def _shorten_open_round(bench: Bench, rows: frozenset[int], drop_line: int, budget: Budget) -> None:
+def _shorten_open_round(
+    working_set: WorkingSet, rows: frozenset[int], drop_line: int, budget: Budget
+) -> None:
     for characters in OPEN_CHARACTERS:
         for limit in (Limit(outcome=characters), Limit(arguments=characters)):
             for row in sorted(rows):
-                if bench.total <= drop_line:
+                if working_set.total <= drop_line:
                     return
-                if bench.stays(row):
-                    bench.shorten(row, limit, "budget")
+                if working_set.stays(row):
+                    working_set.shorten(row, limit, "budget")
         # Below a thousand characters a text is of little use: go on only where one must.
-        if characters <= OLD_CHARACTERS and bench.total <= budget.tokens:
+        if characters <= OLD_CHARACTERS and working_set.total <= budget.tokens:
             return
 
 
@@ -162,11 +164,11 @@ def open_rows(
     return frozenset()
 
 
-def _parts(bench: Bench, visible: Visible, open_round: frozenset[int]) -> dict[str, int]:
+def _parts(working_set: WorkingSet, visible: Visible, open_round: frozenset[int]) -> dict[str, int]:
     parts = {"system messages": 0, "pins": 0, "latest human message": 0, "latest message": 0}
     parts["open round"] = 0
     for row, ref in enumerate(visible.messages):
-        if not bench.stays(row):
+        if not working_set.stays(row):
             continue
         if ref.facts.kind == "system":
             part = "system messages"
@@ -175,6 +177,6 @@ def _parts(bench: Bench, visible: Visible, open_round: frozenset[int]) -> dict[s
         else:
             words = "latest human message" if ref.facts.human else "latest message"
             part = "open round" if row in open_round else words
-        parts[part] += bench.tokens_of[row]
-    parts["notices and synthetic results"] = max(0, bench.total - sum(parts.values()))
+        parts[part] += working_set.tokens_of[row]
+    parts["notices and synthetic results"] = max(0, working_set.total - sum(parts.values()))
     return parts

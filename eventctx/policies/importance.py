@@ -30,7 +30,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.ranges import check_ints, check_shares
-from eventctx.policies.working_set import Bench, kept_whole
+from eventctx.policies.working_set import WorkingSet, kept_whole
 
 HUMAN: Final = 1.0
 ANSWER: Final = 0.7
@@ -85,14 +85,16 @@ class Importance(msgspec.Struct, frozen=True):
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
         """Dispositions of every visible message, or a question for scores; insertions stay."""
-        bench = Bench(visible, kept_whole(visible))
-        whole, open_round = protected_rows(visible, bench.groups)
-        bench.shorten_oversize(shortenable(visible, whole), budget.tokens)
-        if bench.total <= budget.target:
-            return Proposal(bench.decided, bench.limits, kept_insertions=tuple(visible.insertions))
+        working_set = WorkingSet(visible, kept_whole(visible))
+        whole, open_round = protected_rows(visible, working_set.groups)
+        working_set.shorten_oversize(shortenable(visible, whole), budget.tokens)
+        if working_set.total <= budget.target:
+            return Proposal(
+                working_set.decided, working_set.limits, kept_insertions=tuple(visible.insertions)
+            )
         for guarded in self._guards(visible, whole, open_round):
-            free = [group for group in bench.groups if guarded.isdisjoint(group.rows)]
-            left = bench.total - sum(bench.cost(group) for group in free)
+            free = [group for group in working_set.groups if guarded.isdisjoint(group.rows)]
+            left = working_set.total - sum(working_set.cost(group) for group in free)
             if left <= line_to_drop_to(budget):
                 break
         asked = [group for group in free if not group.orphan]
@@ -102,9 +104,9 @@ class Importance(msgspec.Struct, frozen=True):
             if found is None:
                 return _question(visible, asked)
             given = found.by_number
-        scores = self._scores(visible, bench, asked, given)
-        _choose(bench, free, scores, budget.target - left)
-        return _proposal(visible, bench, free, guarded, scores)
+        scores = self._scores(visible, working_set, asked, given)
+        _choose(working_set, free, scores, budget.target - left)
+        return _proposal(visible, working_set, free, guarded, scores)
 
     def _guards(
         self, visible: Visible, whole: frozenset[int], open_round: frozenset[int]
@@ -118,7 +120,11 @@ class Importance(msgspec.Struct, frozen=True):
         yield fixed
 
     def _scores(
-        self, visible: Visible, bench: Bench, groups: list[Group], given: Mapping[int, float]
+        self,
+        visible: Visible,
+        working_set: WorkingSet,
+        groups: list[Group],
+        given: Mapping[int, float],
     ) -> dict[Group, float]:
         """The score of every round, from 0 to 1: a weighted mean of three parts, each 0 to 1.
 
@@ -138,7 +144,7 @@ class Importance(msgspec.Struct, frozen=True):
                 best = max(
                     best, self.recency_weight * row / last + self.importance_weight * importance
                 )
-            brief = HALF_TOKENS / (HALF_TOKENS + bench.cost(group))
+            brief = HALF_TOKENS / (HALF_TOKENS + working_set.cost(group))
             scores[group] = round((best + self.size_weight * brief) / total, DIGITS)
         return scores
 
@@ -158,7 +164,9 @@ def _question(visible: Visible, groups: list[Group]) -> AskScores:
     return AskScores(f"scores {numbers[0]}-{numbers[-1]}", tuple(numbers))
 
 
-def _choose(bench: Bench, free: list[Group], scores: Mapping[Group, float], room: int) -> None:
+def _choose(
+    working_set: WorkingSet, free: list[Group], scores: Mapping[Group, float], room: int
+) -> None:
     """Drop what does not fit into ``room`` tokens behind better rounds; of equals the newer stays.
 
     One too large for what room is left does not keep smaller ones out.
@@ -166,23 +174,23 @@ def _choose(bench: Bench, free: list[Group], scores: Mapping[Group, float], room
     best = sorted(scores, key=lambda group: (scores[group], group.rows[0]), reverse=True)
     chosen: set[Group] = set()
     for group in best:
-        cost = bench.cost(group)
+        cost = working_set.cost(group)
         if cost <= room:
             room -= cost
             chosen.add(group)
     for group in free:
         if group not in chosen:
-            bench.drop(group, "unimportant")
+            working_set.drop(group, "unimportant")
 
 
 def _proposal(
     visible: Visible,
-    bench: Bench,
+    working_set: WorkingSet,
     free: list[Group],
     guarded: frozenset[int],
     scores: Mapping[Group, float],
 ) -> Proposal:
-    decided = dict(bench.decided)
+    decided = dict(working_set.decided)
     human = latest_human(visible.messages)
     judged = {row for group in free for row in group.rows}
     for row, ref in enumerate(visible.messages):
@@ -200,7 +208,7 @@ def _proposal(
     }
     return Proposal(
         decided,
-        bench.limits,
+        working_set.limits,
         kept_insertions=tuple(visible.insertions),
         scores=by_number,
     )

@@ -19,7 +19,7 @@ from eventctx.messages.tool_rounds import Group
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.ranges import check_ints, check_shares
-from eventctx.policies.working_set import Bench, kept_whole
+from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import MessageRef
 
 PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
@@ -54,27 +54,31 @@ class Ladder(msgspec.Struct, frozen=True):
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
-        bench = Bench(visible, kept_whole(visible))
-        whole, open_round = protected_rows(visible, bench.groups)
-        bench.shorten_oversize(shortenable(visible, whole), budget.tokens)
+        working_set = WorkingSet(visible, kept_whole(visible))
+        whole, open_round = protected_rows(visible, working_set.groups)
+        working_set.shorten_oversize(shortenable(visible, whole), budget.tokens)
         loop = open_loop(visible.messages, open_round)
-        steps = self._steps(visible, bench, whole | open_round, loop)
+        steps = self._steps(visible, working_set, whole | open_round, loop)
         cut: list[int] = []
         for number, step in enumerate(steps):
-            if bench.total <= budget.target:
+            if working_set.total <= budget.target:
                 break
             inside = number >= STEPS and state.trigger != "manual"
-            if inside and bench.total <= line_to_drop_to(budget):
+            if inside and working_set.total <= line_to_drop_to(budget):
                 break  # cutting inside the loop that is still open is not worth its thinking
-            cut += self._climb(bench, step, budget.target)
+            cut += self._climb(working_set, step, budget.target)
             if number % STEPS == STEPS - 1:
-                _drop_words(bench, steps[: number + 1], budget.target)
+                _drop_words(working_set, steps[: number + 1], budget.target)
         # Only now, as many of them may have been dropped after all.
-        bench.note(cut, Limit(prose=self.truncate_chars), "old_words")
-        return _explained(visible, bench, whole, open_round)
+        working_set.note(cut, Limit(prose=self.truncate_chars), "old_words")
+        return _explained(visible, working_set, whole, open_round)
 
     def _steps(
-        self, visible: Visible, bench: Bench, always: frozenset[int], loop: frozenset[int]
+        self,
+        visible: Visible,
+        working_set: WorkingSet,
+        always: frozenset[int],
+        loop: frozenset[int],
     ) -> list[_Step]:
         """What becomes free step by step: first outside the open loop, then inside it."""
         messages = visible.messages
@@ -86,14 +90,14 @@ class Ladder(msgspec.Struct, frozen=True):
             freed_at[row] = NEVER
         # One list more takes what is never freed.
         steps = [_Step([], [], [], []) for _ in range(NEVER + 1)]
-        for group in bench.groups:
+        for group in working_set.groups:
             rows = group.calls + group.results
             at = freed_at[rows[0]] if len(rows) == 1 else max([freed_at[row] for row in rows])
             step = steps[at]
             step.rows.extend(rows)
             if humans.isdisjoint(rows):
                 step.rounds.append(group)
-                step.costs.append(bench.cost(group))
+                step.costs.append(working_set.cost(group))
             else:
                 step.words.extend([row for row in rows if row in humans])
         return steps[:NEVER]
@@ -115,50 +119,50 @@ class Ladder(msgspec.Struct, frozen=True):
             freed_at[task] = STEPS - 1
         return freed_at
 
-    def _climb(self, bench: Bench, step: _Step, target: int) -> list[int]:
+    def _climb(self, working_set: WorkingSet, step: _Step, target: int) -> list[int]:
         """Take what the step frees, as far as needed; returns the rows whose words are cut."""
-        savings = [bench.saving_words(row, self.truncate_chars) for row in step.words]
+        savings = [working_set.saving_words(row, self.truncate_chars) for row in step.words]
         rounds = sum(step.costs)
-        if bench.total - rounds - sum(savings) <= target:
-            self._shorten(bench, step, target)
+        if working_set.total - rounds - sum(savings) <= target:
+            self._shorten(working_set, step, target)
         else:
             # All of it must go, and shortening first what is dropped then would be for nothing.
-            bench.drop_all(step.rounds, "old_round", rounds)
+            working_set.drop_all(step.rounds, "old_round", rounds)
         cut: list[int] = []
         for row, saving in zip(step.words, savings, strict=True):
-            if bench.total <= target:
+            if working_set.total <= target:
                 break
             if saving:
-                bench.free(row, saving)
+                working_set.free(row, saving)
                 cut.append(row)
         return cut
 
-    def _shorten(self, bench: Bench, step: _Step, target: int) -> None:
+    def _shorten(self, working_set: WorkingSet, step: _Step, target: int) -> None:
         """Shorten old results, then old arguments; drop the rounds that this cannot save.
 
         The same as shortening first and dropping then, without the work for what is dropped.
         """
         least = self.truncate_chars
-        saved = {row: bench.saving(row, least) for row in step.rows}
-        total = bench.total - sum(saved.values())
+        saved = {row: working_set.saving(row, least) for row in step.rows}
+        total = working_set.total - sum(saved.values())
         for group, cost in zip(step.rounds, step.costs, strict=True):
             if total <= target:
                 break
             total -= cost - sum([saved[row] for row in group.calls + group.results])
-            bench.drop(group, "old_round", cost)
-        left = [row for row in step.rows if bench.here[row]]
+            working_set.drop(group, "old_round", cost)
+        left = [row for row in step.rows if working_set.here[row]]
         for row in left:
-            if bench.total <= target:
+            if working_set.total <= target:
                 return
-            outcome = bench.messages[row].facts.outcome
+            outcome = working_set.messages[row].facts.outcome
             if outcome > least:
-                kept = _still_room(bench, outcome, target, least)
-                bench.shorten(row, Limit(outcome=kept), "old_result")
+                kept = _still_room(working_set, outcome, target, least)
+                working_set.shorten(row, Limit(outcome=kept), "old_result")
         for row in left:
-            if bench.total <= target:
+            if working_set.total <= target:
                 return
-            if bench.messages[row].facts.arguments > least:
-                bench.shorten(row, Limit(arguments=least), "old_arguments")
+            if working_set.messages[row].facts.arguments > least:
+                working_set.shorten(row, Limit(arguments=least), "old_arguments")
 
 
 class _Step(NamedTuple):
@@ -178,27 +182,27 @@ def open_loop(messages: Sequence[MessageRef], open_round: frozenset[int]) -> fro
     return frozenset(range(0 if human is None else human + 1, len(messages)))
 
 
-def _still_room(bench: Bench, characters: int, target: int, least: int) -> int:
+def _still_room(working_set: WorkingSet, characters: int, target: int, least: int) -> int:
     """How much of a result may stay: as much as the target allows, at least ``least``."""
-    surplus = bench.total - target
-    freed = surplus * bench.estimator.outcome // 10 + 1 + MARKER_CHARACTERS
+    surplus = working_set.total - target
+    freed = surplus * working_set.estimator.outcome // 10 + 1 + MARKER_CHARACTERS
     return max(least, characters - freed)
 
 
-def _drop_words(bench: Bench, steps: Sequence[_Step], target: int) -> None:
+def _drop_words(working_set: WorkingSet, steps: Sequence[_Step], target: int) -> None:
     """Drop what is left of old user messages, when nothing else is protected any more."""
     rows = {row for step in steps for row in step.words}
-    for group in bench.groups:
-        if bench.total <= target:
+    for group in working_set.groups:
+        if working_set.total <= target:
             return
         if not rows.isdisjoint(group.calls + group.results):
-            bench.drop(group, "old_words")
+            working_set.drop(group, "old_words")
 
 
 def _explained(
-    visible: Visible, bench: Bench, whole: frozenset[int], open_round: frozenset[int]
+    visible: Visible, working_set: WorkingSet, whole: frozenset[int], open_round: frozenset[int]
 ) -> Proposal:
-    decided = dict(bench.decided)
+    decided = dict(working_set.decided)
     human = latest_human(visible.messages)
     for row in whole | open_round:
         number = visible.messages[row].number
@@ -206,4 +210,4 @@ def _explained(
             reason = "open_round" if row in open_round else "latest"
             reason = "latest_human" if row == human else reason
             decided[number] = (decided[number][0], reason)
-    return Proposal(decided, bench.limits, kept_insertions=tuple(visible.insertions))
+    return Proposal(decided, working_set.limits, kept_insertions=tuple(visible.insertions))

@@ -26,7 +26,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.proposals import conversation
 from eventctx.policies.rules import check
-from eventctx.policies.working_set import Bench, shortened_tokens
+from eventctx.policies.working_set import WorkingSet, shortened_tokens
 from eventctx.projections.view.refs import MessageRef
 
 _STAYS: Final = ("kept", "shortened")
@@ -118,7 +118,7 @@ def reduced(visible: Visible, proposal: Proposal) -> Visible:
         messages,
         proposal.kept_insertions,
         visible.pins,
-        Bench(visible, proposal).total,
+        WorkingSet(visible, proposal).total,
         visible.estimator,
     )
 

@@ -38,7 +38,7 @@ from eventctx.policies.summary_text import (
     tolerated,
     united,
 )
-from eventctx.policies.working_set import Bench, insertion_tokens, kept_whole
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
 LEAST_SAVED: Final = 10
@@ -111,7 +111,7 @@ class Summarize(msgspec.Struct, frozen=True):
         """
         goal = _goal(visible, budget, state)
         scene = _Scene(visible, budget)
-        if scene.bench.total <= goal:
+        if scene.working_set.total <= goal:
             return Ladder().propose(visible, budget, state)
         for key, answer in state.answers.items():
             cut = _cut_of(key)
@@ -131,7 +131,7 @@ class Summarize(msgspec.Struct, frozen=True):
         found: Cut | None = None
         for guarded in scene.guards(budget):
             middle = self._middle(scene, guarded, goal, most)
-            freed = sum(scene.bench.cost(group) for group in middle)
+            freed = sum(scene.working_set.cost(group) for group in middle)
             freed += sum(one.tokens for one in merged) - most - FRAME_TOKENS
             if not middle or freed * LEAST_SAVED < goal:
                 continue
@@ -139,21 +139,23 @@ class Summarize(msgspec.Struct, frozen=True):
             if not cut.runs or scene.overflows(cut, budget):
                 continue
             found = cut
-            if scene.bench.total - freed <= line_to_drop_to(budget):
+            if scene.working_set.total - freed <= line_to_drop_to(budget):
                 break
         return found
 
     def _middle(self, scene: _Scene, guarded: frozenset[int], goal: int, most: int) -> list[Group]:
         """Rounds before the tail that are not guarded; the tail has at least the last round."""
-        bench = scene.bench
-        rounds = [group for group in bench.groups if not group.orphan]
+        working_set = scene.working_set
+        rounds = [group for group in working_set.groups if not group.orphan]
         free = {group for group in rounds if guarded.isdisjoint(group.rows)}
-        fixed = bench.total - sum(bench.cost(group) for group in free) + most + FRAME_TOKENS
+        fixed = (
+            working_set.total - sum(working_set.cost(group) for group in free) + most + FRAME_TOKENS
+        )
         share, room = int(goal * self.keep_recent_share), goal - fixed
         start = len(rounds)
         for group in reversed(rounds):
-            share -= bench.cost(group)
-            room -= bench.cost(group) if group in free else 0
+            share -= working_set.cost(group)
+            room -= working_set.cost(group) if group in free else 0
             if group in free and start < len(rounds) and min(share, room) < 0:
                 break
             start -= 1
@@ -177,10 +179,10 @@ class _Scene:
 
     def __init__(self, visible: Visible, budget: Budget) -> None:
         self.visible = visible
-        self.bench = Bench(visible, kept_whole(visible))
-        protected, self.open_round = protected_rows(visible, self.bench.groups)
+        self.working_set = WorkingSet(visible, kept_whole(visible))
+        protected, self.open_round = protected_rows(visible, self.working_set.groups)
         # The fit stage will, and what that frees needs no summary.
-        self.bench.shorten_oversize(shortenable(visible, protected), budget.tokens)
+        self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
         self.loop = open_loop(visible.messages, self.open_round)
         self.human = latest_human(visible.messages)
         first = next((r for r, ref in enumerate(visible.messages) if ref.facts.human), None)
@@ -189,7 +191,7 @@ class _Scene:
         self.row_of = {ref.number: row for row, ref in enumerate(visible.messages)}
 
     def _whole(self, rows: frozenset[int] | set[int]) -> frozenset[int]:
-        touched = [group for group in self.bench.groups if not rows.isdisjoint(group.rows)]
+        touched = [group for group in self.working_set.groups if not rows.isdisjoint(group.rows)]
         return frozenset(row for group in touched for row in group.rows)
 
     def guards(self, budget: Budget) -> Iterator[frozenset[int]]:
@@ -200,7 +202,7 @@ class _Scene:
         """
         yield self.head | self.task | self._whole(self.loop)
         yield self.head | self.task
-        if self.bench.total > line_to_drop_to(budget):
+        if self.working_set.total > line_to_drop_to(budget):
             yield self.head
 
     def cut(self, middle: Sequence[Group], merged: Sequence[InsertionRef], most: int) -> Cut:
@@ -242,8 +244,10 @@ class _Scene:
         """What ``cut`` takes out: older summaries, rows, and the tokens of both."""
         merged = [one for one in self.visible.insertions if _place(one) in cut.merged]
         rows = frozenset(self.row_of[number] for number in numbers_in((*cut.runs, *cut.covered)))
-        groups = [one for one in self.bench.groups if not rows.isdisjoint(one.rows)]
-        tokens = sum(self.bench.cost(one) for one in groups) + sum(one.tokens for one in merged)
+        groups = [one for one in self.working_set.groups if not rows.isdisjoint(one.rows)]
+        tokens = sum(self.working_set.cost(one) for one in groups) + sum(
+            one.tokens for one in merged
+        )
         return merged, rows, tokens
 
     def proposal(self, cut: Cut, answer: Summary) -> Proposal:
@@ -269,12 +273,12 @@ class _Scene:
         None, the start, where there is none, and where an unanswered round stands before it:
         behind such a one the order of a view may still change, and the rules let nothing in.
         """
-        starts = [group.rows[0] for group in self.bench.groups if not group.orphan]
+        starts = [group.rows[0] for group in self.working_set.groups if not group.orphan]
         last = max(start for start in starts if start in rows)
         behind = next((start for start in starts if start > last and start not in rows), None)
         waiting = [
             group.rows[0]
-            for group in self.bench.groups
+            for group in self.working_set.groups
             if group.pending and group.rows[0] not in rows
         ]
         if behind is None or (waiting and waiting[-1] < behind):
@@ -283,7 +287,7 @@ class _Scene:
 
     def _dispositions(self, rows: frozenset[int]) -> dict[int, tuple[Disposition, str]]:
         decided: dict[int, tuple[Disposition, str]] = {}
-        strays = {row for row in self.bench.orphans if row < max(rows)} - self.head
+        strays = {row for row in self.working_set.orphans if row < max(rows)} - self.head
         for row, ref in enumerate(self.visible.messages):
             if row in rows:
                 decided[ref.number] = ("summarised", "summary")

@@ -32,7 +32,7 @@ from eventctx.policies.token_budget import (
     memory_text,
     section,
 )
-from eventctx.policies.working_set import Bench, insertion_tokens, kept_whole
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
 MAX_SNIPPETS: Final = 10
@@ -159,22 +159,22 @@ class _Filling:
         self.visible = visible
         # Memory and summaries are put in, or not, when it is known what else there is.
         self.others = [one for one in visible.insertions if one.kind not in ("memory", "summary")]
-        self.bench = Bench(
+        self.working_set = WorkingSet(
             visible,
             msgspec.structs.replace(kept_whole(visible), kept_insertions=tuple(self.others)),
         )
-        protected, _ = protected_rows(visible, self.bench.groups)
-        self.bench.shorten_oversize(shortenable(visible, protected), budget.tokens)
+        protected, _ = protected_rows(visible, self.working_set.groups)
+        self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
         rows = conversation(visible.messages)
         self.tail = rows[max(0, len(rows) - shares.fresh_tail_count) :]
         staying = protected.union(self.tail)
-        groups = self.bench.groups
+        groups = self.working_set.groups
         self.older = [group for group in groups if staying.isdisjoint(group.rows)]
         line = budget.target if state.trigger == "manual" else line_to_drop_to(budget)
-        older = sum([self.bench.cost(group) for group in self.older])
-        self.room = line - (self.bench.total - older)
+        older = sum([self.working_set.cost(group) for group in self.older])
+        self.room = line - (self.working_set.total - older)
         used = [
-            self.bench.cost(group)
+            self.working_set.cost(group)
             for group in groups
             if not staying.isdisjoint(group.rows)
             and visible.messages[group.rows[0]].facts.kind != "system"
@@ -193,7 +193,7 @@ class _Filling:
         wanted = dict.fromkeys(self.tail, "recent")
         leaves = len(kept) < sum([one.kind != "memory" for one in self.visible.insertions])
         for group in reversed(self.older):
-            cost = self.bench.cost(group)
+            cost = self.working_set.cost(group)
             if cost > room:
                 leaves = True
                 break
@@ -201,9 +201,9 @@ class _Filling:
             wanted.update(dict.fromkeys(group.rows, "fits"))
         decided = decisions(self.visible, wanted)
         limits = {}
-        for number, limit in self.bench.limits.items():
+        for number, limit in self.working_set.limits.items():
             if decided[number][0] in ("kept", "shortened"):
-                decided[number] = self.bench.decided[number]
+                decided[number] = self.working_set.decided[number]
                 limits[number] = limit
         in_order = [one for one in self.visible.insertions if one in kept]
         return _Filled(Proposal(decided, limits, kept_insertions=tuple(in_order)), leaves)

@@ -27,26 +27,26 @@ def due(
     tokens: int,
     messages: int,
     budget: Budget,
-    low_water: int,
+    size_after_compaction: int,
     max_messages: int | None,
-    low_messages: int = 0,
+    messages_after_compaction: int = 0,
 ) -> Trigger | None:
     """Why a view of ``tokens`` and ``messages`` (without system messages) must be compacted now.
 
-    ``low_water`` is the view's size after the last compaction. Where that stayed nearer to the
-    threshold than to the target, the next one waits for the budget, so that a floor that cannot
-    be reduced does not cause one compaction per request; and where it left more messages than
-    ``max_messages``, until there are half as many more.
+    ``size_after_compaction`` is the view's size after the last compaction. Where that stayed
+    nearer to the threshold than to the target, the next one waits for the budget, so that a floor
+    that cannot be reduced does not cause one compaction per request; and where it left more
+    messages than ``max_messages``, until there are half as many more.
     """
     if tokens > budget.tokens:
         return "budget"
-    stayed_high = low_water > (budget.target + budget.threshold) // 2
+    stayed_high = size_after_compaction > (budget.target + budget.threshold) // 2
     if tokens >= budget.threshold and not stayed_high:
         return "threshold"
     if max_messages is not None:
         most = max_messages
-        if low_messages > most:
-            most = low_messages + max(1, most // 2)
+        if messages_after_compaction > most:
+            most = messages_after_compaction + max(1, most // 2)
         if messages > most:
             return "max_messages"
     return None

@@ -19,7 +19,7 @@ OVERSIZE_SHARE: Final = 4
 """One message's results may take this fraction of the budget: a quarter."""
 
 
-class Bench:
+class WorkingSet:
     """Starts from a proposal, and takes away from it step by step. Lives inside one policy call.
 
     ``total`` is what the view would count, an upper bound where texts are shortened.

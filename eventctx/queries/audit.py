@@ -14,8 +14,8 @@ class Audit(msgspec.Struct, frozen=True):
     session: str
     requests: tuple[audit.AuditRow, ...]
     compactions: tuple[audit.CompactionRow, ...]
-    turns: tuple[timeline.Turn, ...]
-    usage: dict[str, usage.Usage]
+    turns: tuple[timeline.TimelineTurn, ...]
+    usage: dict[str, usage.UsageTotals]
 
 
 async def audited(store: EventStore, session: str) -> Audit:

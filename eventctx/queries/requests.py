@@ -85,7 +85,7 @@ async def position_of_turn(store: EventStore, stream: str, number: int) -> int:
     return (await turn_of(store, stream, number)).last
 
 
-async def turn_of(store: EventStore, stream: str, number: int) -> timeline.Turn:
+async def turn_of(store: EventStore, stream: str, number: int) -> timeline.TimelineTurn:
     """Turn ``number`` of a session. Raises InvalidSetting when there is no such turn."""
     state: timeline.TimelineState = await fold(store, stream, timeline)
     turn = timeline.turn(state, number)

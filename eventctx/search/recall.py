@@ -63,7 +63,7 @@ class Recalled(msgspec.Struct, frozen=True):
     message: dict[str, Any]
 
 
-class Said(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message by its number, None if it was erased. ``time`` is in UTC nanoseconds."""
 
     number: int
@@ -130,7 +130,7 @@ class Recall:
                 continue
         raise _lost()
 
-    async def message(self, session: str, number: int) -> Said:
+    async def message(self, session: str, number: int) -> FoundMessage:
         """Message ``number`` of a session, also one that a set or a clear took out.
 
         Raises StreamNotFound, and InvalidSetting for a number that the session never gave.
@@ -150,7 +150,7 @@ class Recall:
                 raise InvalidSetting(f"message of {session!r}: expected {numbers}, found {number}")
             (body,) = await self._store.bodies(place.stream, [Address(place.position, place.index)])
             message = None if body.data is None else _decoded(place, body.data)
-            return Said(place.number, place.position, place.time, message)
+            return FoundMessage(place.number, place.position, place.time, message)
         raise _lost()
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from eventctx.messages.recall_text import TOOL_NAME
 
-__all__ = ["DESCRIPTION", "FOUND", "TOOL_NAME", "Asked", "parameters", "read_arguments"]
+__all__ = ["DESCRIPTION", "FOUND", "TOOL_NAME", "RecallArguments", "parameters", "read_arguments"]
 
 DESCRIPTION: Final = (
     "Look up what was said earlier in this conversation, including messages that are no longer in "
@@ -23,7 +23,7 @@ _SHOWN: Final = 80
 _MOST: Final = 2**62
 
 
-class Asked(NamedTuple):
+class RecallArguments(NamedTuple):
     """What a model wants: message ``message`` from character ``start`` of its text, or a search."""
 
     query: str = ""
@@ -55,7 +55,7 @@ def parameters() -> dict[str, Any]:
     }
 
 
-def read_arguments(arguments: object) -> Asked | str:
+def read_arguments(arguments: object) -> RecallArguments | str:
     """What was asked for, or a text that tells the model what is wrong with its arguments.
 
     Numbers in texts, JSON in a text, and empty values for what was not meant are understood.
@@ -74,9 +74,9 @@ def read_arguments(arguments: object) -> Asked | str:
             return f"`message` must be a message number from 0, not {_shown(message)}. {_USAGE}"
         if first is None:
             return f"`start` must be a number of characters from 0, not {_shown(start)}."
-        return Asked(message=number, start=first)
+        return RecallArguments(message=number, start=first)
     if isinstance(query, str) and query.strip():
-        return Asked(query)
+        return RecallArguments(query)
     if query is None or isinstance(query, str):
         return f"There is nothing to look for. {_USAGE}"
     return f"`query` must be a text, not {_shown(query)}. {_USAGE}"

@@ -38,8 +38,8 @@ class Additions:
                 return False
             bodies = () if body is None else (body,)
             event = events.SystemPromptSet()
-            unbound = self._transcript.unbound(view, event, bodies)
-            draft = self._transcript.draft(msgspec.structs.replace(event, unbound=unbound), bodies)
+            stripped = self._transcript.stripped(view, event, bodies)
+            draft = self._transcript.draft(msgspec.structs.replace(event, unbound=stripped), bodies)
             # What another process wrote meanwhile is no reason to fail: look again.
             with contextlib.suppress(WrongExpectedVersion):
                 if await self._live.append_exactly(version, draft) is not None:

@@ -58,7 +58,7 @@ class Listener(NamedTuple):
     appended: Callable[[float, int], None] | None = None
 
 
-class Ticket:
+class PendingAppend:
     """An append under way. ``records`` is set when it is on disk.
 
     ``exact`` drafts hold for one version alone and are dropped on a conflict. All others are sent
@@ -78,7 +78,7 @@ class Ticket:
         self.exact = exact
         self.records: tuple[Record, ...] | None = None
         self.failed = False
-        self.again: Ticket | None = None
+        self.again: PendingAppend | None = None
         self.awaited = True
         self.sent = perf_counter()
 
@@ -88,7 +88,7 @@ class Unsent(NamedTuple):
 
     number: int
     draft: Draft
-    origin: Ticket | None
+    origin: PendingAppend | None
 
 
 class LiveSession:
@@ -112,7 +112,7 @@ class LiveSession:
         self._clock = clock
         self.stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
         self._lock = threading.RLock()
-        self._in_flight: deque[Ticket] = deque()
+        self._in_flight: deque[PendingAppend] = deque()
         self._unsent: list[Unsent] = []
         self._asked: set[bytes] = set()
         self._time = self._sent_time = 0
@@ -193,7 +193,7 @@ class LiveSession:
         finally:
             self._asked -= own
 
-    async def _sent_again(self, ticket: Ticket) -> Ticket:
+    async def _sent_again(self, ticket: PendingAppend) -> PendingAppend:
         """The append that carries the drafts of one that met a conflict."""
         while ticket.again is None:
             await self.ready()
@@ -235,12 +235,12 @@ class LiveSession:
             ticket.awaited = False
         self._watch(ticket)
 
-    def _watch(self, ticket: Ticket) -> None:
+    def _watch(self, ticket: PendingAppend) -> None:
         task = asyncio.get_running_loop().create_task(self._settle_unasked(ticket))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _submit(self, drafts: Sequence[Draft], exact: int) -> Ticket:
+    def _submit(self, drafts: Sequence[Draft], exact: int) -> PendingAppend:
         self._unsent.sort(key=lambda one: one.number)
         again, self._unsent = self._unsent, []
         sent = self._timed([*[one.draft for one in again], *drafts])
@@ -253,7 +253,7 @@ class LiveSession:
         if len(self._unfolded) > MAX_UNFOLDED:
             self._fold()
         self._tickets += 1
-        ticket = Ticket(self._tickets, ack, sent, exact)
+        ticket = PendingAppend(self._tickets, ack, sent, exact)
         for one in again:
             if one.origin is not None:
                 one.origin.again = ticket
@@ -288,7 +288,7 @@ class LiveSession:
         if self._cached > MAX_CACHED:
             self.cache, self._cached = {}, 0
 
-    async def _settle(self, ticket: Ticket) -> tuple[Record, ...]:
+    async def _settle(self, ticket: PendingAppend) -> tuple[Record, ...]:
         try:
             return await self._ended(ticket)
         except asyncio.CancelledError:
@@ -296,11 +296,11 @@ class LiveSession:
             self._watch(ticket)
             raise
 
-    async def _settle_unasked(self, ticket: Ticket) -> None:
+    async def _settle_unasked(self, ticket: PendingAppend) -> None:
         with contextlib.suppress(EventctxError):
             await self._ended(ticket)
 
-    async def _ended(self, ticket: Ticket) -> tuple[Record, ...]:
+    async def _ended(self, ticket: PendingAppend) -> tuple[Record, ...]:
         try:
             appended = await ticket.ack
         except EventctxError as error:
@@ -322,7 +322,7 @@ class LiveSession:
                 self._maybe_snapshot(ready)
         return appended.records
 
-    def _failed(self, ticket: Ticket, error: EventctxError) -> None:
+    def _failed(self, ticket: PendingAppend, error: EventctxError) -> None:
         """Take a failed append out, once, whoever sees it first; keep what is to be sent again."""
         if ticket.failed:
             return

@@ -39,7 +39,7 @@ from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import LiveSession
-from eventctx.session.questions import Asking, NoAnswer, placeholder
+from eventctx.session.questions import NoAnswer, PolicyQuestions, placeholder
 from eventctx.session.turns import Scope
 
 FALLBACK = Ladder()
@@ -51,7 +51,7 @@ MAX_QUESTIONS = 8
 """Questions that a policy may ask in one compaction."""
 
 
-class Why(NamedTuple):
+class CompactionCause(NamedTuple):
     """Why a compaction is made, and who asked for it; ``hint`` is what they want kept."""
 
     trigger: Trigger
@@ -73,11 +73,17 @@ class Decided(NamedTuple):
     overflow: dict[str, int]
 
 
-class Compaction:
+class CompactionRun:
     """One compaction under way. ``decide`` may be called again when the view moved on."""
 
     def __init__(
-        self, live: LiveSession, policy: Policy, why: Why, asking: Asking, *, dry_run: bool = False
+        self,
+        live: LiveSession,
+        policy: Policy,
+        why: CompactionCause,
+        asking: PolicyQuestions,
+        *,
+        dry_run: bool = False,
     ) -> None:
         self._live = live
         self._policy = policy
@@ -300,11 +306,11 @@ class Compaction:
         scale: Scale,
         overflow: dict[str, int],
     ) -> Decided:
-        unbound = planned.unbound_by(view.layout, after.layout)
-        if unbound:
-            plan: Plan = msgspec.structs.replace(made.plan, unbound=unbound)
+        stripped = planned.stripped_by(view.layout, after.layout)
+        if stripped:
+            plan: Plan = msgspec.structs.replace(made.plan, unbound=stripped)
             made = made._replace(plan=plan)
-            after = planned.with_unbound(after, unbound)
+            after = planned.with_stripped(after, stripped)
         # The counts after are known only once the plan is applied.
         ended = self._post(view, after, made, budget, scale)
         draft = self._live.draft(ended, self._scope, made.bodies)
@@ -321,7 +327,7 @@ class Compaction:
         ended = self._post(view, view, None, budget, scale)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=error)
         draft = self._live.draft(ended, self._scope)
-        after = view if self._why.trigger == "manual" else view_state.at_low_water(view)
+        after = view if self._why.trigger == "manual" else view_state.after_compaction(view)
         return Decided((*self._opening(), draft), ended, after, {})
 
     def _post(

@@ -21,7 +21,7 @@ from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan
 from eventctx.log.record import Record
 from eventctx.log.store import Receipt
-from eventctx.messages import calibration as gauge
+from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
 from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
@@ -33,12 +33,12 @@ from eventctx.session import budget as budgets
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.additions import Additions
 from eventctx.session.aggregate import LiveSession
-from eventctx.session.compaction_run import Why, fit_for_log
+from eventctx.session.compaction_run import CompactionCause, fit_for_log
 from eventctx.session.exporting import write_transcript
 from eventctx.session.host_turns import Following
 from eventctx.session.lending import Lending
-from eventctx.session.questions import Advisers, Asking
-from eventctx.session.requests import Requests, Wanted
+from eventctx.session.questions import Advisers, PolicyQuestions
+from eventctx.session.requests import RequestHandler, Wanted
 from eventctx.session.restore import whole_rounds
 from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings
@@ -72,8 +72,8 @@ class Context:
         self.policy = policy
         self.settings = settings
         self._emitter = SessionEmitter(live, current_span)
-        asking = Asking(live, self._emitter, advisers or Advisers())
-        self._requests = Requests(live, policy, settings, asking, self._emitter, intercept)
+        asking = PolicyQuestions(live, self._emitter, advisers or Advisers())
+        self._requests = RequestHandler(live, policy, settings, asking, self._emitter, intercept)
         self._lending = Lending(live)
         self._transcript = Transcript(live)
         self._additions = Additions(live, self._transcript)
@@ -176,7 +176,7 @@ class Context:
     async def get_token_count(self) -> int:
         """Estimated tokens of the view as it stands, with what is sent beside the messages."""
         view, _ = await self._live.synchronised()
-        scale = gauge.scale(view.gauge, self.settings.reserve_tokens)
+        scale = calibration.scale(view.calibration, self.settings.reserve_tokens)
         return scale.tokens(view.layout.tokens)
 
     async def compact(
@@ -202,7 +202,7 @@ class Context:
         if budget is not None and (type(budget) is not int or budget < 1):
             raise InvalidSetting(f"compact: expected a positive budget, found {budget!r}")
         said = None if reason is None else fit_for_log(reason)
-        why = Why("manual", "caller", said, keep)
+        why = CompactionCause("manual", "caller", said, keep)
         chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
         if not callable(getattr(chosen, "propose", None)):
             raise InvalidSetting(f"compact: expected a policy or its name, found {policy!r}")
@@ -243,9 +243,9 @@ class Context:
             drafts = []
             if hidden:
                 event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
-                unbound = self._transcript.unbound(view, event, ())
+                stripped = self._transcript.stripped(view, event, ())
                 drafts.append(
-                    self._transcript.draft(msgspec.structs.replace(event, unbound=unbound))
+                    self._transcript.draft(msgspec.structs.replace(event, unbound=stripped))
                 )
             drafts += [self._transcript.draft(event) for event in then]
             if not drafts or await self._live.append_exactly(version, *drafts) is not None:
@@ -345,7 +345,7 @@ class Context:
 
 
 def _followers(
-    view: ViewState, lines: Iterable[transcript.Line], hidden: Sequence[events.Located]
+    view: ViewState, lines: Iterable[transcript.TranscriptLine], hidden: Sequence[events.Located]
 ) -> tuple[int | None, ...]:
     """For each hidden message the next one of the transcript that is in view, None at the end."""
     shown = {ref.number for ref in view.layout.refs}

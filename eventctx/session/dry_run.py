@@ -9,10 +9,10 @@ from eventctx.log.store import EventStore
 from eventctx.policies.policy import Policy
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.aggregate import Clock, Listener, LiveSession
-from eventctx.session.compaction_run import Why
+from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.loading import load
-from eventctx.session.questions import Advisers, Asking
-from eventctx.session.requests import Requests
+from eventctx.session.questions import Advisers, PolicyQuestions
+from eventctx.session.requests import RequestHandler
 from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings
 
@@ -25,7 +25,7 @@ async def dry_run(
     clock: Clock,
     random: Callable[[int], bytes],
     *,
-    asked: Why,
+    asked: CompactionCause,
     limit: int | None = None,
 ) -> CompactionResult:
     """What a compaction on demand would do now. Nothing is written, and no model is called.
@@ -37,5 +37,7 @@ async def dry_run(
         raise StreamNotFound(stream)
     live = LiveSession(store, stream, loaded, Listener(lambda record: None), clock, random)
     emitter = SessionEmitter(live, None)
-    requests = Requests(live, policy, settings, Asking(live, emitter, Advisers()), emitter, None)
+    requests = RequestHandler(
+        live, policy, settings, PolicyQuestions(live, emitter, Advisers()), emitter, None
+    )
     return await requests.compact(policy, asked, limit=limit, dry_run=True)

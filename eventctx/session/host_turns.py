@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
-from eventctx.aio import OneAtATime, undisturbed
+from eventctx.aio import KeyedLock, undisturbed
 from eventctx.log import events
 from eventctx.log.ids import derive_trace_id
 from eventctx.session.turns import Emitter, Scope, check_turn_id
@@ -91,7 +91,7 @@ class Following:
     def __init__(self, emitter: Emitter, hold: Callable[[Scope | None], None]) -> None:
         self._emitter = emitter
         self._hold = hold
-        self._steps = OneAtATime()
+        self._steps = KeyedLock()
         self._turn: Scope | None = None
         self._iteration = 0
         self._call: _ModelCall | None = None

@@ -19,7 +19,7 @@ from eventctx.projections.view.layout import Entry, Layout
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.series import Series
 from eventctx.session.aggregate import LiveSession
-from eventctx.session.requests import Prepared
+from eventctx.session.requests import PreparedRequest
 
 Borrower = weakref.ref[asyncio.Task[Any]]
 
@@ -53,7 +53,7 @@ class Lending:
         """Forget the rows, as after a change that the next request cannot go on from."""
         self._taken()
 
-    async def rows(self, request: Prepared) -> list[dict[str, Any]]:
+    async def rows(self, request: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a request that was just recorded, in a new list."""
         # Whoever prepares meanwhile finds nothing to go on from, and makes rows of its own.
         lent = self._taken()
@@ -123,7 +123,7 @@ def _is_lent_to(lent: _Lent, task: asyncio.Task[Any] | None) -> bool:
     return borrower is None or borrower is task or borrower.done()
 
 
-def _goes_on(lent: _Lent, request: Prepared) -> bool:
+def _goes_on(lent: _Lent, request: PreparedRequest) -> bool:
     """Whether the request begins with these rows.
 
     Of a round that was in progress, results may have come in the place of made-up ones: that is a

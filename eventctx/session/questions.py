@@ -63,7 +63,7 @@ class Advisers(NamedTuple):
     timeout: float = 60.0
 
 
-class Asking:
+class PolicyQuestions:
     """Answers the questions of one session's policies."""
 
     def __init__(self, live: LiveSession, emitter: SessionEmitter, advisers: Advisers) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
 from eventctx.log.events import Outcome, Trigger
 from eventctx.log.record import place
-from eventctx.messages import calibration as gauge
+from eventctx.messages import calibration
 from eventctx.messages.calibration import Scale
 from eventctx.policies.fit import fit
 from eventctx.policies.interception import Intercept
@@ -22,8 +22,8 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.aggregate import LiveSession
-from eventctx.session.compaction_run import Compaction, Decided, Why
-from eventctx.session.questions import Asking
+from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
+from eventctx.session.questions import PolicyQuestions
 from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings
 
@@ -40,7 +40,7 @@ class Wanted(msgspec.Struct, frozen=True):
     tools_digest: str | None = None
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedRequest(msgspec.Struct, frozen=True):
     """A request as recorded: its position, its view, and the position of a compaction made for it.
 
     ``continues`` is the position of the request before it; None where a break lies between them.
@@ -52,7 +52,7 @@ class Prepared(msgspec.Struct, frozen=True):
     continues: int | None
 
 
-class Requests:
+class RequestHandler:
     """Prepares the requests of one session."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Requests:
         live: LiveSession,
         policy: Policy,
         settings: Settings,
-        asking: Asking,
+        asking: PolicyQuestions,
         emitter: SessionEmitter,
         intercept: Intercept | None,
     ) -> None:
@@ -77,16 +77,16 @@ class Requests:
         """The session's thresholds for a request of ``limit`` tokens."""
         return make_budget(limit, self._settings.compact_threshold, self._settings.target_usage)
 
-    async def prepare(self, wanted: Wanted) -> Prepared:
+    async def prepare(self, wanted: Wanted) -> PreparedRequest:
         """Record the next request, compacting where it is due. Raises ContextOverflow."""
         budget = self.budget(wanted.limit)
-        underway: Compaction | None = None
+        underway: CompactionRun | None = None
         conflicts = 0
         try:
             while True:
                 known, version = await self._live.settled()
                 view = request_view.with_model(known, wanted.model)
-                scale = gauge.scale(view.gauge, wanted.reserve)
+                scale = calibration.scale(view.calibration, wanted.reserve)
                 if underway is None:
                     underway = self._begun(view, counted(budget, scale))
                 decided = None
@@ -116,16 +116,21 @@ class Requests:
             raise
 
     async def compact(
-        self, policy: Policy, why: Why, *, limit: int | None = None, dry_run: bool = False
+        self,
+        policy: Policy,
+        why: CompactionCause,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
     ) -> CompactionResult:
         """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's."""
-        underway = Compaction(self._live, policy, why, self._asking, dry_run=dry_run)
+        underway = CompactionRun(self._live, policy, why, self._asking, dry_run=dry_run)
         budget = self.budget(self._settings.limit)
         try:
             while True:
                 view, version = await self._live.settled()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
-                scale = gauge.scale(view.gauge, self._settings.reserve_tokens)
+                scale = calibration.scale(view.calibration, self._settings.reserve_tokens)
                 intercept = None if dry_run else self._intercept
                 decided = await underway.decide(view, version, budget, scale, intercept)
                 if decided is None or decided.ended is None:
@@ -141,15 +146,15 @@ class Requests:
 
     def _last_limit(self, view: ViewState) -> int:
         """The budget of the last request; what the settings say where there was none."""
-        asked = view.gauge.asked[-1:]
+        asked = view.calibration.asked[-1:]
         limit = asked[0].budget if asked else None
         return self._settings.limit if limit is None else limit
 
-    def _begun(self, view: ViewState, budget: Budget) -> Compaction | None:
+    def _begun(self, view: ViewState, budget: Budget) -> CompactionRun | None:
         trigger = self._due(view, budget)
         if trigger is None:
             return None
-        return Compaction(self._live, self._policy, Why(trigger), self._asking)
+        return CompactionRun(self._live, self._policy, CompactionCause(trigger), self._asking)
 
     def _due(self, view: ViewState, budget: Budget) -> Trigger | None:
         layout = view.layout
@@ -160,7 +165,14 @@ class Requests:
         conversation = 0
         if most is not None:
             conversation = view_state.conversation_length(layout)
-        trigger = due(tokens, conversation, budget, view.low_water, most, view.low_messages)
+        trigger = due(
+            tokens,
+            conversation,
+            budget,
+            view.size_after_compaction,
+            most,
+            view.messages_after_compaction,
+        )
         if trigger == "budget" and self._settings.on_overflow == "send_floor":
             return None if is_stuck(view, budget) else trigger
         return trigger
@@ -173,7 +185,7 @@ class Requests:
         scale: Scale,
         decided: Decided | None,
         counted_anew: bool,
-    ) -> Prepared | None:
+    ) -> PreparedRequest | None:
         """Append a compaction and the request in one step; None if the view moved on meanwhile.
 
         The log counts by another family's rates only behind the request, so where the view was
@@ -201,8 +213,8 @@ class Requests:
         self._emitter.remember(self._live.scope, records[-1].position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
-        before = after.gauge.asked[-1:] if event.breaks == () else ()
-        return Prepared(
+        before = after.calibration.asked[-1:] if event.breaks == () else ()
+        return PreparedRequest(
             records[-1].position,
             after,
             records[-2].position if applied else None,
@@ -212,12 +224,14 @@ class Requests:
     # -- when it does not work out ---------------------------------------------------------------
 
     async def _record_overflow(
-        self, underway: Compaction | None, budget: Budget, scale: Scale, error: ContextOverflow
+        self, underway: CompactionRun | None, budget: Budget, scale: Scale, error: ContextOverflow
     ) -> None:
         """Leave a trace of a request that could not be prepared, once for every state."""
         view, version = await self._live.settled()
         if underway is None:
-            underway = Compaction(self._live, self._policy, Why("budget"), self._asking)
+            underway = CompactionRun(
+                self._live, self._policy, CompactionCause("budget"), self._asking
+            )
         if version == self._overflowed_at and not underway.is_open:
             return
         drafts = underway.abandoned(view, budget, scale, "failed", str(error))
@@ -225,7 +239,7 @@ class Requests:
         self._overflowed_at = records[-1].position
 
     async def _close(
-        self, underway: Compaction | None, budget: Budget, error: BaseException
+        self, underway: CompactionRun | None, budget: Budget, error: BaseException
     ) -> None:
         """A compaction whose beginning is on disk gets its end, whatever stopped it."""
         if underway is None or not underway.is_open:
@@ -241,7 +255,7 @@ class Requests:
         while self._ending:
             await asyncio.wait(self._ending)
 
-    async def _end(self, underway: Compaction, budget: Budget, error: BaseException) -> None:
+    async def _end(self, underway: CompactionRun, budget: Budget, error: BaseException) -> None:
         outcome: Outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
         while True:
@@ -251,7 +265,7 @@ class Requests:
                 view, version = await self._live.synchronised()
                 if underway.span_id not in self._live.open_compactions:
                     return
-                scale = gauge.scale(view.gauge)
+                scale = calibration.scale(view.calibration)
                 drafts = underway.abandoned(view, budget, scale, outcome, text)
                 if await self._live.append_exactly(version, *drafts) is not None:
                     return
@@ -259,7 +273,7 @@ class Requests:
                 continue
             except StoreError:
                 view = self._live.view
-                scale = gauge.scale(view.gauge)
+                scale = calibration.scale(view.calibration)
                 for draft in underway.abandoned(view, budget, scale, outcome, text):
                     await self._live.emit(draft)
                 return
@@ -272,7 +286,7 @@ def is_stuck(view: ViewState, budget: Budget) -> bool:
     next one waits until the view is a quarter larger: one for every request would gain nothing
     and change the prefix every time.
     """
-    low = view.low_water
+    low = view.size_after_compaction
     if low <= budget.tokens or view.layout.tokens > low + low // 4:
         return False
     visible = visible_of(view)

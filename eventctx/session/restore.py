@@ -10,11 +10,15 @@ from eventctx.log.record import Body
 from eventctx.log.store import EventStore
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.tool_rounds import group_rows
-from eventctx.projections.transcript import Line
+from eventctx.projections.transcript import TranscriptLine
 
 
 async def whole_rounds(
-    store: EventStore, stream: str, lines: Sequence[Line], numbers: Sequence[int], what: str
+    store: EventStore,
+    stream: str,
+    lines: Sequence[TranscriptLine],
+    numbers: Sequence[int],
+    what: str,
 ) -> list[Located]:
     """The messages ``numbers`` of a transcript, and all that belong to the same tool rounds.
 
@@ -48,7 +52,9 @@ async def whole_rounds(
     ]
 
 
-async def _without_data(store: EventStore, stream: str, lines: Sequence[Line]) -> list[Body]:
+async def _without_data(
+    store: EventStore, stream: str, lines: Sequence[TranscriptLine]
+) -> list[Body]:
     """Digests and facts of the lines' bodies, in one pass over the records."""
     places: dict[int, list[int]] = {}
     for row, line in enumerate(lines):

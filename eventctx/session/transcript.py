@@ -51,14 +51,14 @@ class Transcript:
         view = self._live.view
         if view.layout.abandoned.isdisjoint(results):
             return event
-        return events.MessageAdded(unbound=self.unbound(view, event, (body,)))
+        return events.MessageAdded(unbound=self.stripped(view, event, (body,)))
 
-    def unbound(
+    def stripped(
         self, view: ViewState, event: Event, bodies: Sequence[Body]
     ) -> tuple[tuple[int, int], ...]:
         """Numbers whose thinking is bound to a prefix that ``event`` changes."""
         record = place(self.draft(event, bodies), self._live.stream, view.position + 1, -1, b"")
-        return planned.unbound_by(view.layout, request_view.evolve(view, record).layout)
+        return planned.stripped_by(view.layout, request_view.evolve(view, record).layout)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -145,8 +145,8 @@ class Transcript:
             following += place_ is None
         fresh = [body for body, place_ in rows if place_ is None and body is not None]
         event = events.MessagesSet(order=runs_of_numbers(numbers))
-        unbound = self.unbound(view, event, fresh)
+        stripped = self.stripped(view, event, fresh)
         # What the host brings anew it has from somewhere: only what stood elsewhere is unbound.
         newest = state.next_number - 1
-        known = tuple([(a, min(b, newest)) for a, b in unbound if a <= newest])
+        known = tuple([(a, min(b, newest)) for a, b in stripped if a <= newest])
         return self.draft(msgspec.structs.replace(event, unbound=known), fresh)

@@ -34,7 +34,7 @@ JOIN records r ON r.stream = s.id
 """
 
 
-class Segment(NamedTuple):
+class OwnedRange(NamedTuple):
     """Positions ``first`` to ``last`` of a stream are rows of the stream with row id ``owner``."""
 
     owner: int
@@ -47,7 +47,7 @@ class Queries:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._lineages: dict[str, tuple[Segment, ...]] = {}
+        self._lineages: dict[str, tuple[OwnedRange, ...]] = {}
         self._types: dict[int, str] = {}
         self._names: dict[int, str] = {}
 
@@ -57,18 +57,18 @@ class Queries:
         self._types.clear()
         self._names.clear()
 
-    def lineage(self, stream: str) -> tuple[Segment, ...]:
+    def lineage(self, stream: str) -> tuple[OwnedRange, ...]:
         """Where the stream's positions are, oldest first. Raises StreamNotFound."""
         if (cached := self._lineages.get(stream)) is not None:
             return cached
-        segments: list[Segment] = []
+        segments: list[OwnedRange] = []
         row = self._one("SELECT id, parent, forked_at FROM streams WHERE name=?", (stream,))
         last = _END
         while row is not None:
             owner, parent, forked_at = row
             first = 0 if forked_at is None else forked_at + 1
             if first <= last:
-                segments.append(Segment(owner, first, last))
+                segments.append(OwnedRange(owner, first, last))
             if parent is None:
                 break
             last = min(last, forked_at)

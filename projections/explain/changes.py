@@ -39,7 +39,7 @@ What = Literal[
 """What can happen to a message. ``set`` and ``cleared``: taken out of the transcript by one."""
 
 
-class Compaction(msgspec.Struct, frozen=True):
+class CompactionFacts(msgspec.Struct, frozen=True):
     """Who decided a compaction, on what, and why; sizes are tokens.
 
     ``asked_because`` is the reason that whoever asked for it gave. ``settings`` are those of
@@ -70,7 +70,7 @@ class Cause(msgspec.Struct, frozen=True):
     time: int
     turn: int | None
     iteration: int | None
-    compaction: Compaction | None = None
+    compaction: CompactionFacts | None = None
 
 
 class Change(NamedTuple):
@@ -161,7 +161,7 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
     state = state._replace(begun=tuple([one for one in state.begun if one[0] != record.span_id]))
     if event.outcome != "applied" or event.plan is None:
         return state
-    compaction = Compaction(
+    compaction = CompactionFacts(
         trigger=event.trigger,
         strategy=event.strategy,
         strategy_version=event.strategy_version,
@@ -227,7 +227,7 @@ def _restored(state: ChangesState, before: ViewState, record: Record) -> Changes
     for ref in state.view.layout.refs:
         if ref.number not in known:
             changes.append(Change(ref.number, "restored", cause))
-            if ref.bare:
+            if ref.stripped:
                 changes.append(Change(ref.number, "thinking_left_out", cause))
     return _with(state, changes)
 
@@ -249,7 +249,7 @@ def _origin(ref: MessageRef, record: Record) -> Origin:
     return Origin(ref, record.type, record.time, record.turn_id, record.iteration)
 
 
-def _cause(state: ChangesState, record: Record, compaction: Compaction | None = None) -> Cause:
+def _cause(state: ChangesState, record: Record, compaction: CompactionFacts | None = None) -> Cause:
     turn = timeline.turn_number(state.time, record.turn_id)
     return Cause(record.position, record.type, record.time, turn, record.iteration, compaction)
 
@@ -276,7 +276,7 @@ def _altered(ref: MessageRef, now: MessageRef, cause: Cause, reason: str = "") -
         yield Change(ref.number, "restored", cause)
     elif now.shortened and (now.position, now.index) != (ref.position, ref.index):
         yield Change(ref.number, "shortened", cause, reason)
-    if now.bare and not ref.bare:
+    if now.stripped and not ref.stripped:
         yield Change(ref.number, "thinking_left_out", cause)
 
 

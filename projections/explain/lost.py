@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventctx.projections.explain.why import Account, Why
+from eventctx.projections.explain.why import ViewHistory, Why
 
 
 class LeftOut(NamedTuple):
@@ -19,7 +19,7 @@ class LeftOut(NamedTuple):
     runs: tuple[tuple[int, int], ...]
 
 
-def lost(account: Account) -> tuple[Why, ...]:
+def lost(account: ViewHistory) -> tuple[Why, ...]:
     """The human messages added so far that a view does not show, each with the reason why.
 
     One that is shortened or bare is in view. Messages that a set or a clear took out of the
@@ -34,7 +34,7 @@ def lost(account: Account) -> tuple[Why, ...]:
     )
 
 
-def left_out(account: Account) -> tuple[LeftOut, ...]:
+def left_out(account: ViewHistory) -> tuple[LeftOut, ...]:
     """The transcript's messages that a view does not show whole, by disposition and reason."""
     runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     last: tuple[str, str] | None = None

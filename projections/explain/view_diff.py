@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from eventctx.projections.explain.why import Account, Ruling, ruling_of
+from eventctx.projections.explain.why import Reason, ViewHistory, ruling_of
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
@@ -37,7 +37,7 @@ class Difference(NamedTuple):
 
     number: int
     kind: Kind
-    ruling: Ruling | None
+    ruling: Reason | None
     origin: MessageRef
 
 
@@ -61,7 +61,7 @@ class Compared(NamedTuple):
     passed: int
 
 
-def compare(before: Account, after: Account) -> Compared:
+def compare(before: ViewHistory, after: ViewHistory) -> Compared:
     """What ``after``, the later state of the same log, shows otherwise than ``before``."""
     found = [*_left(before, after), *_came(before, after), *_changed(before, after)]
     earlier, later = _extras(before), _extras(after)
@@ -74,7 +74,7 @@ def compare(before: Account, after: Account) -> Compared:
     )
 
 
-def token_groups(account: Account, tokens: int, factor: float) -> dict[str, int]:
+def token_groups(account: ViewHistory, tokens: int, factor: float) -> dict[str, int]:
     """Tokens of a request by group; ``beside`` is what is not in its entries, up to ``tokens``.
 
     ``factor`` is the one that was learnt from reported usage and is in ``tokens`` already.
@@ -86,14 +86,14 @@ def token_groups(account: Account, tokens: int, factor: float) -> dict[str, int]
     return {**groups, "beside": tokens - sum(groups.values())}
 
 
-def _left(before: Account, after: Account) -> Iterator[Difference]:
+def _left(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
     for number in before.shown.keys() - after.shown.keys():
         why = after.why(number)
         kind: Kind = why.standing  # type: ignore[assignment]  # one that left is none of the others
         yield Difference(number, kind, why.ruling, after.state.origins[number].ref)
 
 
-def _came(before: Account, after: Account) -> Iterator[Difference]:
+def _came(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
     known = len(before.state.origins)
     for number in after.shown.keys() - before.shown.keys():
         origin = after.state.origins[number].ref
@@ -105,7 +105,7 @@ def _came(before: Account, after: Account) -> Iterator[Difference]:
             yield Difference(number, "restored", ruling, origin)
 
 
-def _changed(before: Account, after: Account) -> Iterator[Difference]:
+def _changed(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
     for number in after.shown.keys() & before.shown.keys():
         was, now = before.shown[number], after.shown[number]
         if was is now or was == now:
@@ -119,13 +119,13 @@ def _changed(before: Account, after: Account) -> Iterator[Difference]:
         elif old.shortened and not new.shortened and why.restored is not None:
             ruling = ruling_of(why.restored, "restored", "restored")
             yield Difference(number, "restored", ruling, origin)
-        if new.bare and not old.bare:
-            yield Difference(number, "thinking_left_out", why.bare, origin)
+        if new.stripped and not old.stripped:
+            yield Difference(number, "thinking_left_out", why.stripped, origin)
         if set(now.omit) - set(was.omit):
             yield Difference(number, "results_left_out", None, origin)
 
 
-def _extras(account: Account) -> dict[tuple[object, ...], Extra]:
+def _extras(account: ViewHistory) -> dict[tuple[object, ...], Extra]:
     """Entries that are no message, by what makes them the same in another view."""
     found: dict[tuple[object, ...], Extra] = {}
     for entry in account.entries:

@@ -14,7 +14,7 @@ from eventctx.projections.explain.changes import Cause, Change, ChangesState, in
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
-Standing = Literal[
+Status = Literal[
     "whole",
     "shortened",
     "summarised",
@@ -66,7 +66,7 @@ GOVERNING: Final[dict[str, tuple[str, ...]]] = {
 here (a score, a summary, a custom one) is a policy's own: all its settings bear on it."""
 
 
-class Ruling(msgspec.Struct, frozen=True):
+class Reason(msgspec.Struct, frozen=True):
     """What a record made of a message: why, by which rule, under which settings.
 
     ``disposition`` is a plan's, or what happened. ``reason`` is a plan's code ("" where no plan
@@ -87,7 +87,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     ``added`` is the record that brought it. ``ruling`` is what took it out or shortened it; None
     where it stands as it was added or came back whole. ``stays`` is what the plan in force says
     of one in view; None where that plan, ``planned``, is older than the message (or than its
-    return), or there is none. ``bare`` is what left its thinking out, ``restored`` its last
+    return), or there is none. ``stripped`` is what left its thinking out, ``restored`` its last
     return, ``pinned_by`` the pin that holds, ``erased`` the end of its contents. ``into`` stands
     for a merged one, as long as ``into_in_view``. ``caller`` is the call that an omitted result
     answers, where there is one; ``results_left_out`` are ids of results in the row that answer no
@@ -96,13 +96,13 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     number: int
-    standing: Standing
+    standing: Status
     compactions: int
     added: Cause | None = None
-    ruling: Ruling | None = None
-    stays: Ruling | None = None
+    ruling: Reason | None = None
+    stays: Reason | None = None
     planned: Cause | None = None
-    bare: Ruling | None = None
+    stripped: Reason | None = None
     restored: Cause | None = None
     pinned: bool = False
     pinned_by: Cause | None = None
@@ -121,7 +121,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
         return self.standing in ("whole", "shortened")
 
 
-class Account:
+class ViewHistory:
     """One view, indexed for questions: what is in it, and what happened to every message."""
 
     def __init__(self, state: ChangesState) -> None:
@@ -182,17 +182,17 @@ class Account:
 
     def _in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:
         shortened = _last(changes, "shortened") if ref.shortened else None
-        bare = _last(changes, "thinking_left_out") if ref.bare else None
+        stripped = _last(changes, "thinking_left_out") if ref.stripped else None
         return msgspec.structs.replace(
             why,
             standing="shortened" if ref.shortened else "whole",
             ruling=None if shortened is None else _ruling(shortened),
             stays=self._stays(why),
-            bare=None if bare is None else _ruling(bare),
+            stripped=None if stripped is None else _ruling(stripped),
             results_left_out=entry.omit,
         )
 
-    def _stays(self, why: Why) -> Ruling | None:
+    def _stays(self, why: Why) -> Reason | None:
         """What the plan in force says of a message that is in view."""
         plan, cause = self.state.plan, self.state.planned
         if plan is None or cause is None or why.number > plan.through:
@@ -201,7 +201,7 @@ class Account:
             return None  # what an older log repeats of it held before its return
         run = find(plan.runs, why.number)
         if run is None:
-            return Ruling(cause, "kept")
+            return Reason(cause, "kept")
         return ruling_of(cause, run.disposition, run.reason)
 
     def _omitted(self, why: Why, ref: MessageRef) -> Why:
@@ -243,9 +243,9 @@ class Account:
         )
 
 
-def ruling_of(cause: Cause, disposition: str, reason: str) -> Ruling:
+def ruling_of(cause: Cause, disposition: str, reason: str) -> Reason:
     """What one record made of a message, with the rule and the settings that govern it."""
-    return Ruling(cause, disposition, reason, REASONS.get(reason, ""), _settings(cause, reason))
+    return Reason(cause, disposition, reason, REASONS.get(reason, ""), _settings(cause, reason))
 
 
 def _settings(cause: Cause, reason: str) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _settings(cause: Cause, reason: str) -> dict[str, Any]:
     return {name: known[name] for name in names if known.get(name) is not None}
 
 
-def _ruling(change: Change) -> Ruling:
+def _ruling(change: Change) -> Reason:
     return ruling_of(change.cause, change.what, change.reason)
 
 

@@ -19,7 +19,7 @@ from eventctx.log.record import Record
 from eventctx.projections.flat import read
 from eventctx.projections.metrics import names, prefix
 from eventctx.projections.metrics.names import Instrument
-from eventctx.projections.metrics.prefix import Erased, Sent
+from eventctx.projections.metrics.prefix import Erased, RequestPrefix
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
@@ -64,7 +64,7 @@ class MetricState(NamedTuple):
     measured: tuple[Measurement, ...]
     position: int
     view: ViewState | None
-    sent: Sent | None
+    sent: RequestPrefix | None
     erased: Erased
     calls: tuple[Call, ...]
 
@@ -150,7 +150,7 @@ def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> Met
     if event.budget is not None and event.budget > 0:
         found.append(Measurement(names.BUDGET_USED, event.tokens / event.budget, model))
     carrier = record if event.insertions else None
-    sent = Sent(state.view, event.insertions, carrier)
+    sent = RequestPrefix(state.view, event.insertions, carrier)
     share = _reused(state, event, sent)
     if share is not None:
         found.append(Measurement(names.PREFIX_REUSED, share, model))
@@ -158,7 +158,7 @@ def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> Met
     return state._replace(measured=_sound(found), sent=sent, erased=frozenset())
 
 
-def _reused(state: MetricState, event: events.RequestPrepared, sent: Sent) -> float | None:
+def _reused(state: MetricState, event: events.RequestPrepared, sent: RequestPrefix) -> float | None:
     before = state.sent
     if before is None:
         return None

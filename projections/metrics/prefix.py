@@ -21,7 +21,7 @@ Erased = frozenset[tuple[int, int]]
 """Addresses ``(position, index)`` of bodies that were emptied."""
 
 
-class Sent(NamedTuple):
+class RequestPrefix(NamedTuple):
     """A request as it was prepared: the view, and the insertions of this request alone.
 
     ``view`` is None where it is not known; ``carrier``, the record that holds the insertions'
@@ -41,7 +41,7 @@ class Sent(NamedTuple):
         return view.layout.entries()
 
 
-def reused(before: Sent, after: Sent, erased: Erased) -> float | None:
+def reused(before: RequestPrefix, after: RequestPrefix, erased: Erased) -> float | None:
     """The share, 0 to 1, of the estimated tokens of ``before`` with which ``after`` begins.
 
     Whole messages count. ``erased`` are the bodies emptied in between. None where a view is not
@@ -70,7 +70,7 @@ def _shown(entry: Entry) -> tuple[object, ...]:
         return kind, call_id, entry.dialect
     if ref is None:
         return (kind,)
-    return ref.digest, isinstance(ref, MessageRef) and ref.bare, omit
+    return ref.digest, isinstance(ref, MessageRef) and ref.stripped, omit
 
 
 def _place(entry: Entry) -> tuple[int, int] | None:

@@ -44,7 +44,7 @@ _RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
 _TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
 
 
-class Opening(NamedTuple):
+class SpanStart(NamedTuple):
     """How a span begins."""
 
     family: Family
@@ -76,7 +76,7 @@ def identity(record: Record) -> Attributes:
     return found
 
 
-def opening(event: object) -> Opening | None:
+def opening(event: object) -> SpanStart | None:
     """How the span that this event begins begins; None when it begins none."""
     how = _OPENINGS.get(type(event))
     return None if how is None else how(event)
@@ -151,26 +151,26 @@ def _of_event(_type: str, field: str) -> str:
     return conv.OURS + field
 
 
-def _turn(event: events.PromptSubmit) -> Opening:
+def _turn(event: events.PromptSubmit) -> SpanStart:
     said = _given({conv.AGENT_NAME: event.agent, conv.TURN_NUMBER: event.number})
     return _opening("turn", conv.INVOKE_AGENT, event.agent or "agent", said)
 
 
-def _chat(event: events.ProviderRequest) -> Opening:
+def _chat(event: events.ProviderRequest) -> SpanStart:
     said = _given({conv.REQUEST_MODEL: event.model, conv.PROVIDER_NAME: event.provider})
     return _opening("chat", conv.CHAT, event.model, said, "client")
 
 
-def _tool(event: events.ToolPre) -> Opening:
+def _tool(event: events.ToolPre) -> SpanStart:
     said = _given({conv.TOOL_NAME: event.name, conv.TOOL_CALL_ID: event.call_id})
     return _opening("tool", conv.EXECUTE_TOOL, event.name, said)
 
 
-def _plan(event: events.PlanStart) -> Opening:
+def _plan(event: events.PlanStart) -> SpanStart:
     return _opening("plan", conv.PLAN, event.name, {})
 
 
-def _compaction(event: events.PreCompact | events.PostCompact) -> Opening:
+def _compaction(event: events.PreCompact | events.PostCompact) -> SpanStart:
     return _opening("compact", conv.COMPACT, event.strategy, asked(event))
 
 
@@ -183,9 +183,9 @@ def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
 
 def _opening(
     family: Family, operation: str, subject: str | None, said: Attributes, kind: Kind = "internal"
-) -> Opening:
+) -> SpanStart:
     name = f"{operation} {subject}" if subject else operation
-    return Opening(family, name, {conv.OPERATION: operation, **said}, kind)
+    return SpanStart(family, name, {conv.OPERATION: operation, **said}, kind)
 
 
 def _ended(
@@ -225,7 +225,7 @@ def _given(values: dict[str, str | int | float | None]) -> Attributes:
     return {name: value for name, value in values.items() if value is not None}
 
 
-_OPENINGS: Final[dict[type, Callable[[Any], Opening]]] = {
+_OPENINGS: Final[dict[type, Callable[[Any], SpanStart]]] = {
     events.PromptSubmit: _turn,
     events.ProviderRequest: _chat,
     events.ToolPre: _tool,

@@ -118,14 +118,16 @@ def _erased(state: ContentState, record: Record) -> ContentState:
     event = read(record)
     if not isinstance(event, Erased):
         return state
-    bare = [
+    stripped = [
         replace(
             span, attributes={n: v for n, v in span.attributes.items() if n not in conv.CONTENT}
         )
         for span in state.waiting
     ]
     texts = trace_bodies.erase(state.texts, event)
-    return ContentState(state.clean, state.view, texts, tuple(bare), compacting=state.compacting)
+    return ContentState(
+        state.clean, state.view, texts, tuple(stripped), compacting=state.compacting
+    )
 
 
 def _request(state: ContentState, record: Record) -> Attributes:

@@ -40,7 +40,7 @@ MAX_OPEN: Final = 256
 _MAX_WAITING: Final = 8
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class SentRequest(msgspec.Struct, frozen=True):
     """A prepared request, and what is said of it on the model calls that send it."""
 
     record: Record
@@ -63,8 +63,8 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     finished: tuple[Span, ...] = ()
     open: dict[str, OpenSpan] = {}
     answered: tuple[Span, ...] = ()
-    waiting: tuple[Prepared, ...] = ()
-    sent: tuple[Prepared, ...] = ()
+    waiting: tuple[SentRequest, ...] = ()
+    sent: tuple[SentRequest, ...] = ()
     ids: TraceIds = TraceIds()
     plan: int | None = None
     compactions: int | None = None
@@ -159,7 +159,7 @@ def _open(
     record: Record,
     event: Event | Unknown,
     trace_id: str,
-    begins: say.Opening,
+    begins: say.SpanStart,
     before: int,
 ) -> TraceState:
     attributes = say.identity(record) | begins.attributes
@@ -254,7 +254,7 @@ def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> Trace
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":
         return _put(state, replace(span, attributes=span.attributes | said))
-    waiting = (*state.waiting, Prepared(record, event.plan, said))
+    waiting = (*state.waiting, SentRequest(record, event.plan, said))
     if len(waiting) > _MAX_WAITING:
         state = _tick(state, waiting[0].record, read(waiting[0].record))
     return replace(state, waiting=waiting[-_MAX_WAITING:])
@@ -354,7 +354,7 @@ def _tick_above(state: TraceState, record: Record, event: Event | Unknown) -> Tr
 
 def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpan]:
     """Show on the turn the requests that were prepared in it and never sent."""
-    left: list[Prepared] = []
+    left: list[SentRequest] = []
     for one in state.waiting:
         if one.record.turn_id == turn.turn_id:
             turn = with_tick(turn, one.record, read(one.record))

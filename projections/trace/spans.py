@@ -16,7 +16,7 @@ from eventctx.projections.trace.attributes import (
     Attributes,
     Family,
     Kind,
-    Opening,
+    SpanStart,
     SpanStatus,
     tick,
 )
@@ -87,7 +87,7 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
 
 def begin(
     record: Record,
-    begins: Opening,
+    begins: SpanStart,
     span_id: str,
     trace_id: str,
     start: int,

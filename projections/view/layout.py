@@ -317,7 +317,7 @@ def _feed(digest: Any, entries: Iterable[Entry]) -> None:
     for kind, ref, call_id, omit in entries:
         if kind == "message":
             assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
-            if ref.bare:
+            if ref.stripped:
                 parts.append(b"b")
             parts.append(b"M" if ref.shortened else b"m")
             parts.append(ref.digest)

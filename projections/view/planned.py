@@ -14,7 +14,7 @@ from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.state import ViewState, at_low_water
+from eventctx.projections.view.state import ViewState, after_compaction
 
 _HIDDEN = ("summarised", "dropped", "merged")
 
@@ -30,30 +30,30 @@ def reference(
     )
 
 
-def with_unbound(state: ViewState, unbound: tuple[tuple[int, int], ...]) -> ViewState:
-    """The view without the thinking of these messages, as a plan with ``unbound`` makes it."""
-    refs = bared_in(state.layout.refs, unbound, state.estimator)
+def with_stripped(state: ViewState, stripped: tuple[tuple[int, int], ...]) -> ViewState:
+    """The view without the thinking of these messages, as a plan with ``stripped`` makes it."""
+    refs = stripped_in(state.layout.refs, stripped, state.estimator)
     layout = layouts.build(refs, state.layout.insertions)
-    return at_low_water(state._replace(layout=layout))
+    return after_compaction(state._replace(layout=layout))
 
 
-def bared_in(
-    refs: Iterable[MessageRef], unbound: tuple[tuple[int, int], ...], estimator: Estimator
+def stripped_in(
+    refs: Iterable[MessageRef], stripped: tuple[tuple[int, int], ...], estimator: Estimator
 ) -> list[MessageRef]:
-    """The references, of which those that ``unbound`` covers are shown without bound thinking."""
-    numbers = numbers_in(unbound)
-    return [bared(ref, estimator) if ref.number in numbers else ref for ref in refs]
+    """The references, of which those that ``stripped`` covers are shown without bound thinking."""
+    numbers = numbers_in(stripped)
+    return [without_thinking(ref, estimator) if ref.number in numbers else ref for ref in refs]
 
 
-def bared(ref: MessageRef, estimator: Estimator) -> MessageRef:
+def without_thinking(ref: MessageRef, estimator: Estimator) -> MessageRef:
     """The reference of the same message, shown without its bound thinking blocks."""
     if not ref.facts.bound:
         return ref
     facts = without_bound(ref.facts)
-    return msgspec.structs.replace(ref, facts=facts, tokens=estimator.tokens(facts), bare=True)
+    return msgspec.structs.replace(ref, facts=facts, tokens=estimator.tokens(facts), stripped=True)
 
 
-def unbound_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
+def stripped_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
     """Numbers whose bound thinking stands behind the first place where ``after`` differs."""
     old, new = before.entries(), after.entries()
     same = 0
@@ -90,7 +90,7 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
         else:
             leaving.append((number, disposition))
     if plan.unbound:
-        refs = bared_in(refs, plan.unbound, state.estimator)
+        refs = stripped_in(refs, plan.unbound, state.estimator)
     hidden: dict[str, int] = dict(zip(_HIDDEN, state.hidden, strict=True))
     gone = runs_of((number, how, "") for number, how in sorted(leaving))
     for run in gone:
@@ -151,4 +151,4 @@ def _shortened(ref: MessageRef, short: Any, record: Record, estimator: Estimator
     if short is None or short.at is not None:
         return ref
     shorter = reference(record, short.body, ref.number, estimator, shortened=True)
-    return bared(shorter, estimator) if ref.bare else shorter
+    return without_thinking(shorter, estimator) if ref.stripped else shorter

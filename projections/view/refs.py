@@ -12,7 +12,7 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Message ``number`` as a view shows it, and where its body lies in the stream.
 
     For a ``shortened`` message body, digest, facts and tokens are those of the shorter text. A
-    ``bare`` one is shown without its bound thinking blocks, which facts and tokens leave out.
+    ``stripped`` one is shown without its bound thinking blocks, which facts and tokens leave out.
     """
 
     number: int
@@ -22,7 +22,7 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     facts: Facts
     tokens: int
     shortened: bool = False
-    bare: bool = False
+    stripped: bool = False
 
 
 class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -38,12 +38,12 @@ def render(
         if kind == "message" or kind == "insertion":
             assert ref is not None  # noqa: S101 - tells the type checker
             data = bodies[ref.position, ref.index]
-            bare = isinstance(ref, MessageRef) and ref.bare
-            if data is not None and not omit and not bare:
+            stripped = isinstance(ref, MessageRef) and ref.stripped
+            if data is not None and not omit and not stripped:
                 parts.append(data)
                 continue
             message = _erased(ref, omit) if data is None else _without(decode_body(data), omit)
-            if bare:
+            if stripped:
                 message = without_thinking(message)
         elif kind == "synthetic":
             assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker

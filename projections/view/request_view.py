@@ -16,16 +16,16 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import Break, Located, RequestPrepared
 from eventctx.log.plan import Insertion, Plan, find, without
 from eventctx.log.record import Record
-from eventctx.messages import calibration as gauge
-from eventctx.messages.calibration import Gauge, Scale
+from eventctx.messages import calibration
+from eventctx.messages.calibration import Calibration, Scale
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.planned import apply_plan, bared_in, insertion_refs, reference
+from eventctx.projections.view.planned import apply_plan, insertion_refs, reference, stripped_in
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.state import Counts, ViewState, at_low_water, counts, initial
+from eventctx.projections.view.state import ViewCounts, ViewState, after_compaction, counts, initial
 
-__all__ = ["Counts", "ViewState", "counts", "evolve", "initial", "prepared", "with_model"]
+__all__ = ["ViewCounts", "ViewState", "counts", "evolve", "initial", "prepared", "with_model"]
 
 R = TypeVar("R", MessageRef, InsertionRef)
 
@@ -54,7 +54,7 @@ def prepared(
 ) -> RequestPrepared:
     """The event that records the view of this state as a request."""
     digest, entries, counted = state.layout.measure()
-    scale = gauge.scale(state.gauge) if scale is None else scale
+    scale = calibration.scale(state.calibration) if scale is None else scale
     return RequestPrepared(
         renderer=layouts.RENDERER,
         last_message=state.next_number - 1,
@@ -80,14 +80,14 @@ def prepared(
 def _added(state: ViewState, record: Record) -> ViewState:
     number = state.next_number
     layout = layouts.append(
-        state.layout, reference(record, 0, number, FAMILIES[state.gauge.family])
+        state.layout, reference(record, 0, number, FAMILIES[state.calibration.family])
     )
     breaks = state.breaks
     if layout.late != state.layout.late:
         breaks = _with(breaks, "late_result")
         event: Any = decode_known(record)
         if event.unbound:
-            refs = bared_in(layout.refs, event.unbound, state.estimator)
+            refs = stripped_in(layout.refs, event.unbound, state.estimator)
             layout = layouts.build(refs, layout.insertions)._replace(late=layout.late)
     # Written out: the one step that runs for every message, and _replace costs 1 µs.
     return ViewState(
@@ -99,13 +99,13 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.plan_position,
         state.pins,
         breaks,
-        state.low_water,
-        state.low_messages,
+        state.size_after_compaction,
+        state.messages_after_compaction,
         state.compactions,
         state.hidden,
         state.turns,
         state.shown,
-        state.gauge,
+        state.calibration,
     )
 
 
@@ -126,7 +126,7 @@ def _set(state: ViewState, record: Record) -> ViewState:
                 fresh += 1
             elif (run := find(state.gone, number)) is not None:
                 hidden[run.disposition] += 1
-    refs = bared_in(refs, event.unbound, state.estimator)
+    refs = stripped_in(refs, event.unbound, state.estimator)
     return state._replace(
         next_number=state.next_number + fresh,
         messages=messages,
@@ -161,7 +161,7 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
         breaks=_with(state.breaks, "clear"),
         compactions=state.compactions,
         turns=state.turns,
-        gauge=state.gauge,
+        calibration=state.calibration,
     )
 
 
@@ -207,7 +207,7 @@ def _restored(state: ViewState, record: Record) -> ViewState:
         for number in sorted(back):
             place = next((i for i, ref in enumerate(refs) if ref.number > number), len(refs))
             refs.insert(place, back[number])
-    refs = bared_in(refs, event.unbound, state.estimator)
+    refs = stripped_in(refs, event.unbound, state.estimator)
     return state._replace(
         gone=tuple(gone),
         layout=layouts.build(refs, state.layout.insertions),
@@ -232,10 +232,10 @@ def _prompted(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     prompts = insertion_refs((_PROMPT,) if record.bodies else (), state, record)
     others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
-    refs = bared_in(state.layout.refs, event.unbound, state.estimator)
+    refs = stripped_in(state.layout.refs, event.unbound, state.estimator)
     layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
     # A view that nobody was sent yet is not changed by what it begins with.
-    sent = bool(state.gauge.asked)
+    sent = bool(state.calibration.asked)
     breaks = _with(state.breaks, "insertion") if sent else state.breaks
     return state._replace(layout=layout, breaks=breaks)
 
@@ -248,12 +248,12 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.outcome == "skipped" and event.trigger != "manual":
         # Nothing could go, or it was vetoed: not asked again until the view has grown.
-        return at_low_water(state)
+        return after_compaction(state)
     if event.outcome != "applied" or event.plan is None:
         return state
     plan: Plan = event.plan
     after = apply_plan(state, plan, record)
-    return at_low_water(after)._replace(
+    return after_compaction(after)._replace(
         breaks=_with(state.breaks, "compaction"), compactions=state.compactions + 1
     )
 
@@ -265,43 +265,51 @@ def _prepared(state: ViewState, record: Record) -> ViewState:
         start = len(state.layout.sealed)
         tail = state.layout.tail()
         shown = (start, len(tail), layouts.digest_of(tail))
-    asked = gauge.Asked(record.position, state.layout.tokens, not event.breaks, event.budget)
-    state = state._replace(breaks=(), shown=shown, gauge=gauge.prepared(state.gauge, asked))
-    return _read(state, gauge.called(state.gauge, event.model))
+    asked = calibration.RequestSize(
+        record.position, state.layout.tokens, not event.breaks, event.budget
+    )
+    state = state._replace(
+        breaks=(), shown=shown, calibration=calibration.prepared(state.calibration, asked)
+    )
+    return _read(state, calibration.called(state.calibration, event.model))
 
 
 def _called(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
         return state  # a call that sends no view, such as a summarizer's, says nothing about it
-    return _read(state, gauge.called(state.gauge, event.model))
+    return _read(state, calibration.called(state.calibration, event.model))
 
 
 def _reported(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
         return state
-    called = _read(state, gauge.called(state.gauge, event.model))
-    read = gauge.reported(called.gauge, event.prepared, event.prompt, event.model)
-    return called._replace(gauge=read)
+    called = _read(state, calibration.called(state.calibration, event.model))
+    read = calibration.reported(called.calibration, event.prepared, event.prompt, event.model)
+    return called._replace(calibration=read)
 
 
 def with_model(state: ViewState, model: str | None) -> ViewState:
     """The view as it counts for a request to ``model``; the same where that is not known."""
-    return _read(state, gauge.called(state.gauge, model))
+    return _read(state, calibration.called(state.calibration, model))
 
 
-def _read(state: ViewState, read: Gauge) -> ViewState:
+def _read(state: ViewState, read: Calibration) -> ViewState:
     """The view under a new gauge; counted again where another family's rates hold now."""
     before, estimator = state.estimator, FAMILIES[read.family]
     if estimator == before:
-        return state if read is state.gauge else state._replace(gauge=read)
+        return state if read is state.calibration else state._replace(calibration=read)
     refs = [_counted(ref, estimator) for ref in state.layout.refs]
     insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
     layout = layouts.build(refs, insertions)._replace(late=state.layout.late)
-    low_water = layout.tokens * state.low_water // max(1, state.layout.tokens)
-    read = gauge.recounted(read, layout.tokens, state.layout.tokens)
-    return state._replace(layout=layout, low_water=low_water, gauge=read)
+    size_after_compaction = (
+        layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)
+    )
+    read = calibration.recounted(read, layout.tokens, state.layout.tokens)
+    return state._replace(
+        layout=layout, size_after_compaction=size_after_compaction, calibration=read
+    )
 
 
 def _counted(ref: R, estimator: Estimator) -> R:

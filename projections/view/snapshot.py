@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import DecodeError
 from eventctx.log.events import Break
 from eventctx.log.plan import Run
-from eventctx.messages.calibration import Gauge
+from eventctx.messages.calibration import Calibration
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -32,13 +32,13 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     plan_position: int | None
     pins: list[int]
     breaks: tuple[Break, ...]
-    low_water: int
-    low_messages: int
+    size_after_compaction: int
+    messages_after_compaction: int
     compactions: int
     hidden: tuple[int, int, int]
     turns: int
     shown: tuple[int, int, str] | None
-    gauge: Gauge
+    calibration: Calibration
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -58,13 +58,13 @@ def dump(state: ViewState) -> bytes:
             state.plan_position,
             sorted(state.pins),
             state.breaks,
-            state.low_water,
-            state.low_messages,
+            state.size_after_compaction,
+            state.messages_after_compaction,
             state.compactions,
             state.hidden,
             state.turns,
             state.shown,
-            state.gauge,
+            state.calibration,
         )
     )
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
@@ -87,11 +87,11 @@ def load(data: bytes) -> ViewState:
         stored.plan_position,
         frozenset(stored.pins),
         stored.breaks,
-        stored.low_water,
-        stored.low_messages,
+        stored.size_after_compaction,
+        stored.messages_after_compaction,
         stored.compactions,
         stored.hidden,
         stored.turns,
         stored.shown,
-        stored.gauge,
+        stored.calibration,
     )

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from eventctx.log.events import Break
 from eventctx.log.plan import Run
-from eventctx.messages import calibration as gauge
-from eventctx.messages.calibration import Gauge
+from eventctx.messages import calibration
+from eventctx.messages.calibration import Calibration
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.layout import Layout
@@ -19,11 +19,11 @@ class ViewState(NamedTuple):
     ``position`` is that record's (-1: none), ``next_number`` the number of the next message,
     ``messages`` how many the transcript holds. ``gone`` are the runs of numbers that compactions
     took out of view, ``hidden`` counts them as summarised, dropped and merged. ``breaks`` happened
-    since the last prepared request. ``low_water`` is the view's size, as the estimator counts, and
-    ``low_messages`` its messages but for system ones, after the last compaction. ``turns`` is the
-    number of the last turn. ``shown`` is what the last request showed of a round in progress:
-    where it began, how many entries, and their digest; None where no round was in progress.
-    ``gauge`` is what is known of token counts.
+    since the last prepared request. ``size_after_compaction`` is the view's size, as the estimator
+    counts, and ``messages_after_compaction`` its messages but for system ones, after the last
+    compaction. ``turns`` is the number of the last turn. ``shown`` is what the last request showed
+    of a round in progress: where it began, how many entries, and their digest; None where no round
+    was in progress. ``calibration`` is what is known of token counts.
     """
 
     position: int
@@ -34,21 +34,21 @@ class ViewState(NamedTuple):
     plan_position: int | None
     pins: frozenset[int]
     breaks: tuple[Break, ...]
-    low_water: int
-    low_messages: int
+    size_after_compaction: int
+    messages_after_compaction: int
     compactions: int
     hidden: tuple[int, int, int]
     turns: int
     shown: tuple[int, int, str] | None
-    gauge: Gauge
+    calibration: Calibration
 
     @property
     def estimator(self) -> Estimator:
         """What the tokens of this view are counted with."""
-        return FAMILIES[self.gauge.family]
+        return FAMILIES[self.calibration.family]
 
 
-class Counts(NamedTuple):
+class ViewCounts(NamedTuple):
     """What became of the transcript's messages in a view. Their sum is the transcript's length.
 
     ``omitted`` are results that answer no call in view.
@@ -73,27 +73,30 @@ def initial() -> ViewState:
         plan_position=None,
         pins=frozenset(),
         breaks=(),
-        low_water=0,
-        low_messages=0,
+        size_after_compaction=0,
+        messages_after_compaction=0,
         compactions=0,
         hidden=(0, 0, 0),
         turns=0,
         shown=None,
-        gauge=gauge.UNREAD,
+        calibration=calibration.UNCALIBRATED,
     )
 
 
-def counts(state: ViewState) -> Counts:
+def counts(state: ViewState) -> ViewCounts:
     """Dispositions of all messages of the transcript at this point."""
     shortened = state.layout.shortened
     omitted = state.layout.omitted
-    return Counts(len(state.layout.refs) - shortened - omitted, shortened, *state.hidden, omitted)
+    return ViewCounts(
+        len(state.layout.refs) - shortened - omitted, shortened, *state.hidden, omitted
+    )
 
 
-def at_low_water(state: ViewState) -> ViewState:
+def after_compaction(state: ViewState) -> ViewState:
     """The view as a compaction left it, from where it grows until the next one is due."""
     return state._replace(
-        low_water=state.layout.tokens, low_messages=conversation_length(state.layout)
+        size_after_compaction=state.layout.tokens,
+        messages_after_compaction=conversation_length(state.layout),
     )
 
 

@@ -20,7 +20,7 @@ import msgspec
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.load import import_file
-from eventctx.messages import calibration as gauge
+from eventctx.messages import calibration
 from eventctx.messages.facts import Facts
 from eventctx.messages.tokens import BY_KIND, FAMILIES, family_of
 from eventctx.projections.view.layout import Entry
@@ -201,17 +201,19 @@ class Replayed(NamedTuple):
 
 
 def replayed(session: Recorded, count: Count) -> Replayed:
-    state = gauge.UNREAD
+    state = calibration.UNCALIBRATED
     # Whole tokens, as an estimator counts them.
     counts = [round(value) for value in counted(session, count)]
     requests = session.requests
-    scales: list[gauge.Scale] = []
+    scales: list[calibration.Scale] = []
     for request, value in zip(requests, counts, strict=True):
         before = requests[len(scales) - 1] if scales else None
         continued = before is not None and before.stretch == request.stretch
-        state = gauge.prepared(state, gauge.Asked(request.position, value, continued, None))
-        state = gauge.reported(state, request.position, request.prompt, request.model)
-        scales.append(gauge.scale(state))
+        state = calibration.prepared(
+            state, calibration.RequestSize(request.position, value, continued, None)
+        )
+        state = calibration.reported(state, request.position, request.prompt, request.model)
+        scales.append(calibration.scale(state))
 
     def error(i: int, j: int) -> float:
         return scales[i].tokens(counts[j]) / requests[j].prompt - 1

@@ -11,7 +11,15 @@ from typing import Any
 
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.recording.packing import raw_of
-from eventctx.importers.source.items import Item, Line, Message, ModelCall, Parser, Raw, never
+from eventctx.importers.source.items import (
+    FileLine,
+    Item,
+    MessageItem,
+    ModelCall,
+    Parser,
+    Raw,
+    never,
+)
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
@@ -126,9 +134,9 @@ def jsonl(rows: Iterable[Any]) -> bytes:
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
 
 
-def as_lines(data: bytes) -> list[Line]:
+def as_lines(data: bytes) -> list[FileLine]:
     return [
-        Line(number, line.rstrip(b"\r\n"), line.endswith(b"\n"))
+        FileLine(number, line.rstrip(b"\r\n"), line.endswith(b"\n"))
         for number, line in enumerate(data.splitlines(keepends=True), 1)
     ]
 
@@ -142,7 +150,7 @@ def of_type(items: Iterable[Item], *kinds: type[Any]) -> list[Any]:
 
 
 def texts(items: Iterable[Item]) -> list[Any]:
-    return [item.message for item in items if isinstance(item, Message)]
+    return [item.message for item in items if isinstance(item, MessageItem)]
 
 
 def roles(items: Iterable[Item]) -> list[str]:

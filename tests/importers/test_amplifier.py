@@ -11,7 +11,7 @@ from eventctx.importers.formats.amplifier_log import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
     CallEnded,
-    Compaction,
+    CompactionItem,
     Item,
     ModelCall,
     Raw,
@@ -135,7 +135,7 @@ def compacted(log: AmplifierLog) -> AmplifierLog:
 
 def test_a_compaction_is_what_the_request_behind_it_shows() -> None:
     found = items_of(parse, compacted(AmplifierLog()).data())
-    (compaction,) = of_type(found, Compaction)
+    (compaction,) = of_type(found, CompactionItem)
     assert compaction.forgotten == {1, 2, 3, 4}
     assert compaction.messages == ()
     assert texts(found)[-2] == {"role": "user", "content": "now"}
@@ -145,13 +145,13 @@ def test_a_compaction_without_its_request_keeps_as_many_as_it_says() -> None:
     log = compacted(AmplifierLog())
     for row in log.rows[-2:]:
         row["data"].pop("raw", None)
-    (compaction,) = of_type(items_of(parse, log.data()), Compaction)
+    (compaction,) = of_type(items_of(parse, log.data()), CompactionItem)
     assert (compaction.forgotten, compaction.kept_from) == (None, 4)
 
 
 def test_a_compaction_that_says_nothing_is_counted() -> None:
     log = AmplifierLog().event("context:compaction").event("context:compaction")
-    found = of_type(items_of(parse, log.data(), always), Compaction)
+    found = of_type(items_of(parse, log.data(), always), CompactionItem)
     assert [item.forgotten for item in found] == [frozenset(), frozenset()]
     assert len(of_type(items_of(parse, log.data()), Waiting)) == 1
 

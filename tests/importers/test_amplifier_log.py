@@ -12,7 +12,7 @@ from eventctx.importers.formats.amplifier_log import parse
 from eventctx.importers.source.items import (
     CallEnded,
     Item,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -152,7 +152,7 @@ def test_a_log_that_begins_in_the_middle_has_what_its_first_request_has() -> Non
 def test_failed_tools_are_failed_results() -> None:
     log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"), call("t3"))
     log.tool("t1").tool("t2", success=False, error="boom").request()
-    found = of_type(items_of(parse, log.data()), Message)
+    found = of_type(items_of(parse, log.data()), MessageItem)
     assert [message.failed for message in found] == [False, False, False, False, True]
 
 

@@ -7,9 +7,9 @@ import json
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.source.items import (
     CallEnded,
-    Compaction,
+    CompactionItem,
     Linked,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -132,7 +132,7 @@ def test_a_boundary_and_its_summary_are_a_compaction_and_no_message() -> None:
     log.user("This session is being continued…", isCompactSummary=True).answer("m2", text("b"))
     log.user("next")
     found = items_of(parse, log.data())
-    compaction = of_type(found, Compaction)[0]
+    compaction = of_type(found, CompactionItem)[0]
     assert (compaction.trigger, compaction.tokens_before) == ("auto", 167_000)
     assert [m["content"] for m in compaction.messages] == ["This session is being continued…"]
     assert roles(found) == ["user", "assistant", "assistant", "user"]
@@ -144,7 +144,7 @@ def test_summary_lines_are_titles_and_no_compaction() -> None:
     log = ClaudeCode().user("go")
     log.rows = rows + log.rows
     found = items_of(parse, log.data())
-    assert of_type(found, Compaction) == []
+    assert of_type(found, CompactionItem) == []
     assert raw_kinds(found) == ["summary", "user.envelope"]
     assert of_type(found, Session)[0] is found[0]
 
@@ -298,7 +298,7 @@ def test_a_line_without_a_message_is_kept_and_not_understood() -> None:
 def test_a_redacted_or_broken_time_is_no_time() -> None:
     log = ClaudeCode().user("go")
     log.rows[0]["timestamp"] = "[REDACTED:PII]T17:03:36Z"
-    assert of_type(items_of(parse, log.data()), Message)[0].time is None
+    assert of_type(items_of(parse, log.data()), MessageItem)[0].time is None
 
 
 def test_windows_paths_escapes_and_control_characters_come_out_equal() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eventctx.importers.formats.codex import parse
 from eventctx.importers.source.items import (
     CallEnded,
-    Compaction,
+    CompactionItem,
     ModelCall,
     Raw,
     Session,
@@ -95,13 +95,13 @@ def test_a_replacement_history_is_the_compaction() -> None:
     log = Codex().says("user", "x").says("assistant", "y")
     log.line("compacted", message="", replacement_history=[kept, sealed])
     found = items_of(parse, log.data())
-    assert [list(c.messages) for c in of_type(found, Compaction)] == [[kept, sealed]]
+    assert [list(c.messages) for c in of_type(found, CompactionItem)] == [[kept, sealed]]
     assert "compacted" in raw_kinds(found)
 
 
 def test_an_older_compaction_has_only_its_summary() -> None:
     log = Codex().says("user", "x").line("compacted", message="in short")
-    compaction = of_type(items_of(parse, log.data()), Compaction)[0]
+    compaction = of_type(items_of(parse, log.data()), CompactionItem)[0]
     assert compaction.messages[0]["content"][0]["text"] == "in short"
 
 

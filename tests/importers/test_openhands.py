@@ -12,7 +12,7 @@ from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats.openhands import parse
 from eventctx.importers.source.items import (
     CallEnded,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -121,7 +121,7 @@ def test_errors_and_refusals_are_failed_results() -> None:
     log = OpenHands().action("c1", "r1").action("c2", "r1").action("c3", "r1")
     log.event("AgentErrorEvent", tool_call_id="c1", tool_name="run", error="no such tool")
     log.event("UserRejectObservation", tool_call_id="c2", rejection_reason="not that")
-    results = of_type(items_of(parse, log.seen("c3", is_error=True).data()), Message)[1:]
+    results = of_type(items_of(parse, log.seen("c3", is_error=True).data()), MessageItem)[1:]
     assert [result.failed for result in results] == [True, True, True]
     contents = [result.message["content"] for result in results]
     assert contents == ["no such tool", "Action rejected: not that", [text("done")]]

@@ -8,16 +8,16 @@ from typing import Any
 from eventctx.engine import Engine
 from eventctx.importers.formats.openhands import parse
 from eventctx.importers.load import import_file
-from eventctx.importers.source.items import Compaction
+from eventctx.importers.source.items import CompactionItem
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import OpenHands, openhands_talk
 from tests.importers.given import events, items_of, load, of_type, salt, text
 
 
-def condensed(*forgotten: str, **fields: Any) -> Compaction:
+def condensed(*forgotten: str, **fields: Any) -> CompactionItem:
     log = openhands_talk().condensed(*forgotten, **fields).user("on")
-    (compaction,) = of_type(items_of(parse, log.data()), Compaction)
-    assert isinstance(compaction, Compaction)
+    (compaction,) = of_type(items_of(parse, log.data()), CompactionItem)
+    assert isinstance(compaction, CompactionItem)
     return compaction
 
 
@@ -36,7 +36,7 @@ def test_a_condensation_without_a_summary_only_forgets() -> None:
 def test_an_answer_is_forgotten_when_all_its_calls_are() -> None:
     log = OpenHands().user("go").action("c1", "r1").action("c2", "r1").seen("c1").seen("c2")
     first, second = (
-        of_type(items_of(parse, log.condensed(*ids).data()), Compaction)[-1]
+        of_type(items_of(parse, log.condensed(*ids).data()), CompactionItem)[-1]
         for ids in (("e1", "e3"), ("e2", "e4"))
     )
     assert first.forgotten == {2}
@@ -50,7 +50,7 @@ def test_the_reason_of_a_request_is_the_condensations_trigger() -> None:
         .condensed("e2")
         .condensed("e3")
     )
-    found = of_type(items_of(parse, log.data()), Compaction)
+    found = of_type(items_of(parse, log.data()), CompactionItem)
     assert [item.trigger for item in found] == ["manual", None]
 
 
@@ -58,14 +58,14 @@ def test_an_earlier_summary_stands_until_it_is_forgotten() -> None:
     log = openhands_talk().condensed("e2", summary="one", summary_offset=2)
     log.condensed("e3", summary="two", summary_offset=3)
     log.condensed("e5-summary", "e6-summary", "e4", summary="three", summary_offset=2)
-    found = of_type(items_of(parse, log.data()), Compaction)
+    found = of_type(items_of(parse, log.data()), CompactionItem)
     assert [item.standing for item in found] == [(), (0,), ()]
 
 
 def test_older_releases_forget_summaries_under_ids_of_their_own() -> None:
     log = openhands_talk().condensed("e2", summary="one", summary_offset=2)
     log.condensed("some-other-id", "e3", summary="two", summary_offset=2)
-    assert of_type(items_of(parse, log.data()), Compaction)[-1].standing == ()
+    assert of_type(items_of(parse, log.data()), CompactionItem)[-1].standing == ()
 
 
 async def shown(log: OpenHands, tmp_path: Path) -> list[list[Any]]:

@@ -13,7 +13,7 @@ from eventctx.importers.formats.pi import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
     Branched,
-    Compaction,
+    CompactionItem,
     ModelCall,
     Raw,
     Session,
@@ -151,7 +151,7 @@ def long_talk(log: Pi) -> Pi:
 def test_a_compaction_keeps_the_tail_from_a_line_on() -> None:
     log = long_talk(Pi()).entry("compaction", summary="S", tokensBefore=9, firstKeptEntryIndex=5)
     found = items_of(parse, log.user("on").data())
-    (compaction,) = of_type(found, Compaction)
+    (compaction,) = of_type(found, CompactionItem)
     assert compaction.kept_from == 4
     assert "<summary>\nS\n</summary>" in compaction.messages[0]["content"][0]["text"]
 
@@ -159,12 +159,12 @@ def test_a_compaction_keeps_the_tail_from_a_line_on() -> None:
 def test_lines_that_are_no_messages_count_in_the_index_but_are_not_kept() -> None:
     log = Pi().user("a").entry("model_change").entry("model_change").answer(text("b"))
     log.entry("compaction", summary="S", firstKeptEntryIndex=3)
-    assert of_type(items_of(parse, log.data()), Compaction)[0].kept_from == 1
+    assert of_type(items_of(parse, log.data()), CompactionItem)[0].kept_from == 1
 
 
 def test_a_compaction_in_a_tree_keeps_the_tail_from_an_entry_on() -> None:
     log = long_talk(Pi(tree=True)).entry("compaction", summary="S", firstKeptEntryId="e5")
-    assert of_type(items_of(parse, log.data()), Compaction)[0].kept_from == 4
+    assert of_type(items_of(parse, log.data()), CompactionItem)[0].kept_from == 4
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_compaction_in_a_tree_keeps_the_tail_from_an_entry_on() -> None:
 )
 def test_a_compaction_whose_first_kept_entry_is_missing_keeps_none(kept: dict[str, Any]) -> None:
     found = items_of(parse, long_talk(Pi()).entry("compaction", summary="S", **kept).data())
-    assert of_type(found, Compaction)[0].kept_from is None
+    assert of_type(found, CompactionItem)[0].kept_from is None
     assert "not in the file" in of_type(found, Warned)[0].text
 
 

@@ -31,7 +31,7 @@ import eventctx
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Body
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
-from eventctx.orchestrators.loops.mounting import Mounted
+from eventctx.orchestrators.loops.mounting import MountedOrchestrator
 from tests.orchestrators.agents import Waits, activity, check_log, records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -346,7 +346,7 @@ async def test_what_hooks_inject_after_a_tool_is_sent_with_the_next_request_alon
     results = [first, second]
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        agent = Mounted(EventsOrchestrator(sleep=Waits()))
+        agent = MountedOrchestrator(EventsOrchestrator(sleep=Waits()))
         async with kernel(monkeypatch, ctx, module) as session:
             await session.coordinator.mount("orchestrator", agent)
             nothing = HookResult(action="continue")

@@ -34,7 +34,7 @@ from eventctx.policies.proposals import drop, keep_only
 from eventctx.policies.simple import Simple
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.policies.truncate import Truncate
-from eventctx.policies.working_set import Bench, shortened_tokens
+from eventctx.policies.working_set import WorkingSet, shortened_tokens
 from eventctx.projections.view.layout import build
 from eventctx.session.compaction_run import settings_of
 from tests.policies.given import (
@@ -156,7 +156,7 @@ def test_the_view_in_between_counts_what_its_messages_count(
     visible = seen(story, (pin,))
     proposal = fit(visible, decided(Ladder(), visible, budget_of(tokens)), budget_of(tokens))
     between = reduced(visible, proposal.proposal)
-    assert between.tokens == Bench(visible, proposal.proposal).total == proposal.tokens
+    assert between.tokens == WorkingSet(visible, proposal.proposal).total == proposal.tokens
     for ref in between.messages:
         assert ref.tokens == between.estimator.tokens(ref.facts)
     # What a layout of these would count, but for the opening, which no policy counts.
@@ -386,7 +386,7 @@ def test_what_each_step_does_holds_in_the_end(
         if number in staying(proposal):
             now = proposal.limits[number]
             assert all(b <= a for a, b in zip(limit, now, strict=True) if a is not None)  # type: ignore[operator]
-    assert Bench(visible, proposal).total <= Bench(visible, alone).total + 20
+    assert WorkingSet(visible, proposal).total <= WorkingSet(visible, alone).total + 20
 
 
 @pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)

@@ -129,9 +129,9 @@ async def test_a_summarizers_usage_and_model_are_not_taken_for_the_sessions_own(
         answer = ModelAnswer("Fine.", model="gpt-4o-mini", prompt=3_000, output=4)
         ctx = await opened(engine, Scripted(answer), messages=8)
         await ctx.get_messages_for_request(model="claude-sonnet-4-5")
-        before = (await fold(engine.store, "s", request_view)).gauge
+        before = (await fold(engine.store, "s", request_view)).calibration
         assert (await ctx.compact()).outcome == "applied"
-        after = (await fold(engine.store, "s", request_view)).gauge
+        after = (await fold(engine.store, "s", request_view)).calibration
         assert (after.model, after.readings) == (before.model, before.readings)
 
 

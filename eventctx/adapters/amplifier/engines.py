@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from eventctx.aio import OneAtATime
+from eventctx.aio import KeyedLock
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreUnavailable
 
@@ -27,7 +27,7 @@ class Engines:
 
     def __init__(self) -> None:
         self._shared: dict[tuple[str, str, asyncio.AbstractEventLoop], _Shared] = {}
-        self._opening = OneAtATime()
+        self._opening = KeyedLock()
 
     async def acquire(self, store: str, durability: Any, session: str) -> Engine:
         """The engine on a store, of this event loop, for a session. Raises what opening raises."""

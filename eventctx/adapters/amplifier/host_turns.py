@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from eventctx.aio import OneAtATime
+from eventctx.aio import KeyedLock
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
 from eventctx.session.host_turns import Following, ModelUsage
@@ -52,7 +52,7 @@ class HostTurns:
         self._sent = sent
         self._began = False
         self._noted: deque[tuple[Step, str, Data]] = deque()
-        self._catching_up = OneAtATime()
+        self._catching_up = KeyedLock()
         self._awaited = False
 
     def listeners(self) -> dict[str, Callable[[str, Data], Any]]:

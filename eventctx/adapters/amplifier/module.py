@@ -17,7 +17,7 @@ from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
 from eventctx.adapters.amplifier.plain import as_dict, text_of, told_in_json
-from eventctx.aio import OneAtATime, undisturbed
+from eventctx.aio import KeyedLock, undisturbed
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
 from eventctx.log.codec import decode_known
@@ -58,7 +58,7 @@ class AmplifierContext:
         self._parent = parent
         self._hooks = hooks
         self._config = config
-        self._opening = OneAtATime()
+        self._opening = KeyedLock()
         self._engine: Engine | None = None
         self._context: Context | None = None
         self._follow: Following | None = None

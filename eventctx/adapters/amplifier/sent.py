@@ -21,7 +21,7 @@ class Text(NamedTuple):
     text: str
 
 
-class Sent(NamedTuple):
+class SentDifference(NamedTuple):
     """The difference. ``additions`` say behind how many prepared messages each text stands."""
 
     messages: int
@@ -52,7 +52,9 @@ def _kept(content: Any) -> Any:
     return [dict(block) if isinstance(block, dict) else block for block in content]
 
 
-def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]) -> Sent:
+def compare(
+    prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]
+) -> SentDifference:
     """How ``sent`` differs from ``prepared``, by texts."""
     places: dict[str, int] = {}
     for place, message in enumerate(prepared):
@@ -75,7 +77,7 @@ def compare(prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, A
             if rest:
                 additions.append((behind, Text(text.role, rest)))
     absent = {place for text, place in places.items() if text and text not in seen}
-    return Sent(len(sent), tuple(additions), len(absent))
+    return SentDifference(len(sent), tuple(additions), len(absent))
 
 
 def _by_first_line(texts: Iterable[str]) -> dict[str, list[str]]:

@@ -219,8 +219,8 @@ def _show_plan(screen: Screen, before: ViewState, plan: Plan) -> None:
         kept = "stays" if insertion.at is not None else "is inserted"
         screen.line(f"a {insertion.kind}{f' for {runs}' if runs else ''} {kept} {place}")
     if plan.unbound:
-        bare = runs_in_words(plan.unbound)
-        screen.line(f"without their thinking, as what precedes them is changed: {bare}")
+        stripped = runs_in_words(plan.unbound)
+        screen.line(f"without their thinking, as what precedes them is changed: {stripped}")
 
 
 def _counted(before: ViewState, plan: Plan) -> list[tuple[Any, int]]:

@@ -17,7 +17,7 @@ from eventctx.cli.output.program import run
 from eventctx.cli.output.rulings import place_in_words, ruling_json
 from eventctx.cli.output.screen import Column, Screen, put_document, styled
 from eventctx.projections.explain.view_diff import GROUPS
-from eventctx.projections.explain.why import Ruling
+from eventctx.projections.explain.why import Reason
 from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
 
 WIDE: Final = 120
@@ -191,7 +191,7 @@ def _sections(compared: ViewDiff, width: int | None) -> tuple[list[_Section], li
     return losses, gains
 
 
-def _because(ruling: Ruling | None) -> str:
+def _because(ruling: Reason | None) -> str:
     if ruling is None:
         return ""
     said = f": {ruling.reason}, {ruling.rule}" if ruling.rule else ""

@@ -11,7 +11,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import number, plural
-from eventctx.cli.output.program import USAGE, Problem, complain, run
+from eventctx.cli.output.program import USAGE, CommandFailed, complain, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_json
 from eventctx.engine import Engine
 from eventctx.errors import (
@@ -109,7 +109,7 @@ async def _import(
     if skipped and not as_json:
         screen.line((f"{plural(skipped, 'file')} of unknown format passed over", "dim"))
     if failed:
-        raise Problem(USAGE)
+        raise CommandFailed(USAGE)
 
 
 def _found(files: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:

@@ -171,7 +171,7 @@ class Stats(msgspec.Struct, frozen=True):
     erased: int
     file_bytes: int
     types: dict[str, int]
-    usage: dict[str, usage.Usage]
+    usage: dict[str, usage.UsageTotals]
     losses: tuple[LossRow, ...] | None
 
 
@@ -244,7 +244,7 @@ async def _losses(engine: Engine) -> tuple[LossRow, ...] | None:
     return tuple([LossRow(one.handler, one.kind, one.count, iso(one.last)) for one in found])
 
 
-def _output(used: usage.Usage) -> str:
+def _output(used: usage.UsageTotals) -> str:
     if used.inexact_outputs == used.calls:
         return "not recorded"
     missing = f", of {used.inexact_outputs} calls not recorded" if used.inexact_outputs else ""

@@ -11,7 +11,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.messages import role_of, role_style, show
 from eventctx.cli.output.numbers import runs_in_words
 from eventctx.cli.output.plain import number, plural
-from eventctx.cli.output.program import FOUND, Problem, run
+from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.proof import proof_json, show_proof
 from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Screen, put_document
@@ -22,7 +22,7 @@ from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
 from eventctx.queries.explain.proof import Proof, proof_of
-from eventctx.queries.explain.selectors import Spot
+from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.requests import Besides, Message, RequestView, sent_besides
 
 _full = click.option(
@@ -164,8 +164,8 @@ async def _view(
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
         view = await engine.request_view(info.stream, turn, iteration, position=position)
-        spot = Spot(position=view.position)
-        left_out = await left_out_of(engine.store, info.stream, spot)
+        selector = RequestSelector(position=view.position)
+        left_out = await left_out_of(engine.store, info.stream, selector)
         proof = await proof_of(engine.store, info.stream, view) if verify else None
         sent = await sent_besides(engine.store, info.stream, view.position)
     if as_json:
@@ -178,7 +178,7 @@ async def _view(
         for one in sent:
             _show_sent(screen, one, full)
     if not view.verified:
-        raise Problem(FOUND)
+        raise CommandFailed(FOUND)
 
 
 def _show_view(

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.program import FOUND, Problem, run
+from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.errors import InvalidSetting
 from eventctx.testing.contract.coordinator import core_version
@@ -47,7 +47,7 @@ def validate_command(module: str, config: str | None, timeout: float, as_json: b
     else:
         _show(Screen(), findings)
     if not holds:
-        raise Problem(FOUND)
+        raise CommandFailed(FOUND)
 
 
 def _config(text: str | None) -> dict[str, Any]:

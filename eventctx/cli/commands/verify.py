@@ -8,7 +8,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.program import FOUND, Problem, run
+from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
@@ -42,7 +42,7 @@ def verify_command(
     else:
         show_verifications(Screen(), checked)
     if any(not one.ok for one in checked):
-        raise Problem(FOUND)
+        raise CommandFailed(FOUND)
 
 
 def _receipt(text: str) -> Receipt:

@@ -22,7 +22,7 @@ from eventctx.cli.output.rulings import (
     settings_in_words,
 )
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.projections.explain.why import Ruling
+from eventctx.projections.explain.why import Reason
 from eventctx.queries.explain.answers import Explanation, StandIn
 
 BEGINNING: Final = 400
@@ -140,7 +140,7 @@ def _show_ruling(screen: Screen, answer: Explanation) -> None:
         fact(screen, "since", place_in_words(ruling.cause))
 
 
-def _show_rule(screen: Screen, ruling: Ruling) -> None:
+def _show_rule(screen: Screen, ruling: Reason) -> None:
     fact(screen, "rule", rule_in_words(ruling))
     fact(screen, "settings", settings_in_words(ruling))
 
@@ -186,12 +186,12 @@ def _show_view(screen: Screen, answer: Explanation) -> None:
     if answer.results_left_out:
         left_out = ", ".join(answer.results_left_out)
         fact(screen, "without", f"results that answer no call in view: {left_out}")
-    if answer.bare is not None:
+    if answer.stripped is not None:
         fact(
             screen,
             "without",
             "its thinking, which a provider binds to what precedes it; that was changed by "
-            f"{cause_in_words(answer.bare.cause)}",
+            f"{cause_in_words(answer.stripped.cause)}",
         )
 
 
@@ -241,7 +241,7 @@ def as_builtins(answer: Explanation) -> dict[str, Any]:
         "standing": answer.standing,
         "ruling": ruling_json(answer.ruling),
         "stays": ruling_json(answer.stays),
-        "thinking_left_out": ruling_json(answer.bare),
+        "thinking_left_out": ruling_json(answer.stripped),
         "results_left_out": answer.results_left_out,
         "merged_into": answer.into,
         "merged_into_in_view": answer.into_in_view,

@@ -13,7 +13,7 @@ from eventctx.cli.demo.agent import BUDGET, GOING_ON, TASKS, model_for, open_ses
 from eventctx.cli.demo.killing import SIGNAL, run_and_kill
 from eventctx.cli.demo.stage import Compactions, free_name, show_commands
 from eventctx.cli.output.plain import number, plural
-from eventctx.cli.output.program import FOUND, Problem, run
+from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen
 from eventctx.engine import open_engine
 from eventctx.log.codec import decode_event
@@ -51,7 +51,7 @@ def show_agent(screen: Screen, url: str) -> None:
         ],
     )
     if not sound:
-        raise Problem(FOUND)
+        raise CommandFailed(FOUND)
 
 
 async def _introduced(screen: Screen, url: str) -> str:

@@ -20,7 +20,7 @@ from eventctx.cli.demo.stage import Compactions, free_name, show_commands
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.plain import number, plural
-from eventctx.cli.output.program import FOUND, Problem, run
+from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen
 from eventctx.engine import open_engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
@@ -118,7 +118,7 @@ async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, 
     show_verifications(screen, [verification])
     _suggest(screen, session, url, audit)
     if not verification.ok:
-        raise Problem(FOUND)
+        raise CommandFailed(FOUND)
 
 
 def _short(path: Path) -> str:

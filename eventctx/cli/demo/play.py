@@ -16,13 +16,13 @@ from eventctx.errors import InvalidMessage
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     CallEnded,
-    Compaction,
+    CompactionItem,
     Item,
-    Message,
+    MessageItem,
     ModelCall,
     TurnBegan,
     TurnEnded,
-    Usage,
+    UsageItem,
 )
 from eventctx.messages.facts_reader import call_names, read_facts
 from eventctx.messages.tokens import BY_KIND
@@ -61,7 +61,7 @@ def measure(items: Iterable[Item]) -> Size:
     """Count what a recording holds."""
     messages = turns = calls = tokens = largest = compactions = 0
     for item in items:
-        if isinstance(item, Message):
+        if isinstance(item, MessageItem):
             with suppress(InvalidMessage):
                 counted = BY_KIND.tokens(read_facts(item.message))
                 messages += 1
@@ -69,7 +69,7 @@ def measure(items: Iterable[Item]) -> Size:
                 largest = max(largest, counted)
         turns += isinstance(item, TurnBegan)
         calls += isinstance(item, ModelCall)
-        compactions += isinstance(item, Compaction)
+        compactions += isinstance(item, CompactionItem)
     return Size(messages, turns, calls, tokens, largest, compactions)
 
 
@@ -90,7 +90,7 @@ class Player:
         self._turn: Turn | None = None
         self._iteration: Iteration | None = None
         self._call: ProviderCall | None = None
-        self._usage: Usage | None = None
+        self._usage: UsageItem | None = None
         self._turn_blocks = AsyncExitStack()
         self._blocks = AsyncExitStack()
         self._call_blocks = AsyncExitStack()
@@ -114,7 +114,7 @@ class Player:
                 case CallEnded():
                     self._usage = item.usage or self._usage
                     await self._end_call()
-                case Message():
+                case MessageItem():
                     await self._message(item.message)
                 case _:
                     pass

@@ -62,7 +62,7 @@ _EPILOG: Final = (
 )
 
 
-class Problem(Exception):
+class CommandFailed(Exception):
     """A command did its work and found something wrong: exit with this code, say no more."""
 
     def __init__(self, code: int = FOUND) -> None:
@@ -112,7 +112,7 @@ def _accept_any_text() -> None:
 def _exit_code(error: BaseException) -> int:
     """Say what happened on stderr, and return the exit code for it."""
     match error:
-        case Problem():
+        case CommandFailed():
             return error.code
         case click.exceptions.Exit():
             return error.exit_code

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from eventctx.cli.output.plain import iso, minute, number
 from eventctx.cli.output.screen import Screen, styled
-from eventctx.projections.explain.changes import Cause, Compaction
-from eventctx.projections.explain.why import SIZES, Ruling
+from eventctx.projections.explain.changes import Cause, CompactionFacts
+from eventctx.projections.explain.why import SIZES, Reason
 
 Parts = list[str | tuple[str, str]]
 
@@ -64,7 +64,7 @@ def cause_in_words(cause: Cause) -> str:
     return f"the compaction at {when}: {compaction_in_words(cause.compaction)}"
 
 
-def compaction_in_words(one: Compaction) -> str:
+def compaction_in_words(one: CompactionFacts) -> str:
     """Why a compaction was made, by which policy, and what came of it."""
     said = _TRIGGERS.get(one.trigger, one.trigger)
     if one.requested_by is not None:
@@ -77,14 +77,14 @@ def compaction_in_words(one: Compaction) -> str:
     return said + f"; {number(one.tokens_before)} → {number(one.tokens_after)} tokens"
 
 
-def rule_in_words(ruling: Ruling) -> str:
+def rule_in_words(ruling: Reason) -> str:
     """The reason code and what it says."""
     if not ruling.reason:
         return "the plan does not say why"
     return f"{ruling.reason}: {ruling.rule or 'a code that this release does not know'}"
 
 
-def settings_in_words(ruling: Ruling) -> str:
+def settings_in_words(ruling: Reason) -> str:
     """The settings that govern a rule, with their values then."""
     if not ruling.settings:
         imported = ruling.reason == "imported"
@@ -119,7 +119,7 @@ def cause_json(cause: Cause | None) -> dict[str, Any] | None:
     }
 
 
-def ruling_json(ruling: Ruling | None) -> dict[str, Any] | None:
+def ruling_json(ruling: Reason | None) -> dict[str, Any] | None:
     """What a record made of a message, and why."""
     if ruling is None:
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final
 from eventctx.errors import InvalidMessage
 from eventctx.importers.formats import amplifier_log, amplifier_rows, chat
 from eventctx.importers.source.document import first_record, stem
-from eventctx.importers.source.items import Ended, Item, Line, never
+from eventctx.importers.source.items import Ended, FileLine, Item, never
 from eventctx.importers.source.lines import object_or_empty
 from eventctx.messages.facts_reader import read_facts
 
@@ -33,10 +33,10 @@ def is_row(value: dict[str, Any]) -> bool:
     return dialect == "amplifier" or isinstance(stamp, str)
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of either file; ``name`` is that of the session where no line gives it."""
     source = iter(lines)
-    head: list[Line] = []
+    head: list[FileLine] = []
     for line in source:
         head.append(line)
         record = first_record(line) if line.data.strip() else None

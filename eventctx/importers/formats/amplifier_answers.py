@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventctx.importers.formats import chat
-from eventctx.importers.source.items import Usage
+from eventctx.importers.source.items import UsageItem
 from eventctx.importers.source.lines import count, list_or_empty, object_or_empty
 from eventctx.messages.facts_reader import read_facts
 
@@ -35,7 +35,7 @@ def as_block(block: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def usage_of(data: dict[str, Any], response: dict[str, Any]) -> Usage | None:
+def usage_of(data: dict[str, Any], response: dict[str, Any]) -> UsageItem | None:
     """The whole prompt: ``input_tokens`` has what was read from the cache, not what was written.
 
     Without Amplifier's own count, the provider's is taken. ``input`` and ``cache_write`` are the
@@ -50,7 +50,7 @@ def usage_of(data: dict[str, Any], response: dict[str, Any]) -> Usage | None:
     prompt = count(usage.get("input_tokens", usage.get("input"))) + write
     if prompt == 0:
         return None
-    return Usage(
+    return UsageItem(
         prompt=prompt,
         output=count(usage.get("output_tokens", usage.get("output"))),
         cache_read=read,

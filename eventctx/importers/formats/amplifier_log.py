@@ -18,17 +18,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.importers.formats.amplifier_answers import answers, as_block, usage_of
-from eventctx.importers.formats.amplifier_requests import Requests, messages_of
-from eventctx.importers.formats.amplifier_rows import Row, is_known, name_of
+from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
+from eventctx.importers.formats.amplifier_rows import AmplifierRow, is_known, name_of
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,
-    Compaction,
+    CompactionItem,
     Ended,
+    FileLine,
     Item,
-    Line,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -60,7 +60,7 @@ _STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
 _decode_any = msgspec.json.Decoder().decode
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one log. ``name`` stands in for a session id that no line gives."""
     log = _Log(name)
     rows = read_rows(lines, _decode_any, log.row)
@@ -83,7 +83,7 @@ class _Log:
         self.line = 0
         self.in_turn = False
         self.calling = False
-        self.sent = Requests()
+        self.sent = RequestHistory()
         self.prompt: tuple[int, int | None, str] | None = None
         self.results: dict[str, _Result] = {}
         self.failed: set[str] = set()
@@ -93,9 +93,9 @@ class _Log:
         self.begun_at = 0
         self.block_time: int | None = None
         self.dialect: Dialect = "amplifier"
-        self.compaction: Row | None = None
+        self.compaction: AmplifierRow | None = None
         self.gone: frozenset[int] = frozenset()
-        self.steps: dict[str, Callable[[Row], Iterator[Item]]] = {
+        self.steps: dict[str, Callable[[AmplifierRow], Iterator[Item]]] = {
             "prompt:submit": self._prompt,
             "provider:request": self._expect,
             "llm:request": self._request,
@@ -120,7 +120,7 @@ class _Log:
             yield Raw(line, "untyped", data, understood=False)
             yield Warned(line, "a line without an event")
             return
-        found = Row(line, row)
+        found = AmplifierRow(line, row)
         if name != "llm:response" and not name.startswith("content_block:"):
             yield from self._answered()
         if name == "llm:request" and messages_of(found.wire) is not None:
@@ -133,7 +133,7 @@ class _Log:
             yield from step(found)
 
     def _begin(self, line: int, row: dict[str, Any]) -> Session:
-        found = Row(line, row)
+        found = AmplifierRow(line, row)
         session = text_or_none(row.get("session_id", found.data.get("session_id"))) or self.name
         parent = text_or_none(found.data.get("parent_id"))
         return Session(
@@ -142,19 +142,19 @@ class _Log:
 
     # -- turns -----------------------------------------------------------------------------------
 
-    def _prompt(self, found: Row) -> Iterator[Item]:
+    def _prompt(self, found: AmplifierRow) -> Iterator[Item]:
         prompt = text_or_none(found.data.get("prompt"))
         if prompt:
             yield from self._held(found.line)
             self.prompt = (found.line, found.time, prompt)
 
-    def _turn_ended(self, found: Row) -> Iterator[Item]:
+    def _turn_ended(self, found: AmplifierRow) -> Iterator[Item]:
         if self.in_turn:
             self.in_turn = False
             status = text_or_none(found.row.get("status", found.data.get("status")))
             yield TurnEnded(found.line, found.time, *_STATUS.get(status, ("ok", None)))
 
-    def _session_ended(self, found: Row) -> Iterator[Item]:
+    def _session_ended(self, found: AmplifierRow) -> Iterator[Item]:
         # A turn that is over says so; one that is open here was broken off.
         if self.in_turn:
             self.in_turn = False
@@ -162,7 +162,7 @@ class _Log:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def _request(self, found: Row) -> Iterator[Item]:
+    def _request(self, found: AmplifierRow) -> Iterator[Item]:
         line, time = found.line, found.time
         sent = self.sent.take(line, found.wire)
         if sent is None:
@@ -187,7 +187,7 @@ class _Log:
         if facts.role == "user" and facts.human and harness.by_person(message):
             self.in_turn = True
             yield TurnBegan(line, time)
-        yield Message(line, time, message, bool(self.failed.intersection(facts.results)))
+        yield MessageItem(line, time, message, bool(self.failed.intersection(facts.results)))
         self.sent.recorded(message)
 
     def _held(self, line: int) -> Iterator[Item]:
@@ -211,7 +211,7 @@ class _Log:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _response(self, found: Row) -> Iterator[Item]:
+    def _response(self, found: AmplifierRow) -> Iterator[Item]:
         self.ending = CallEnded(
             found.line,
             found.time,
@@ -225,12 +225,12 @@ class _Log:
             self.blocks = []
             yield from self._answered(messages)
 
-    def _expect(self, found: Row) -> Iterator[Item]:
+    def _expect(self, found: AmplifierRow) -> Iterator[Item]:
         """A request goes out; what it says itself comes with ``llm:request``, if that is logged."""
         self.expected = True
         return iter(())
 
-    def _block(self, found: Row) -> Iterator[Item]:
+    def _block(self, found: AmplifierRow) -> Iterator[Item]:
         block = found.data.get("block")
         if self.expected and isinstance(block, dict):
             if not self.blocks:
@@ -255,14 +255,14 @@ class _Log:
         if messages is None:
             messages = [{"role": "assistant", "content": blocks}] if blocks else []
         for message in messages:
-            yield Message(line, time, message)
+            yield MessageItem(line, time, message)
             self.sent.recorded(message)
             self.dialect = read_facts(message).dialect
         yield ending
 
     # -- tools and compactions -------------------------------------------------------------------
 
-    def _result(self, found: Row) -> Iterator[Item]:
+    def _result(self, found: AmplifierRow) -> Iterator[Item]:
         call_id = text_or_none(found.data.get("tool_call_id"))
         result = found.data.get("result", found.data.get("error"))
         if call_id is None:
@@ -275,7 +275,7 @@ class _Log:
         self.results.setdefault(call_id, _Result(found.line, found.time, text, name))
         yield from ()
 
-    def _compacted(self, found: Row) -> Iterator[Item]:
+    def _compacted(self, found: AmplifierRow) -> Iterator[Item]:
         yield from self._compact(found.line, None)
         self.compaction = found
 
@@ -294,13 +294,13 @@ class _Log:
         trigger = text_or_none(found.data.get("trigger"))
         after = count(found.data.get("after_messages"))
         if missing is not None:
-            yield Compaction(line, found.time, trigger, (), forgotten=missing)
+            yield CompactionItem(line, found.time, trigger, (), forgotten=missing)
         elif after:
             # It says how many messages are left. The oldest ones go first.
             kept_from = max(0, self.sent.places - after)
-            yield Compaction(line, found.time, trigger, (), kept_from=kept_from)
+            yield CompactionItem(line, found.time, trigger, (), kept_from=kept_from)
         else:
-            yield Compaction(line, found.time, trigger, (), forgotten=frozenset())
+            yield CompactionItem(line, found.time, trigger, (), forgotten=frozenset())
 
     # -- the end ---------------------------------------------------------------------------------
 

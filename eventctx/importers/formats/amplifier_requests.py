@@ -20,7 +20,7 @@ _REMINDER: Final = "<system-reminder"
 _LISTS: Final = ("messages", "input")
 
 
-class Sent(NamedTuple):
+class NewInRequest(NamedTuple):
     """A request: its new messages, the places of those that it has left out, and its rest."""
 
     new: list[dict[str, Any]]
@@ -28,7 +28,7 @@ class Sent(NamedTuple):
     rest: dict[str, Any]
 
 
-class Requests:
+class RequestHistory:
     """What was sent so far. ``places`` counts the messages that were recorded."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Requests:
         self._marks.setdefault(_mark(message), []).append(self.places)
         self.places += 1
 
-    def take(self, line: int, request: dict[str, Any]) -> Sent | None:
+    def take(self, line: int, request: dict[str, Any]) -> NewInRequest | None:
         """A request's news; None where its messages were not logged."""
         messages = messages_of(request)
         if messages is None:
@@ -69,7 +69,7 @@ class Requests:
         missing = frozenset(range(self.places)) - present
         rest = self._rest(line, request)
         self._passing = passing
-        return Sent(new, missing, rest)
+        return NewInRequest(new, missing, rest)
 
     def _rest(self, line: int, request: dict[str, Any]) -> dict[str, Any]:
         """The request, with a reference to the one before it in place of what it repeats."""

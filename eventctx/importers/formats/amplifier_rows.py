@@ -36,7 +36,7 @@ def name_of(row: dict[str, Any]) -> str | None:
     return text_or_none(row.get("event")) or text_or_none(row.get("type"))
 
 
-class Row:
+class AmplifierRow:
     """A line's parts that every handler needs. ``data`` is the line itself where it has none."""
 
     def __init__(self, line: int, row: dict[str, Any]) -> None:

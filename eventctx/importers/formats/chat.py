@@ -19,14 +19,14 @@ from eventctx.importers.source.document import envelope, first_record, read_docu
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
+    FileLine,
     Item,
-    Line,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
     TurnBegan,
-    Usage,
+    UsageItem,
     Waiting,
     Warned,
     never,
@@ -54,7 +54,7 @@ _TIMES: Final = ("timestamp", "created_at", "time", "ts")
 _decode_any = msgspec.json.Decoder().decode
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one list. JSONL is streamed; a document is read whole."""
     source = iter(lines)
     first = next((line for line in source if line.data.strip()), None)
@@ -75,7 +75,7 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
         yield from talk.document(value, rows)
 
 
-def parse_rows(lines: Iterable[Line], session: str) -> Iterator[Item]:
+def parse_rows(lines: Iterable[FileLine], session: str) -> Iterator[Item]:
     """The items of JSONL with a message per line, as the session of this name."""
     source = iter(lines)
     first = next((line for line in source if line.data.strip()), None)
@@ -140,7 +140,7 @@ class _Talk:
         if isinstance(value, dict):
             for key in _PROMPTS:
                 if value.get(key):
-                    yield Message(0, None, {"role": "system", "content": value[key]})
+                    yield MessageItem(0, None, {"role": "system", "content": value[key]})
         for number, row in enumerate(rows, 1):
             yield from self.row(number, row, encode(row))
         yield from self._logged(len(rows) + 1, object_or_empty(value))
@@ -173,7 +173,7 @@ class _Talk:
             if facts.role == "user" and facts.human and harness.by_person(row):
                 yield TurnBegan(number, time)
         self.previous = facts
-        yield Message(number, time, row)
+        yield MessageItem(number, time, row)
         if facts.dialect != "responses" and self.calling:
             self.calling = False
             yield CallEnded(number, time)
@@ -196,7 +196,7 @@ class _Talk:
             response_id=text_or_none(response.get("id")),
         )
         time = nanoseconds(response.get("created"))
-        yield Message(number, time, message)
+        yield MessageItem(number, time, message)
         yield CallEnded(number, time)
 
     def _close(self, number: int) -> Iterator[Item]:
@@ -215,7 +215,7 @@ def _call(number: int, row: dict[str, Any]) -> ModelCall:
     )
 
 
-def usage_of(usage: object) -> Usage | None:
+def usage_of(usage: object) -> UsageItem | None:
     """Anthropic's sum of three, or OpenAI's prompt with its cached part inside."""
     if not isinstance(usage, dict):
         return None
@@ -223,10 +223,10 @@ def usage_of(usage: object) -> Usage | None:
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
         prompt, output = count(usage["prompt_tokens"]), count(usage.get("completion_tokens"))
-        return Usage(prompt, output, cache_read=count(cached))
+        return UsageItem(prompt, output, cache_read=count(cached))
     if "input_tokens" not in usage:
         return None
     read = count(usage.get("cache_read_input_tokens"))
     write = count(usage.get("cache_creation_input_tokens"))
     prompt = count(usage["input_tokens"]) + read + write
-    return Usage(prompt, count(usage.get("output_tokens")), cache_read=read, cache_write=write)
+    return UsageItem(prompt, count(usage.get("output_tokens")), cache_read=read, cache_write=write)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.source.items import CallEnded, Item, Message, ModelCall, Raw, Usage
+from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw, UsageItem
 from eventctx.importers.source.lines import count, encode, text_or_none
 
 _STILL_OPEN: Final = frozenset((None, "tool_use", "pause_turn"))
 
 
-class Answer:
+class AnswerLines:
     """An assistant message that is being put together from its lines.
 
     It is complete when one of these follows: a line of another message id, a person's message, an
@@ -62,7 +62,7 @@ class Answer:
             finish_reason=text_or_none(message.get("stop_reason")),
             response_id=text_or_none(self.id),
         )
-        yield Message(line, time, message)
+        yield MessageItem(line, time, message)
         yield CallEnded(line, time)
         yield from self.held
 
@@ -77,7 +77,7 @@ def _blocks(content: object) -> list[Any]:
     return [] if content is None else [{"type": "text", "text": content}]
 
 
-def _usage(message: dict[str, Any]) -> Usage | None:
+def _usage(message: dict[str, Any]) -> UsageItem | None:
     usage = message.get("usage")
     if not isinstance(usage, dict):
         return None
@@ -85,7 +85,7 @@ def _usage(message: dict[str, Any]) -> Usage | None:
     write = count(usage.get("cache_creation_input_tokens"))
     # Only the line that carries the stop reason is written after the provider's final count.
     exact = message.get("stop_reason") is not None
-    return Usage(
+    return UsageItem(
         prompt=count(usage.get("input_tokens")) + read + write,
         output=count(usage.get("output_tokens")),
         cache_read=read,

@@ -20,16 +20,16 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.importers.formats.claude_answer import Answer
+from eventctx.importers.formats.claude_answer import AnswerLines
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
-    Compaction,
+    CompactionItem,
     Ended,
+    FileLine,
     Item,
-    Line,
     Linked,
-    Message,
+    MessageItem,
     Raw,
     Session,
     TurnBegan,
@@ -72,7 +72,7 @@ _ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_bo
 _LINES_WITHOUT_SESSION: Final = 1000
 
 
-class Row(msgspec.Struct):
+class ClaudeRow(msgspec.Struct):
     """The fields of a line that decide what becomes of it. The rest is skipped unread."""
 
     type: str = ""
@@ -94,19 +94,19 @@ class _Progress(msgspec.Struct):
     agentId: str | None = None  # noqa: N815
 
 
-decode_row = msgspec.json.Decoder(Row).decode
+decode_row = msgspec.json.Decoder(ClaudeRow).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
 _decode_time = msgspec.json.Decoder().decode
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
     rows = read_rows(lines, decode_row, conversation.row)
     return session_first(chain(rows, conversation.end(ended)))
 
 
-def _time(row: Row) -> int | None:
+def _time(row: ClaudeRow) -> int | None:
     raw = bytes(row.timestamp)
     return nanoseconds(_decode_time(raw)) if raw else None
 
@@ -119,14 +119,14 @@ class _Conversation:
         self.session: str | None = None
         self.waited = 0
         self.sidechain: bool | None = None
-        self.open: Answer | None = None
+        self.open: AnswerLines | None = None
         self.last_id: object = None
         self.boundary: tuple[str | None, int | None] = (None, None)
         self.linked: set[str] = set()
 
     # -- the session's name ----------------------------------------------------------------------
 
-    def row(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+    def row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """The items of one line, and the session as soon as a line names it."""
         if self.session is not None:
             return self._items(line, data, row)
@@ -152,7 +152,7 @@ class _Conversation:
 
     # -- lines -----------------------------------------------------------------------------------
 
-    def _items(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+    def _items(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         kind = row.type
         if kind == "progress":
             return self._progress(line, data, row)
@@ -164,7 +164,7 @@ class _Conversation:
             return (Raw(line, kind or "untyped", data, kind in _KNOWN),)
         return self._system(line, data, row)
 
-    def _progress(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+    def _progress(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         raw = Raw(line, "progress", data)
         details = bytes(row.data)
         if b'"agentId"' not in details:
@@ -179,7 +179,7 @@ class _Conversation:
         linked = Linked(line, _time(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
         return (raw, linked)
 
-    def _system(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+    def _system(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         kind = f"system/{row.subtype}"
         raw = Raw(line, kind, data, kind in _KNOWN)
         if row.subtype == "compact_boundary":
@@ -192,7 +192,7 @@ class _Conversation:
             return (raw, *self._close())
         return (raw,)
 
-    def _spoken(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+    def _spoken(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
         try:
             message, repaired = read_value(sliced) if sliced else (None, False)
@@ -217,30 +217,30 @@ class _Conversation:
         raw = Raw(line, kind, data if envelope is None else envelope)
         return (raw, *self._message(line, row, message))
 
-    def _message(self, line: int, row: Row, message: dict[str, Any]) -> Iterable[Item]:
+    def _message(self, line: int, row: ClaudeRow, message: dict[str, Any]) -> Iterable[Item]:
         time = _time(row)
         if row.type == "assistant":
             return self._assistant(line, time, message)
         if row.isCompactSummary:
             trigger, tokens = self.boundary
             self.boundary = (None, None)
-            compaction = Compaction(line, time, trigger, (message,), tokens_before=tokens)
+            compaction = CompactionItem(line, time, trigger, (message,), tokens_before=tokens)
             return (*self._close(), compaction)
         content = message.get("content")
         if not row.isMeta and harness.by_person(message):
             if harness.holds_results(content):
                 # Results belong to the turn that asked for them.
-                return (*self._close(), Message(line, time, message))
-            return (*self._close(), TurnBegan(line, time), Message(line, time, message))
+                return (*self._close(), MessageItem(line, time, message))
+            return (*self._close(), TurnBegan(line, time), MessageItem(line, time, message))
         if self.open is None:
-            return (Message(line, time, message),)
-        self.open.held.append(Message(line, time, message))
+            return (MessageItem(line, time, message),)
+        self.open.held.append(MessageItem(line, time, message))
         text = harness.first_text(content) or ""
         return self._close() if text.startswith(harness.INTERRUPTED) else ()
 
     def _assistant(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
         if message.get("model") == _SYNTHETIC:
-            return (*self._close(), Message(line, time, message))
+            return (*self._close(), MessageItem(line, time, message))
         answer_id = message.get("id")
         items: list[Item] = []
         if self.open is not None and self.open.id == answer_id and answer_id is not None:
@@ -248,11 +248,11 @@ class _Conversation:
         elif answer_id is not None and answer_id == self.last_id:
             # More of a message that looked complete: no second call, but not lost either.
             items.extend(self._close())
-            items.append(Message(line, time, message))
+            items.append(MessageItem(line, time, message))
             return items
         else:
             items.extend(self._close())
-            self.open = Answer(line, time, message)
+            self.open = AnswerLines(line, time, message)
         if self.open.complete:
             items.extend(self._close())
         return items

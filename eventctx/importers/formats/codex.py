@@ -18,17 +18,17 @@ from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,
-    Compaction,
+    CompactionItem,
     Ended,
+    FileLine,
     Item,
-    Line,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
     TurnBegan,
     TurnEnded,
-    Usage,
+    UsageItem,
     Waiting,
     Warned,
     never,
@@ -89,7 +89,7 @@ _EVENTS: Final = frozenset(
 _NOT_SENT: Final = frozenset(("ghost_snapshot",))
 
 
-class Row(msgspec.Struct):
+class RolloutRow(msgspec.Struct):
     """One line."""
 
     type: str = ""
@@ -101,11 +101,11 @@ class _Kind(msgspec.Struct):
     type: str = ""
 
 
-decode_row = msgspec.json.Decoder(Row).decode
+decode_row = msgspec.json.Decoder(RolloutRow).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one rollout. ``name`` stands in for a session id that no line gives."""
     rollout = _Rollout(name)
     rows = read_rows(lines, decode_row, rollout.row)
@@ -121,7 +121,7 @@ class _Rollout:
         self.provider: str | None = None
         self.window: int | None = None
 
-    def row(self, line: int, data: bytes, row: Row) -> Iterable[Item]:
+    def row(self, line: int, data: bytes, row: RolloutRow) -> Iterable[Item]:
         """The items of one line."""
         time = nanoseconds(row.timestamp)
         if row.type == "session_meta":
@@ -133,7 +133,7 @@ class _Rollout:
         self.begun = True
         return Session(line, time, session)
 
-    def _meta(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+    def _meta(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterator[Item]:
         payload, _ = _value(row.payload)
         if not isinstance(payload, dict):
             yield Raw(line, "session_meta", data, understood=False)
@@ -152,9 +152,9 @@ class _Rollout:
             return
         rest = {**payload, "base_instructions": {**(base or {}), "text": None}}
         yield Raw(line, "session_meta", encode(_envelope(data, rest)))
-        yield Message(line, time, {"role": "system", "content": text})
+        yield MessageItem(line, time, {"role": "system", "content": text})
 
-    def _items(self, line: int, time: int | None, data: bytes, row: Row) -> Iterable[Item]:
+    def _items(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterable[Item]:
         if row.type == "response_item":
             return self._response_item(line, time, data, row)
         if row.type == "event_msg":
@@ -167,7 +167,9 @@ class _Rollout:
             self.model = model if isinstance(model, str) else self.model
         return (Raw(line, row.type or "untyped", data, row.type in TYPES),)
 
-    def _response_item(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+    def _response_item(
+        self, line: int, time: int | None, data: bytes, row: RolloutRow
+    ) -> Iterator[Item]:
         payload, repaired = _value(row.payload)
         item = payload.get("type") if isinstance(payload, dict) else None
         kind = f"response_item/{item}"
@@ -194,14 +196,14 @@ class _Rollout:
             yield from self._close(line, time)
             if facts.role == "user" and item == "message" and harness.by_person(payload):
                 yield TurnBegan(line, time)
-        yield Message(line, time, payload)
+        yield MessageItem(line, time, payload)
 
-    def _close(self, line: int, time: int | None, usage: Usage | None = None) -> Iterator[Item]:
+    def _close(self, line: int, time: int | None, usage: UsageItem | None = None) -> Iterator[Item]:
         if self.calling or usage is not None:
             self.calling = False
             yield CallEnded(line, time, usage)
 
-    def _event(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+    def _event(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterator[Item]:
         sliced = bytes(row.payload)
         try:
             event = _decode_kind(sliced).type
@@ -220,7 +222,7 @@ class _Rollout:
             yield from self._close(line, time)
             yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
 
-    def _count(self, info: object) -> Usage | None:
+    def _count(self, info: object) -> UsageItem | None:
         """This call's tokens; ``total_token_usage`` is a running sum and no context size."""
         if not isinstance(info, dict):
             return None
@@ -228,14 +230,16 @@ class _Rollout:
         last = info.get("last_token_usage")
         if not isinstance(last, dict):
             return None
-        return Usage(
+        return UsageItem(
             prompt=count(last.get("input_tokens")),
             output=count(last.get("output_tokens")),
             cache_read=count(last.get("cached_input_tokens")),
             reasoning=count(last.get("reasoning_output_tokens")),
         )
 
-    def _compacted(self, line: int, time: int | None, data: bytes, row: Row) -> Iterator[Item]:
+    def _compacted(
+        self, line: int, time: int | None, data: bytes, row: RolloutRow
+    ) -> Iterator[Item]:
         yield from self._close(line, time)
         payload, repaired = _value(row.payload)
         history = payload.get("replacement_history") if isinstance(payload, dict) else None
@@ -247,7 +251,7 @@ class _Rollout:
         rest = {k: v for k, v in payload.items() if k != "replacement_history"}
         whole = repaired or not isinstance(history, list) or len(history) != len(messages)
         yield Raw(line, "compacted", data if whole else encode(_envelope(data, rest)))
-        yield Compaction(line, time, None, tuple(messages))
+        yield CompactionItem(line, time, None, tuple(messages))
 
     def end(self) -> Iterator[Item]:
         """Nothing else waits: every item is a message of its own."""

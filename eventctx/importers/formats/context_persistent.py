@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventctx.importers.formats import chat
 from eventctx.importers.source.document import stem
-from eventctx.importers.source.items import Ended, Item, Line, never
+from eventctx.importers.source.items import Ended, FileLine, Item, never
 from eventctx.importers.source.lines import nanoseconds
 
 NAME: Final = "context-persistent"
@@ -25,6 +25,6 @@ def is_row(value: dict[str, Any]) -> bool:
     return written and isinstance(value.get("role"), str) and "content" in value
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one file; ``name`` is that of its session."""
     return chat.parse_rows(lines, f"{stem(name)}.context")

@@ -15,15 +15,15 @@ from eventctx.importers.source.document import envelope, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
+    FileLine,
     Item,
-    Line,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
     TurnBegan,
     TurnEnded,
-    Usage,
+    UsageItem,
     Warned,
     never,
 )
@@ -38,7 +38,7 @@ from eventctx.importers.source.lines import (
 NAME: Final = "mini-swe-agent"
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one trajectory file."""
     document, repaired = read_object(lines, name, "messages")
     rows: list[Any] = document["messages"]
@@ -62,13 +62,13 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
         time = _time(extra)
         if role == "assistant":
             yield _call(number, extra)
-            yield Message(number, time, message)
+            yield MessageItem(number, time, message)
             yield CallEnded(number, time)
             continue
         if role == "user" and not begun:
             begun = True
             yield TurnBegan(number, time)
-        yield Message(number, time, message)
+        yield MessageItem(number, time, message)
     yield from _outcome(document, len(rows))
     yield envelope(document, "messages")
 
@@ -88,10 +88,10 @@ def _call(number: int, extra: dict[str, Any]) -> ModelCall:
     )
 
 
-def _usage(usage: object) -> Usage | None:
+def _usage(usage: object) -> UsageItem | None:
     if not isinstance(usage, dict):
         return None
-    return Usage(
+    return UsageItem(
         prompt=count(usage.get("prompt_tokens")),
         output=count(usage.get("completion_tokens")),
         cache_read=count(object_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens")),

@@ -23,9 +23,9 @@ from eventctx.importers.source.document import envelope, first_record, read_docu
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
+    FileLine,
     Item,
-    Line,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -75,7 +75,7 @@ def is_event(value: object) -> bool:
     return isinstance(value, dict) and all(key in value for key in ("kind", "source", "timestamp"))
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one file: JSONL, a list, or an object with the list under ``history``."""
     source = iter(lines)
     first = next((line for line in source if line.data.strip()), None)
@@ -94,13 +94,13 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
     yield from session_first(chain(met, events.end(ended), repaired, rest))
 
 
-def parse_folder(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse_folder(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of a folder's events. Behind a missing one nothing is taken: it may still come."""
     events = _Conversation(name)
     return session_first(chain(_in_order(lines, events, ended), events.end(ended)))
 
 
-def _in_order(lines: Iterable[Line], events: _Conversation, ended: Ended) -> Iterator[Item]:
+def _in_order(lines: Iterable[FileLine], events: _Conversation, ended: Ended) -> Iterator[Item]:
     expected = 1
     for line in lines:
         if line.number > expected:
@@ -217,13 +217,13 @@ class _Conversation:
         self.places += 1
         if found.message["role"] == "assistant":
             yield ModelCall(line, None, response_id=text_or_none(event.get("llm_response_id")))
-            yield Message(line, time, found.message)
+            yield MessageItem(line, time, found.message)
             yield CallEnded(line, time)
             return
         person = event.get("source") == "user" and found.message["role"] == "user"
         if person and harness.by_person(found.message):
             yield TurnBegan(line, time)
-        yield Message(line, time, found.message, found.failed)
+        yield MessageItem(line, time, found.message, found.failed)
 
     # -- answers with calls ----------------------------------------------------------------------
 
@@ -244,11 +244,11 @@ class _Conversation:
         self.places += 1
         if answer.response is not None and answer.response == self.answered:
             # More of an answer that looked complete: no second call, but not lost either.
-            yield Message(answer.line, answer.time, answer.message)
+            yield MessageItem(answer.line, answer.time, answer.message)
             return
         self.answered = answer.response
         yield ModelCall(answer.line, None, response_id=text_or_none(answer.response))
-        yield Message(answer.line, answer.time, answer.message)
+        yield MessageItem(answer.line, answer.time, answer.message)
         yield CallEnded(answer.line, answer.time)
 
     def end(self, ended: Ended) -> Iterator[Item]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventctx.importers.formats.openhands_messages import summary_of
-from eventctx.importers.source.items import Compaction
+from eventctx.importers.source.items import CompactionItem
 from eventctx.importers.source.lines import text_or_none
 
 
@@ -38,7 +38,7 @@ class View:
 
     def condense(
         self, line: int, time: int | None, event: dict[str, Any], trigger: str | None
-    ) -> Compaction | None:
+    ) -> CompactionItem | None:
         """What a condensation does; None when it does not say which events it forgets."""
         ids = event.get("forgotten_event_ids")
         if not isinstance(ids, list):
@@ -64,7 +64,7 @@ class View:
             self._known.add(summary_id)
         self._shown = left
         self._condensations += 1
-        return Compaction(
+        return CompactionItem(
             line,
             time,
             trigger,

@@ -15,17 +15,17 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.importers.formats import pi_messages
-from eventctx.importers.formats.pi_tree import Entry, Tree
+from eventctx.importers.formats.pi_tree import Tree, TreeEntry
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     Branched,
     CallEnded,
-    Compaction,
+    CompactionItem,
     Ended,
+    FileLine,
     Item,
-    Line,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -56,7 +56,7 @@ TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_mess
 _decode_any = msgspec.json.Decoder().decode
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
     rows = read_rows(lines, _decode_any, conversation.row)
@@ -133,12 +133,14 @@ class _Conversation:
             entry.place = None if message is None else self.places - 1
             self.tree.add(entry, message)
 
-    def _entry(self, row: dict[str, Any]) -> Entry | None:
+    def _entry(self, row: dict[str, Any]) -> TreeEntry | None:
         """The line's entry in the tree; None in files of version 1, which have none."""
         entry, parent = row.get("id"), row.get("parentId")
         if not isinstance(entry, str) or "parentId" not in row:
             return None
-        return Entry(entry, parent if parent is None or self.tree.known(parent) else self.tree.leaf)
+        return TreeEntry(
+            entry, parent if parent is None or self.tree.known(parent) else self.tree.leaf
+        )
 
     # -- entries ---------------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class _Conversation:
             if source.get("role") == "user" and harness.by_person(message):
                 yield from self._failed(line, time)
                 yield TurnBegan(line, time)
-            yield Message(line, time, message)
+            yield MessageItem(line, time, message)
         self.places += 1
         self._entered(row, message)
 
@@ -183,7 +185,7 @@ class _Conversation:
             finish_reason=reason,
             response_id=text_or_none(source.get("responseId")),
         )
-        yield Message(line, time, message)
+        yield MessageItem(line, time, message)
         yield CallEnded(line, time)
         self.broke_off = None
         if reason == "aborted":
@@ -216,7 +218,7 @@ class _Conversation:
             return
         rest = {key: value for key, value in row.items() if key != field}
         yield Raw(line, f"{kind}.envelope", encode(rest))
-        yield Message(line, time, message)
+        yield MessageItem(line, time, message)
         self.places += 1
         self._entered(row, message)
 
@@ -236,7 +238,7 @@ class _Conversation:
         rest = {key: value for key, value in row.items() if key != "summary"}
         yield Raw(line, "compaction.envelope", encode(rest))
         trigger = "extension" if row.get("fromHook") is True else None
-        yield Compaction(line, time, trigger, (message,), kept_from=kept_from)
+        yield CompactionItem(line, time, trigger, (message,), kept_from=kept_from)
         entry = self._entry(row)
         if entry is not None:
             entry.compacts, entry.first_kept = True, row.get("firstKeptEntryId")

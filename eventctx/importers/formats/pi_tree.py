@@ -16,7 +16,7 @@ from eventctx.importers.source.lines import encode
 _decode = msgspec.json.Decoder().decode
 
 
-class Entry(msgspec.Struct):
+class TreeEntry(msgspec.Struct):
     """One entry. ``place``: where its message is among all messages, if it has one.
 
     ``first_kept`` is set on compactions only: the entry at which the kept messages begin.
@@ -35,7 +35,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.leaf: str | None = None
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, TreeEntry] = {}
         self._present: set[str] = set()
         self._in_force: str | None = None
         self._spelled_out = False
@@ -46,7 +46,7 @@ class Tree:
 
     def add(
         self,
-        entry: Entry,
+        entry: TreeEntry,
         message: dict[str, Any] | None = None,
     ) -> None:
         """Take the next entry, with its message if it has one."""
@@ -97,16 +97,16 @@ class Tree:
         self._present = present
         return order
 
-    def _path(self, entry_id: str | None) -> list[Entry]:
+    def _path(self, entry_id: str | None) -> list[TreeEntry]:
         """The entries from the root to this one; a circle of parents is cut."""
-        path: dict[str, Entry] = {}
+        path: dict[str, TreeEntry] = {}
         while entry_id is not None and entry_id in self._entries and entry_id not in path:
             path[entry_id] = self._entries[entry_id]
             entry_id = path[entry_id].parent
         return list(reversed(path.values()))
 
 
-def _kept(path: list[Entry], compaction: Entry) -> list[Entry]:
+def _kept(path: list[TreeEntry], compaction: TreeEntry) -> list[TreeEntry]:
     """The entries of a path that are in the conversation after its last compaction."""
     place = path.index(compaction)
     start = next((n for n, entry in enumerate(path) if entry.id == compaction.first_kept), place)

@@ -13,9 +13,9 @@ from eventctx.importers.source.document import envelope, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
+    FileLine,
     Item,
-    Line,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -29,7 +29,7 @@ from eventctx.importers.source.lines import encode, read_value
 NAME: Final = "swe-agent"
 
 
-def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[Item]:
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one trajectory file."""
     document, repaired = read_object(lines, name, "history")
     trajectory = document.get("trajectory")
@@ -49,14 +49,14 @@ def parse(lines: Iterable[Line], name: str, ended: Ended = never) -> Iterator[It
             continue
         if row["role"] == "assistant" and not _demonstrates(row):
             yield ModelCall(number, None, model)
-            yield Message(number, None, row)
+            yield MessageItem(number, None, row)
             yield CallEnded(number, None)
             continue
         if row["role"] == "user" and not begun and not _demonstrates(row):
             # Later rows in role user are observations and complaints about the answer's form.
             begun = True
             yield TurnBegan(number, None)
-        yield Message(number, None, row)
+        yield MessageItem(number, None, row)
     for number in range(len(rows) + 1, len(steps) + 1):
         yield Raw(number, "trajectory", encode(steps[number - 1]))
     yield from _outcome(document, len(rows), "submitted")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.track import Content
-from eventctx.importers.source.items import Compaction
+from eventctx.importers.source.items import CompactionItem
 from eventctx.log import events
 from eventctx.log.plan import Disposition, Insertion, Plan, Run
 from eventctx.log.record import Body, Record
@@ -30,7 +30,7 @@ class Compacted:
     def __init__(
         self,
         view: ViewState,
-        item: Compaction,
+        item: CompactionItem,
         source_format: str,
         places: Places,
         earlier: Sequence[int],
@@ -95,7 +95,7 @@ def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
     ]
 
 
-def _stays(item: Compaction, places: Places) -> Callable[[MessageRef], str | None]:
+def _stays(item: CompactionItem, places: Places) -> Callable[[MessageRef], str | None]:
     """Why a message stays, as a function of it; None where it goes."""
     kept_from = None if item.kept_from is None else places.number(item.kept_from)
     forgotten = (

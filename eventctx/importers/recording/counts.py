@@ -10,7 +10,7 @@ from eventctx.importers.source.items import Warned
 _KEPT_WARNINGS: Final = 100
 
 
-class Counts:
+class ImportCounts:
     """What was seen in the file, whether it is new or was imported before."""
 
     def __init__(self) -> None:

@@ -14,24 +14,24 @@ import msgspec
 
 from eventctx.errors import InvalidMessage
 from eventctx.importers.recording.compacted import Compacted
-from eventctx.importers.recording.counts import Counts
+from eventctx.importers.recording.counts import ImportCounts
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
-from eventctx.importers.recording.track import NO_IDS, Content, Ids, Track
+from eventctx.importers.recording.track import NO_IDS, Content, RecordIds, Track
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     Branched,
     CallEnded,
-    Compaction,
+    CompactionItem,
     Item,
     Linked,
-    Message,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
     TurnBegan,
     TurnEnded,
-    Usage,
+    UsageItem,
     Waiting,
     Warned,
 )
@@ -49,7 +49,7 @@ from eventctx.version import __version__
 class _Call:
     """A model call: its ids, and the tool calls of its answer that were not announced yet."""
 
-    def __init__(self, item: ModelCall, ids: Ids, prepared: int) -> None:
+    def __init__(self, item: ModelCall, ids: RecordIds, prepared: int) -> None:
         self.item = item
         self.ids = ids
         self.prepared = prepared
@@ -72,7 +72,7 @@ class Recorder:
         imported_at: int,
         call_id: str | None = None,
     ) -> None:
-        self.counts = Counts()
+        self.counts = ImportCounts()
         self.raw = RawParts(track, key, source, imported_at)
         self._track = track
         self._key = key
@@ -89,7 +89,7 @@ class Recorder:
         self._interrupted = False
         self._call: _Call | None = None
         self._last_call: _Call | None = None
-        self._tools: dict[str, tuple[str, Ids]] = {}
+        self._tools: dict[str, tuple[str, RecordIds]] = {}
         self._places = Places()
         self._compactions: list[int] = []
         track.observe = self._observe
@@ -97,10 +97,10 @@ class Recorder:
             Session: self._session,
             TurnBegan: self._turn_began,
             TurnEnded: self._turn_ended,
-            Message: self._message,
+            MessageItem: self._message,
             ModelCall: self._model_call,
             CallEnded: self._call_ended,
-            Compaction: self._compaction,
+            CompactionItem: self._compaction,
             Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
@@ -140,7 +140,7 @@ class Recorder:
         event: events.Event,
         line: int,
         time: int | None,
-        ids: Ids = NO_IDS,
+        ids: RecordIds = NO_IDS,
         data: tuple[Content, ...] = (),
         new_id: bytes | None = None,
     ) -> Record:
@@ -178,7 +178,7 @@ class Recorder:
         self.counts.turns += 1
         number = self.counts.turns
         new_id = self._id(events.PromptSubmit, item.line)
-        self._turn = Ids(f"turn-{number:04d}", self._span(new_id))
+        self._turn = RecordIds(f"turn-{number:04d}", self._span(new_id))
         self._iteration = 0
         self._interrupted = False
         event = events.PromptSubmit(number=number, agent=self._agent)
@@ -215,14 +215,14 @@ class Recorder:
             self._iteration += 1
             iteration = self._iteration
         new_id = self._id(events.RequestPrepared, item.line)
-        ids = Ids(turn_id, self._span(new_id), turn_span, iteration)
+        ids = RecordIds(turn_id, self._span(new_id), turn_span, iteration)
         # The model's window is the only budget that a transcript tells.
         event = request_view.prepared(
             self._view, model=item.model, budget=item.context_window, reconstructed=True
         )
         prepared = await self._put(event, item.line, item.time, ids, new_id=new_id)
         new_id = self._id(events.ProviderRequest, item.line)
-        ids = Ids(turn_id, self._span(new_id), turn_span, iteration)
+        ids = RecordIds(turn_id, self._span(new_id), turn_span, iteration)
         request = events.ProviderRequest(
             model=item.model, provider=item.provider, prepared=prepared.position
         )
@@ -258,13 +258,13 @@ class Recorder:
         for call_id, name in call.tools.items():
             new_id = self._id(events.ToolPre, line)
             turn_id, parent, _, iteration = call.ids
-            ids = Ids(turn_id, self._span(new_id), parent, iteration)
+            ids = RecordIds(turn_id, self._span(new_id), parent, iteration)
             event = events.ToolPre(name=name, call_id=call_id)
             await self._put(event, line, time, ids, new_id=new_id)
             self._tools[call_id] = (name, ids)
 
     async def _usage(self, call: _Call, line: int, time: int | None) -> None:
-        usage: Usage = call.usage or Usage(0)
+        usage: UsageItem = call.usage or UsageItem(0)
         event = events.UsageReported(
             **msgspec.structs.asdict(usage), model=call.item.model, prepared=call.prepared
         )
@@ -272,7 +272,7 @@ class Recorder:
 
     # -- messages --------------------------------------------------------------------------------
 
-    async def _message(self, item: Message) -> None:
+    async def _message(self, item: MessageItem) -> None:
         try:
             data = encode_message(item.message)
             facts = read_facts(item.message)
@@ -297,7 +297,7 @@ class Recorder:
         elif facts.role == "user" and not facts.results and harness.interrupts(item.message):
             self._interrupted = True
 
-    async def _results(self, item: Message, facts: Facts) -> None:
+    async def _results(self, item: MessageItem, facts: Facts) -> None:
         failed = set(facts.results) if item.failed else harness.failed_results(item.message)
         for call_id in facts.results:
             if call_id in self.counts.links.values():
@@ -314,14 +314,14 @@ class Recorder:
 
     # -- compaction ------------------------------------------------------------------------------
 
-    async def _compaction(self, item: Compaction) -> None:
+    async def _compaction(self, item: CompactionItem) -> None:
         await self._end_call(item.line, None)
         self.counts.compactions += 1
         self.counts.last_compaction = item.time or self.counts.last_compaction
         step = Compacted(self._view, item, self._format, self._places, self._compactions)
         new_id = self._id(events.PreCompact, item.line)
         turn_id, turn_span = self._turn.turn_id, self._turn.span_id
-        ids = Ids(turn_id, self._span(new_id), turn_span, self._iteration or None)
+        ids = RecordIds(turn_id, self._span(new_id), turn_span, self._iteration or None)
         await self._put(step.before(), item.line, item.time, ids, new_id=new_id)
         await self.raw.match(needed=True)
         self._compactions.append(self._track.position)

@@ -47,7 +47,7 @@ class Content(NamedTuple):
     plain: bytes | None = None
 
 
-class Ids(NamedTuple):
+class RecordIds(NamedTuple):
     """The identity of a record within a turn."""
 
     turn_id: str | None = None
@@ -56,7 +56,7 @@ class Ids(NamedTuple):
     iteration: int | None = None
 
 
-NO_IDS: Final = Ids()
+NO_IDS: Final = RecordIds()
 
 
 class Track:
@@ -150,7 +150,7 @@ class Track:
         event_id: bytes,
         line: int,
         time: int | None,
-        ids: Ids = NO_IDS,
+        ids: RecordIds = NO_IDS,
         data: Sequence[Content] = (),
     ) -> Record:
         """Match or append one record. Its time never runs backwards."""

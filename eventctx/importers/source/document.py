@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.source.items import Line, Raw
+from eventctx.importers.source.items import FileLine, Raw
 from eventctx.importers.source.lines import encode, read_value, split_records
 
 
-def read_document(lines: Iterable[Line], name: str) -> tuple[Any, list[Raw]]:
+def read_document(lines: Iterable[FileLine], name: str) -> tuple[Any, list[Raw]]:
     """The document's value, and its bytes as ``Raw`` where they had to be repaired.
 
     Raises MalformedTranscript when it is no JSON: of half a document nothing can be trusted.
@@ -26,7 +26,9 @@ def read_document(lines: Iterable[Line], name: str) -> tuple[Any, list[Raw]]:
     return value, [Raw(0, "document.repaired", data, volatile=True)] if repaired else []
 
 
-def read_object(lines: Iterable[Line], name: str, wanted: str) -> tuple[dict[str, Any], list[Raw]]:
+def read_object(
+    lines: Iterable[FileLine], name: str, wanted: str
+) -> tuple[dict[str, Any], list[Raw]]:
     """A document that is an object with a list under ``wanted``. Raises MalformedTranscript."""
     value, repaired = read_document(lines, name)
     if not isinstance(value, dict) or not isinstance(value.get(wanted), list):
@@ -43,7 +45,7 @@ def envelope(document: dict[str, Any], *without: str) -> Raw:
     return Raw(0, "document", encode(rest), volatile=True)
 
 
-def first_record(line: Line) -> object:
+def first_record(line: FileLine) -> object:
     """The record that a line begins with, by itself; None where a document begins with it."""
     parts, _ = split_records(line.data)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from eventctx.importers.source.items import Line
+from eventctx.importers.source.items import FileLine
 
 _NAME: Final = re.compile(r"event-(\d+)(?:-.*)?\.json")
 
@@ -29,14 +29,14 @@ def event_files(path: Path) -> list[tuple[int, Path]]:
     return sorted(numbered, key=lambda entry: (entry[0], entry[1].name))
 
 
-def read_events(path: Path) -> Iterator[Line]:
+def read_events(path: Path) -> Iterator[FileLine]:
     """A line for each event, numbered one more than its file: lines count from 1, events from 0.
 
     Only the last file may be half written; the program has gone on behind the others.
     """
     files = event_files(path)
     for place, (number, file) in enumerate(files, 1):
-        yield Line(number + 1, file.read_bytes().strip(), place < len(files))
+        yield FileLine(number + 1, file.read_bytes().strip(), place < len(files))
 
 
 def folder_size(path: Path) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 
-class Line(NamedTuple):
+class FileLine(NamedTuple):
     """One physical line of a file, without its line end. ``number`` counts from 1.
 
     ``terminated`` is false for a last line without a line end: it may be half written.
@@ -56,7 +56,7 @@ class TurnEnded(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageItem(msgspec.Struct, frozen=True):
     """A message as the model was sent it or answered it, in its own dialect.
 
     ``failed``: it holds the result of a tool that failed, which its dialect has no word for.
@@ -68,7 +68,7 @@ class Message(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class Usage(msgspec.Struct, frozen=True):
+class UsageItem(msgspec.Struct, frozen=True):
     """Tokens that the provider counted; ``prompt`` is the whole prompt, caches included."""
 
     prompt: int
@@ -86,7 +86,7 @@ class ModelCall(msgspec.Struct, frozen=True):
     time: int | None
     model: str | None = None
     provider: str | None = None
-    usage: Usage | None = None
+    usage: UsageItem | None = None
     finish_reason: str | None = None
     context_window: int | None = None
     response_id: str | None = None
@@ -100,12 +100,12 @@ class CallEnded(msgspec.Struct, frozen=True):
 
     line: int
     time: int | None
-    usage: Usage | None = None
+    usage: UsageItem | None = None
     finish_reason: str | None = None
     response_id: str | None = None
 
 
-class Compaction(msgspec.Struct, frozen=True):
+class CompactionItem(msgspec.Struct, frozen=True):
     """``messages`` replace what the model saw before; system messages stay in any case.
 
     Messages are named by their *place*: how many messages the file's items brought before them.
@@ -181,10 +181,10 @@ Item = (
     Session
     | TurnBegan
     | TurnEnded
-    | Message
+    | MessageItem
     | ModelCall
     | CallEnded
-    | Compaction
+    | CompactionItem
     | Branched
     | Linked
     | Raw
@@ -195,7 +195,7 @@ Item = (
 Ended = Callable[[], bool]
 """Asked at the end of the lines: will this file grow no more?"""
 
-Parser = Callable[[Iterable[Line], str, Ended], Iterator[Item]]
+Parser = Callable[[Iterable[FileLine], str, Ended], Iterator[Item]]
 """``parse(lines, name, ended)``; ``name`` is the file's name, for what it does not say itself."""
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventctx.importers.source.items import Item, Line, Raw, Session, Waiting, Warned
+from eventctx.importers.source.items import FileLine, Item, Raw, Session, Waiting, Warned
 
 Row = TypeVar("Row")
 
@@ -31,18 +31,18 @@ _decode = msgspec.json.Decoder().decode
 encode = msgspec.json.Encoder().encode
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[FileLine]:
     """Lines of a file, one at a time; a byte order mark at its start is left out."""
     with path.open("rb", buffering=_BUFFER_BYTES) as file:
         for number, data in enumerate(file, 1):
             if number == 1 and data.startswith(_BOM):
                 data = data[len(_BOM) :]
             end = data.endswith(b"\n")
-            yield Line(number, data.rstrip(b"\r\n") if end else data, end)
+            yield FileLine(number, data.rstrip(b"\r\n") if end else data, end)
 
 
 def read_rows(
-    lines: Iterable[Line],
+    lines: Iterable[FileLine],
     decode: Callable[[bytes], Row],
     handle: Callable[[int, bytes, Row], Iterable[Item]],
 ) -> Iterator[Item]:
@@ -76,7 +76,7 @@ def session_first(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _slowly(
-    line: Line,
+    line: FileLine,
     decode: Callable[[bytes], Row],
     handle: Callable[[int, bytes, Row], Iterable[Item]],
 ) -> Iterator[Item]:

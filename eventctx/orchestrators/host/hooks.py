@@ -29,7 +29,7 @@ def error_payload(error: BaseException) -> dict[str, str]:
     return {"type": type(error).__name__, "msg": words_of(error)}
 
 
-class Said(msgspec.Struct, frozen=True):
+class HookAnswers(msgspec.Struct, frozen=True):
     """What the hooks of one event answered.
 
     ``denied`` is the reason of a denial. ``data`` is the payload as they left it, None where they
@@ -62,7 +62,7 @@ class Host:
 
     def __init__(self, hooks: Any, coordinator: Any = None) -> None:
         self._coordinator = coordinator
-        self._carried = Said()
+        self._carried = HookAnswers()
         self._handlers: list[Callable[[str, dict[str, Any]], Any]] = []
         if hooks is None or _hears_records(hooks):
             return
@@ -83,9 +83,9 @@ class Host:
 
     async def tell(
         self, event: str, ids: Ids, fields: Mapping[str, Any], *, about: str = "orchestrator"
-    ) -> Said:
+    ) -> HookAnswers:
         """Say an event with its ids; ``about`` names what it is about, for an approval."""
-        said = Said()
+        said = HookAnswers()
         payload = {**fields, **ids.as_fields()}
         for handler in self._handlers:
             result = await self._asked(handler, event, payload)
@@ -95,15 +95,15 @@ class Host:
                 break
             payload = {**payload, **(said.data or {})}
         if event != "provider:request" and (said.injected or said.appended):
-            self._carried = Said(
+            self._carried = HookAnswers(
                 injected=(*self._carried.injected, *said.injected),
                 appended=(*self._carried.appended, *said.appended),
             )
         return said
 
-    def taken(self) -> Said:
+    def taken(self) -> HookAnswers:
         """What was injected since the last request for the next one alone."""
-        carried, self._carried = self._carried, Said()
+        carried, self._carried = self._carried, HookAnswers()
         return carried
 
     async def tell_end(
@@ -114,13 +114,13 @@ class Host:
         *,
         about: str = "orchestrator",
         broken_off: bool = False,
-    ) -> Said:
+    ) -> HookAnswers:
         """Say how something ended; a cancellation is raised when it was said, or after GRACE.
 
         What was ``broken_off`` waits no longer than that for its hooks, cancelled again or not.
         """
         if not self._handlers:
-            return Said()
+            return HookAnswers()
         told = self.tell(event, ids, fields, about=about)
         if broken_off or _cancelled():
             told = _hurried(event, told)
@@ -155,13 +155,13 @@ class Host:
             return result if getattr(result, "action", None) in ("deny", "ask_user") else None
 
 
-async def _hurried(event: str, telling: Coroutine[Any, Any, Said]) -> Said:
+async def _hurried(event: str, telling: Coroutine[Any, Any, HookAnswers]) -> HookAnswers:
     try:
         async with asyncio.timeout(GRACE):
             return await telling
     except TimeoutError:
         _log.warning("the hooks of %s took longer than %g s; the turn goes on", event, GRACE)
-        return Said()
+        return HookAnswers()
 
 
 def _hears_records(hooks: Any) -> bool:
@@ -182,7 +182,7 @@ def _cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _joined(said: Said, result: Any) -> Said:
+def _joined(said: HookAnswers, result: Any) -> HookAnswers:
     action = getattr(result, "action", None)
     if action == "deny":
         reason = getattr(result, "reason", None)

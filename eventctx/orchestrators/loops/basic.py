@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventctx.orchestrators.loops.model_call import Asking
-from eventctx.orchestrators.loops.run import Run, run_turn
+from eventctx.orchestrators.loops.model_call import ModelCaller
+from eventctx.orchestrators.loops.run import TurnRun, run_turn
 from eventctx.orchestrators.loops.settings import settings_from
 from eventctx.orchestrators.protocol import ContextManager, Finish, Response
 from eventctx.session.turns import Turn
@@ -33,14 +33,14 @@ class BasicOrchestrator:
         coordinator: Any = None,
     ) -> Response:
         """Run a turn to its end. Arguments and errors are those of ``EventsOrchestrator``."""
-        run = Run("loop-basic", self.settings, context, providers, tools, hooks, coordinator)
+        run = TurnRun("loop-basic", self.settings, context, providers, tools, hooks, coordinator)
         return await run_turn(run, prompt, turn_id, _once)
 
 
-async def _once(run: Run, turn: Turn) -> Finish:
+async def _once(run: TurnRun, turn: Turn) -> Finish:
     run.check_stop()
     async with turn.iteration() as cycle:
         run.iterations = 1
-        answer = await Asking(run, cycle).answer()
+        answer = await ModelCaller(run, cycle).answer()
         await run.add_answer(answer)
     return "answered"

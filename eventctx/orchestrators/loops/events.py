@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from eventctx.log.events import Status
 from eventctx.log.outcomes import status_of
-from eventctx.orchestrators.loops.model_call import Asking
+from eventctx.orchestrators.loops.model_call import ModelCaller
 from eventctx.orchestrators.loops.recording import ids_of
-from eventctx.orchestrators.loops.run import Run, run_turn
+from eventctx.orchestrators.loops.run import TurnRun, run_turn
 from eventctx.orchestrators.loops.settings import settings_from
 from eventctx.orchestrators.loops.tool_calls import Calls
 from eventctx.orchestrators.protocol import ContextManager, Finish, Response
@@ -53,11 +53,11 @@ class EventsOrchestrator:
         carries out what hooks ask for and may ask to stop. Raises ProviderFailed, TurnError when
         the turn takes too long, InvalidSetting, and what the context raises.
         """
-        run = Run("loop-events", self.settings, context, providers, tools, hooks, coordinator)
+        run = TurnRun("loop-events", self.settings, context, providers, tools, hooks, coordinator)
         return await run_turn(run, prompt, turn_id, _loop)
 
 
-async def _loop(run: Run, turn: Turn) -> Finish:
+async def _loop(run: TurnRun, turn: Turn) -> Finish:
     limit, planned = run.settings.max_iterations, 0
     if run.settings.planning:
         run.check_stop()
@@ -70,17 +70,17 @@ async def _loop(run: Run, turn: Turn) -> Finish:
             run.iterations = number
             if limit is not None and number > limit:
                 await run.remind(LIMIT)
-                answer = await Asking(run, cycle).answer()
+                answer = await ModelCaller(run, cycle).answer()
                 await run.add_answer(answer)
                 return "iteration_limit"
-            answer = await Asking(run, cycle, offers_tools=True).answer()
+            answer = await ModelCaller(run, cycle, offers_tools=True).answer()
             await Calls(run, cycle, answer).carried_out()
             if not answer.calls:
                 return "answered"
     raise AssertionError("a count does not end")
 
 
-async def _plan(run: Run, cycle: Iteration) -> None:
+async def _plan(run: TurnRun, cycle: Iteration) -> None:
     """Ask for a plan. The instructions are messages: the log has what the model was sent."""
     run.iterations = 1
     async with cycle.plan() as phase:
@@ -90,7 +90,7 @@ async def _plan(run: Run, cycle: Iteration) -> None:
         plan: str | None = None
         try:
             await run.remind(PLAN)
-            answer = await Asking(run, phase).answer()
+            answer = await ModelCaller(run, phase).answer()
             await run.add_answer(answer)
             await run.remind(CARRY_OUT)
             plan = run.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventctx.orchestrators.loops.mounting import Mounted, settings_of
+from eventctx.orchestrators.loops.mounting import MountedOrchestrator, settings_of
 from eventctx.orchestrators.loops.streaming import StreamingOrchestrator
 
 __amplifier_module_type__ = "orchestrator"
@@ -12,4 +12,6 @@ __amplifier_module_type__ = "orchestrator"
 
 async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
     """Mount it with the settings in ``config``. Raises InvalidSetting."""
-    await coordinator.mount("orchestrator", Mounted(StreamingOrchestrator(**settings_of(config))))
+    await coordinator.mount(
+        "orchestrator", MountedOrchestrator(StreamingOrchestrator(**settings_of(config)))
+    )

@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 
 from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
 from eventctx.log.outcomes import failure_of
-from eventctx.orchestrators.host.hooks import Said, error_payload
+from eventctx.orchestrators.host.hooks import HookAnswers, error_payload
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
-from eventctx.orchestrators.loops.run import Over, Run
+from eventctx.orchestrators.loops.run import Over, TurnRun
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
 from eventctx.orchestrators.providers.failures import as_failure, counted, problem_with
 from eventctx.session.turns import ProviderCall
@@ -62,18 +62,23 @@ class Outlet(Protocol):
         ...
 
 
-class Asking:
+class ModelCaller:
     """Asks for one answer. ``offers_tools``: the model may call the run's tools."""
 
     def __init__(
-        self, run: Run, cycle: Cycle, *, offers_tools: bool = False, outlet: Outlet | None = None
+        self,
+        run: TurnRun,
+        cycle: Cycle,
+        *,
+        offers_tools: bool = False,
+        outlet: Outlet | None = None,
     ) -> None:
         self._run = run
         self._cycle = cycle
         self._tools = run.definitions if offers_tools else ()
         self._outlet = outlet
         self._messages: list[dict[str, Any]] | None = None
-        self._carried: Said | None = None
+        self._carried: HookAnswers | None = None
         self._unusable = 0
         self._shortened = False
         self._attempt = 0

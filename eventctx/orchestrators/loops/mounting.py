@@ -27,7 +27,7 @@ class Executes(Protocol):
         ...
 
 
-class Mounted:
+class MountedOrchestrator:
     """An orchestrator as the kernel calls it: ``execute`` returns the answer's text.
 
     ``last`` is the response of the turn that ended last.

@@ -42,7 +42,7 @@ class Over(Exception):
         self.text = text
 
 
-class Run:
+class TurnRun:
     """Who takes part in a turn, and what it has come to so far."""
 
     def __init__(
@@ -122,11 +122,11 @@ class Run:
             raise Over("stopped")
 
 
-Body = Callable[[Run, Turn], Awaitable[Finish]]
+Body = Callable[[TurnRun, Turn], Awaitable[Finish]]
 """What an orchestrator does in a turn after the prompt was added; returns how the turn ended."""
 
 
-async def run_turn(run: Run, prompt: str, turn_id: str | None, body: Body) -> Response:
+async def run_turn(run: TurnRun, prompt: str, turn_id: str | None, body: Body) -> Response:
     """Run a turn to its end and say so. Raises what ends it badly, after it was recorded."""
     if not isinstance(prompt, str):
         raise InvalidSetting(f"prompt: expected a text, found {prompt!r}")
@@ -142,7 +142,7 @@ async def run_turn(run: Run, prompt: str, turn_id: str | None, body: Body) -> Re
     return Response(run.text, turn.turn_id, finish, run.iterations, run.usage)
 
 
-async def _told(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
+async def _told(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
     """A turn's inside, between what the host is told of its beginning and its end."""
     ids = ids_of(turn.scope)
     raised: BaseException | None = None
@@ -158,7 +158,9 @@ async def _told(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
         await _ended(run, ids, finish, raised)
 
 
-async def _ended(run: Run, ids: Ids, finish: Finish | None, raised: BaseException | None) -> None:
+async def _ended(
+    run: TurnRun, ids: Ids, finish: Finish | None, raised: BaseException | None
+) -> None:
     status = status_of(None if raised is None else type(raised))
     # Also after turn_timeout, which is a promise of when the turn is over.
     broken_off = raised is not None
@@ -177,7 +179,7 @@ async def _ended(run: Run, ids: Ids, finish: Finish | None, raised: BaseExceptio
     await run.host.tell_end("orchestrator:complete", ids, whole | outcome, broken_off=broken_off)
 
 
-async def _begun(run: Run, turn: Turn, prompt: str, body: Body) -> Finish:
+async def _begun(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
     ids = ids_of(turn.scope)
     said = await run.host.tell("prompt:submit", ids, {"prompt": prompt})
     if said.denied is not None:

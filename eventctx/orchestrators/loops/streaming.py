@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from eventctx.aio import undisturbed
 from eventctx.orchestrators.host.hooks import Host
-from eventctx.orchestrators.loops.model_call import Asking
-from eventctx.orchestrators.loops.run import Run, run_turn
+from eventctx.orchestrators.loops.model_call import ModelCaller
+from eventctx.orchestrators.loops.run import TurnRun, run_turn
 from eventctx.orchestrators.loops.settings import settings_from
 from eventctx.orchestrators.protocol import Chunk, ContextManager, Finish, Ids, Response
 from eventctx.session.turns import Turn
@@ -77,10 +77,12 @@ class StreamingOrchestrator:
         Closing it early (``aclosing``) ends the model call, which is recorded as cancelled, and
         adds the text so far as the assistant's message: the person has seen it.
         """
-        run = Run("loop-streaming", self.settings, context, providers, tools, hooks, coordinator)
+        run = TurnRun(
+            "loop-streaming", self.settings, context, providers, tools, hooks, coordinator
+        )
         outlet = Pieces(run.host)
 
-        async def once(run: Run, turn: Turn) -> Finish:
+        async def once(run: TurnRun, turn: Turn) -> Finish:
             return await _once(run, turn, outlet)
 
         task = asyncio.create_task(run_turn(run, prompt, turn_id, once))
@@ -100,12 +102,12 @@ class StreamingOrchestrator:
         yield response
 
 
-async def _once(run: Run, turn: Turn, outlet: Pieces) -> Finish:
+async def _once(run: TurnRun, turn: Turn, outlet: Pieces) -> Finish:
     run.check_stop()
     async with turn.iteration() as cycle:
         run.iterations = 1
         try:
-            answer = await Asking(run, cycle, outlet=outlet).answer()
+            answer = await ModelCaller(run, cycle, outlet=outlet).answer()
         except BaseException:
             run.text = outlet.shown
             # What keeps a message from being added has no part in how the call ended.

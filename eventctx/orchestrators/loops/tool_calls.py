@@ -13,10 +13,10 @@ from typing import Any, Final
 from eventctx.aio import undisturbed
 from eventctx.errors import EventctxError, ToolFailed
 from eventctx.log.outcomes import described, failure_of
-from eventctx.orchestrators.host.hooks import Said, error_payload
+from eventctx.orchestrators.host.hooks import HookAnswers, error_payload
 from eventctx.orchestrators.limits import Stopped, within
 from eventctx.orchestrators.loops.recording import ids_of
-from eventctx.orchestrators.loops.run import Run
+from eventctx.orchestrators.loops.run import TurnRun
 from eventctx.orchestrators.protocol import Answer, Ids, ToolOutcome, ToolRequest
 from eventctx.orchestrators.providers.failures import as_failure
 from eventctx.orchestrators.tools.functions import run_tool
@@ -30,7 +30,7 @@ CANCELLED: Final = "The call was cancelled before it ended."
 class Calls:
     """The calls of an answer. Whatever happens, each of them gets a result in the context."""
 
-    def __init__(self, run: Run, cycle: Iteration, answer: Answer) -> None:
+    def __init__(self, run: TurnRun, cycle: Iteration, answer: Answer) -> None:
         self._run = run
         self._cycle = cycle
         self._answer = answer
@@ -143,7 +143,7 @@ class Calls:
             text, failed = told_by_hook(changed)
         return ToolOutcome(call, text, is_error=failed)
 
-    async def _heard(self, telling: Coroutine[Any, Any, Said]) -> Said:
+    async def _heard(self, telling: Coroutine[Any, Any, HookAnswers]) -> HookAnswers:
         """What hooks answered. That the context did not take an injection ends the turn."""
         try:
             return await telling

@@ -16,7 +16,7 @@ from eventctx.orchestrators.protocol import (
     Usage,
 )
 from eventctx.orchestrators.providers import sdk_failing
-from eventctx.orchestrators.providers.anthropic_stream import Assembly
+from eventctx.orchestrators.providers.anthropic_stream import StreamedMessage
 from eventctx.orchestrators.providers.arguments import read_arguments
 from eventctx.orchestrators.providers.sdk_calling import (
     Client,
@@ -100,7 +100,7 @@ class AnthropicProvider:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk | Answer, None]:
         """Chunks as they come, and last what ``complete`` answers. Raises ProviderFailed."""
-        message = Assembly()
+        message = StreamedMessage()
         async with aclosing(
             self._connection.listen(self._arguments(request), request.ids)
         ) as events:

@@ -8,7 +8,7 @@ from eventctx.orchestrators.protocol import Chunk
 from eventctx.orchestrators.providers.arguments import read_arguments
 
 
-class Assembly:
+class StreamedMessage:
     """Takes the events of one message in order; ``body`` is the message as it stands.
 
     ``problems`` says, by the id of a tool call, why its input cannot be used. ``whole`` says

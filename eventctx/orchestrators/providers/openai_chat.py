@@ -17,7 +17,7 @@ from eventctx.orchestrators.protocol import (
 )
 from eventctx.orchestrators.providers import sdk_failing
 from eventctx.orchestrators.providers.arguments import read_arguments
-from eventctx.orchestrators.providers.openai_chat_stream import Assembly
+from eventctx.orchestrators.providers.openai_chat_stream import StreamedCompletion
 from eventctx.orchestrators.providers.openai_client import usable
 from eventctx.orchestrators.providers.sdk_calling import Connection, window
 
@@ -87,7 +87,7 @@ class OpenAIChatProvider:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk | Answer, None]:
         """Chunks as they come, and last what ``complete`` answers. Raises ProviderFailed."""
-        completion = Assembly()
+        completion = StreamedCompletion()
         arguments = self._arguments(request)
         if self._stream_options is not None:
             arguments["stream_options"] = self._stream_options

@@ -15,7 +15,7 @@ _SHOWN: Final[dict[str, Literal["text", "thinking"]]] = {
 }
 
 
-class Assembly:
+class StreamedCompletion:
     """Takes the parts of one completion in order; ``whole`` says whether it came to its end."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.explain.lost import LeftOut, left_out, lost
 from eventctx.projections.explain.view_diff import compare, token_groups
-from eventctx.projections.explain.why import Account, Why
+from eventctx.projections.explain.why import ViewHistory, Why
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answers import (
     Explanation,
@@ -22,45 +22,51 @@ from eventctx.queries.explain.answers import (
     StandIn,
     ViewDiff,
 )
-from eventctx.queries.explain.selectors import NOW, Seen, Spot, states_at
+from eventctx.queries.explain.selectors import NOW, RequestSelector, Seen, states_at
 
 
-async def why(store: EventStore, stream: str, number: int, spot: Spot = NOW) -> Explanation:
+async def why(
+    store: EventStore, stream: str, number: int, selector: RequestSelector = NOW
+) -> Explanation:
     """How message ``number`` stands in a view, and why. Raises StreamNotFound, InvalidSetting."""
     _check_number(number)
-    (seen,), now = await states_at(store, stream, [spot])
+    (seen,), now = await states_at(store, stream, [selector])
     known = len(now.origins)
     if number >= known:
         raise InvalidSetting(_no_message(stream, number, known))
-    found = Account(seen.state).why(number)
+    found = ViewHistory(seen.state).why(number)
     if found.standing == "not_added":
-        found = msgspec.structs.replace(found, added=Account(now).added(number))
+        found = msgspec.structs.replace(found, added=ViewHistory(now).added(number))
     [answer] = await _explained(store, stream, seen, [found])
     return answer
 
 
 async def lost_messages(
-    store: EventStore, stream: str, spot: Spot = NOW
+    store: EventStore, stream: str, selector: RequestSelector = NOW
 ) -> tuple[Explanation, ...]:
     """A person's messages that a view does not show. Raises StreamNotFound, InvalidSetting."""
-    (seen,), _ = await states_at(store, stream, [spot])
-    return tuple(await _explained(store, stream, seen, lost(Account(seen.state))))
+    (seen,), _ = await states_at(store, stream, [selector])
+    return tuple(await _explained(store, stream, seen, lost(ViewHistory(seen.state))))
 
 
-async def left_out_of(store: EventStore, stream: str, spot: Spot = NOW) -> tuple[LeftOut, ...]:
+async def left_out_of(
+    store: EventStore, stream: str, selector: RequestSelector = NOW
+) -> tuple[LeftOut, ...]:
     """The messages that a view does not show whole. Raises StreamNotFound, InvalidSetting."""
-    (seen,), _ = await states_at(store, stream, [spot])
-    return left_out(Account(seen.state))
+    (seen,), _ = await states_at(store, stream, [selector])
+    return left_out(ViewHistory(seen.state))
 
 
-async def difference(store: EventStore, stream: str, one: Spot, other: Spot) -> ViewDiff:
+async def difference(
+    store: EventStore, stream: str, one: RequestSelector, other: RequestSelector
+) -> ViewDiff:
     """What two requests differ in; the earlier one is ``before``, whichever is named first.
 
     Raises StreamNotFound, InvalidSetting.
     """
     found, _ = await states_at(store, stream, [one, other])
     earlier, later = sorted(found, key=lambda seen: seen.state.view.position)
-    before, after = Account(earlier.state), Account(later.state)
+    before, after = ViewHistory(earlier.state), ViewHistory(later.state)
     compared = compare(before, after)
     origins = [one.origin for one in compared.differences]
     refs = [extra.ref for extra in (*compared.came, *compared.went)]
@@ -142,7 +148,7 @@ def _place(ref: MessageRef | InsertionRef) -> Address:
     return Address(ref.position, ref.index)
 
 
-def _side(seen: Seen, account: Account) -> Side:
+def _side(seen: Seen, account: ViewHistory) -> Side:
     assert seen.record is not None  # noqa: S101 - a diff is between requests
     assert seen.prepared is not None  # noqa: S101 - as above
     event = seen.prepared

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from eventctx.projections.explain.view_diff import Kind
-from eventctx.projections.explain.why import Ruling, Why
+from eventctx.projections.explain.why import Reason, Why
 
 Message = dict[str, Any]
 
@@ -56,7 +56,7 @@ class MessageDifference(msgspec.Struct, frozen=True):
     number: int
     kind: Kind
     role: str
-    ruling: Ruling | None
+    ruling: Reason | None
     message: Message | None
 
 

@@ -16,7 +16,7 @@ from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.view import planned
 
 
-class Spot(NamedTuple):
+class RequestSelector(NamedTuple):
     """Which request: the last one of a turn, or of one of its iterations; or the one at a position.
 
     With neither it is the view as it stands now.
@@ -27,7 +27,7 @@ class Spot(NamedTuple):
     position: int | None = None
 
     @classmethod
-    def of(cls, given: object, by: str = "turn") -> Spot:
+    def of(cls, given: object, by: str = "turn") -> RequestSelector:
         """The spot that a turn, a pair of turn and iteration, or a position names."""
         if by not in ("turn", "position"):
             raise InvalidSetting(f"by: expected 'turn' or 'position', found {by!r}")
@@ -38,7 +38,7 @@ class Spot(NamedTuple):
         return cls(_int(given, "turn"))
 
 
-NOW = Spot()
+NOW = RequestSelector()
 """The view as it stands now."""
 
 
@@ -52,16 +52,16 @@ class Seen(NamedTuple):
 
 
 async def states_at(
-    store: EventStore, stream: str, spots: Sequence[Spot]
+    store: EventStore, stream: str, selectors: Sequence[RequestSelector]
 ) -> tuple[list[Seen], ChangesState]:
     """The state at each spot, and the one at the end of the log.
 
     Raises StreamNotFound, and InvalidSetting for a request that is not there.
     """
-    for spot in spots:
-        _check(spot)
-    found: list[Seen | None] = [None] * len(spots)
-    asked = {spot.position for spot in spots}
+    for selector in selectors:
+        _check(selector)
+    found: list[Seen | None] = [None] * len(selectors)
+    asked = {selector.position for selector in selectors}
     types: dict[int, str] = {}
     state = changes.initial()
     async for record in store.read(stream, bodies=False):
@@ -69,23 +69,25 @@ async def states_at(
             types[record.position] = record.type
         if record.type == "context:request_prepared":
             turn = timeline.turn_number(state.time, record.turn_id)
-            for place, spot in enumerate(spots):
-                if _is_meant(spot, record, turn):
+            for place, selector in enumerate(selectors):
+                if _is_meant(selector, record, turn):
                     found[place] = _seen(state, record, turn)
         state = changes.evolve(state, record)
     seen: list[Seen] = []
-    for spot, one in zip(spots, found, strict=True):
-        if spot != NOW and one is None:
-            raise InvalidSetting(_no_request(stream, spot, state.time, types))
+    for selector, one in zip(selectors, found, strict=True):
+        if selector != NOW and one is None:
+            raise InvalidSetting(_no_request(stream, selector, state.time, types))
         seen.append(one or Seen(state))
     return seen, state
 
 
-def _is_meant(spot: Spot, record: Record, turn: int | None) -> bool:
-    if spot.position is not None:
-        return record.position == spot.position
+def _is_meant(selector: RequestSelector, record: Record, turn: int | None) -> bool:
+    if selector.position is not None:
+        return record.position == selector.position
     return (
-        spot.turn is not None and spot.turn == turn and spot.iteration in (None, record.iteration)
+        selector.turn is not None
+        and selector.turn == turn
+        and selector.iteration in (None, record.iteration)
     )
 
 
@@ -101,36 +103,39 @@ def _int(value: object, name: str) -> int:
     return value
 
 
-def _check(spot: Spot) -> None:
-    for name, value in spot._asdict().items():
+def _check(selector: RequestSelector) -> None:
+    for name, value in selector._asdict().items():
         if value is not None:
             _int(value, name)
-    if spot.turn is not None and spot.position is not None:
+    if selector.turn is not None and selector.position is not None:
         raise InvalidSetting("expected at most one of turn and position, found both")
-    if spot.iteration is not None and spot.turn is None:
+    if selector.iteration is not None and selector.turn is None:
         raise InvalidSetting("iteration: counts within a turn; expected turn with it, found none")
 
 
 def _no_request(
-    stream: str, spot: Spot, time: timeline.TimelineState, types: dict[int, str]
+    stream: str, selector: RequestSelector, time: timeline.TimelineState, types: dict[int, str]
 ) -> str:
-    if spot.position is not None:
-        found = types.get(spot.position, "nothing")
+    if selector.position is not None:
+        found = types.get(selector.position, "nothing")
         return (
-            f"position {spot.position} of session {stream!r}: expected a "
+            f"position {selector.position} of session {stream!r}: expected a "
             f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"
         )
     turns = [turn.number for turn in timeline.turns(time)]
     if not turns:
         return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
-    if spot.turn not in turns:
-        return f"session {stream!r} has turns {min(turns)} to {max(turns)}, found {spot.turn}"
-    made = [one.iteration for one in time.requests if one.turn == spot.turn]
+    if selector.turn not in turns:
+        return f"session {stream!r} has turns {min(turns)} to {max(turns)}, found {selector.turn}"
+    made = [one.iteration for one in time.requests if one.turn == selector.turn]
     if not made:
-        return f"turn {spot.turn} of session {stream!r} has no request; `eventctx audit` lists them"
+        return (
+            f"turn {selector.turn} of session {stream!r} has no request; "
+            "`eventctx audit` lists them"
+        )
     counted = sorted({one for one in made if one is not None})
     named = f"iterations {counted[0]} to {counted[-1]}" if counted else "no iteration"
     return (
-        f"turn {spot.turn} of session {stream!r} has no request in iteration {spot.iteration}; "
-        f"it has requests in {named}"
+        f"turn {selector.turn} of session {stream!r} has no request in iteration "
+        f"{selector.iteration}; it has requests in {named}"
     )

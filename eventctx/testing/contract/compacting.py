@@ -18,7 +18,7 @@ from eventctx.testing.contract.conversations import (
     short,
     talk,
 )
-from eventctx.testing.contract.subject import POST, PRE, Mounted, Subject, mounted
+from eventctx.testing.contract.subject import POST, PRE, MountedModule, Subject, mounted
 from eventctx.testing.contract.verdicts import sees
 from eventctx.testing.providers import ScriptedProvider
 
@@ -29,7 +29,7 @@ BUDGETS: Final = (16_000, 10_000, 6_000)
 ROOMY: Final = 1_000_000
 
 
-async def _full(one: Mounted) -> list[Row]:
+async def _full(one: MountedModule) -> list[Row]:
     rows = talk(ROUNDS)
     await one.add(copy.deepcopy(rows))
     return rows

@@ -39,7 +39,7 @@ class Subject(NamedTuple):
     config: Mapping[str, Any]
 
 
-class Mounted:
+class MountedModule:
     """A mounted context. ``events`` recorded what it said of compactions."""
 
     def __init__(self, context: Any, coordinator: Any, events: EventRecorder) -> None:
@@ -65,7 +65,7 @@ class Mounted:
 
 
 @contextlib.asynccontextmanager
-async def mounted(subject: Subject, config: Mapping[str, Any] = {}) -> AsyncIterator[Mounted]:
+async def mounted(subject: Subject, config: Mapping[str, Any] = {}) -> AsyncIterator[MountedModule]:
     """Mount the module in a session of its own, and clean up as a host does.
 
     ``config`` are settings besides the subject's. Raises Broken if there is no context then.
@@ -80,7 +80,7 @@ async def mounted(subject: Subject, config: Mapping[str, Any] = {}) -> AsyncIter
         context = coordinator.get("context")
         if context is None:
             raise Broken(f"nothing at the mount point 'context'; mount() returned {returned!r}")
-        yield Mounted(context, coordinator, events)
+        yield MountedModule(context, coordinator, events)
     finally:
         await clean_up(coordinator, returned)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.messages import calibration as gauge
-from eventctx.messages.calibration import UNREAD, Asked, Gauge, Scale
+from eventctx.messages import calibration
+from eventctx.messages.calibration import UNCALIBRATED, Calibration, RequestSize, Scale
 from eventctx.messages.tokens import FAMILIES, family_of
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
@@ -31,12 +31,12 @@ scales = st.builds(
 
 def told(
     steps: list[tuple[int, int]], model: str = "claude-opus-4-5", budget: int = 200_000
-) -> Gauge:
+) -> Calibration:
     """The gauge after requests of these sizes, each with the prompt that was reported for it."""
-    state = gauge.called(UNREAD, model)
+    state = calibration.called(UNCALIBRATED, model)
     for position, (size, prompt) in enumerate(steps):
-        state = gauge.prepared(state, Asked(position, size, True, budget))
-        state = gauge.reported(state, position, prompt, model)
+        state = calibration.prepared(state, RequestSize(position, size, True, budget))
+        state = calibration.reported(state, position, prompt, model)
     return state
 
 
@@ -55,16 +55,16 @@ def test_a_larger_view_never_counts_less(scale: Scale, count: int) -> None:
 
 
 def test_until_something_is_reported_the_reserve_of_the_settings_holds() -> None:
-    assert gauge.scale(UNREAD, 1_500) == Scale(1.0, 1_500)
+    assert calibration.scale(UNCALIBRATED, 1_500) == Scale(1.0, 1_500)
 
 
 def test_a_report_tells_how_much_is_sent_beside_the_messages() -> None:
-    assert gauge.scale(told([(10_000, 40_000)])) == Scale(1.0, 30_000)
+    assert calibration.scale(told([(10_000, 40_000)])) == Scale(1.0, 30_000)
 
 
 def test_the_scale_is_exact_at_the_last_report_whatever_came_before() -> None:
     steps = [(1_000, 20_000), (9_000, 31_000), (30_000, 52_000), (36_000, 58_500)]
-    assert gauge.scale(told(steps)).tokens(36_000) in (58_500, 58_501)
+    assert calibration.scale(told(steps)).tokens(36_000) in (58_500, 58_501)
 
 
 @given(factor=st.floats(0.6, 1.8), beside=st.integers(0, 40_000), seed=st.integers(0, 99))
@@ -76,12 +76,12 @@ def test_the_factor_of_a_model_is_learnt_from_growth(factor: float, beside: int,
         size += grown
         prompt += grown * factor * draw.uniform(0.8, 1.2)
         steps.append((size, round(prompt)))
-    found = gauge.scale(told(steps, budget=10**9))
+    found = calibration.scale(told(steps, budget=10**9))
     assert found.factor == pytest.approx(factor, rel=0.08)
 
 
 def test_a_prompt_smaller_than_its_messages_does_not_make_a_small_view_free() -> None:
-    scale = gauge.scale(told([(50_000, 40_000)]))
+    scale = calibration.scale(told([(50_000, 40_000)]))
     assert scale.tokens(50_000) == 40_000
     assert scale.tokens(55_000) == 45_000
     assert scale.tokens(1_000) == 800
@@ -89,15 +89,15 @@ def test_a_prompt_smaller_than_its_messages_does_not_make_a_small_view_free() ->
 
 @pytest.mark.parametrize("prompt", [0, -5, 2, 19_999, 400_001, 10**12])
 def test_a_report_that_cannot_be_a_whole_prompt_is_not_believed(prompt: int) -> None:
-    assert gauge.scale(told([(40_000, prompt)]), 700) == Scale(1.0, 700)
+    assert calibration.scale(told([(40_000, prompt)]), 700) == Scale(1.0, 700)
 
 
 def test_models_are_learnt_apart() -> None:
     state = told([(10_000, 12_000)], "claude-opus-4-5")
-    state = gauge.prepared(state, Asked(7, 10_000, True, None))
-    state = gauge.reported(state, 7, 25_000, "claude-haiku-4-5")
-    assert gauge.scale(state).reserve == 15_000
-    assert gauge.scale(gauge.called(state, "claude-opus-4-5")).reserve == 2_000
+    state = calibration.prepared(state, RequestSize(7, 10_000, True, None))
+    state = calibration.reported(state, 7, 25_000, "claude-haiku-4-5")
+    assert calibration.scale(state).reserve == 15_000
+    assert calibration.scale(calibration.called(state, "claude-opus-4-5")).reserve == 2_000
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ async def test_estimates_replay_from_the_log_and_from_a_snapshot() -> None:
     state = await fold(store, "s", request_view)
     loaded = await load(store, "s")
     assert loaded is not None
-    assert loaded.view.gauge == state.gauge
-    scale = gauge.scale(state.gauge)
+    assert loaded.view.calibration == state.calibration
+    scale = calibration.scale(state.calibration)
     assert await ctx.get_token_count() == scale.tokens(state.layout.tokens)
     again = await Engine(store).session("s", max_tokens=20_000)
     assert await again.get_token_count() == await ctx.get_token_count()
@@ -200,7 +200,7 @@ async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() 
     loaded = await load(store, "s")
     assert loaded is not None
     folded = await fold(store, "s", request_view)
-    assert loaded.view.low_water == folded.low_water
+    assert loaded.view.size_after_compaction == folded.size_after_compaction
     assert await (await Engine(store).session("s")).get_token_count() == row.tokens
 
 
@@ -224,16 +224,16 @@ def test_a_report_that_comes_twice_teaches_once() -> None:
     steps = [(10_000, 20_000), (20_000, 35_000)]
     state = told(steps)
     for position, (_, prompt) in enumerate(steps):
-        assert gauge.reported(state, position, prompt, "claude-opus-4-5") == state
+        assert calibration.reported(state, position, prompt, "claude-opus-4-5") == state
 
 
 def test_growth_across_a_compaction_teaches_nothing_even_between_other_models() -> None:
     state = told([(50_000, 60_000)], "claude-opus-4-5")
-    state = gauge.prepared(state, Asked(1, 20_000, False, None))
-    state = gauge.reported(state, 1, 22_000, "claude-haiku-4-5")
-    state = gauge.prepared(state, Asked(2, 70_000, True, None))
-    state = gauge.reported(state, 2, 118_000, "claude-opus-4-5")
-    assert gauge.scale(state).factor == 1.0
+    state = calibration.prepared(state, RequestSize(1, 20_000, False, None))
+    state = calibration.reported(state, 1, 22_000, "claude-haiku-4-5")
+    state = calibration.prepared(state, RequestSize(2, 70_000, True, None))
+    state = calibration.reported(state, 2, 118_000, "claude-opus-4-5")
+    assert calibration.scale(state).factor == 1.0
 
 
 async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:

@@ -13,26 +13,21 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
-import msgspec
-
-from eventctx.aio import KeyedLock
-from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.errors import InvalidSetting
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.losses import LossRecorder
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
-from eventctx.log import events
-from eventctx.log.codec import encode_event
 from eventctx.log.hook_failures import Loss, LossBook
 from eventctx.log.ids import CurrentSpan, random_bytes
-from eventctx.log.record import Draft, Record
+from eventctx.log.record import Record
 from eventctx.log.session_id import check_session_id
-from eventctx.log.store import Appended, EventStore, Receipt, StreamInfo
+from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy
-from eventctx.queries import requests as reading
+from eventctx.queries import requests
 from eventctx.queries.audit import Audit, audited
 from eventctx.queries.explain import answering
 from eventctx.queries.explain.answers import Explanation, ViewDiff
@@ -41,16 +36,15 @@ from eventctx.queries.requests import Message, RequestView
 from eventctx.queries.verify import Verification, verify
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
-from eventctx.session.aggregate import Listener
+from eventctx.session import lineage
+from eventctx.session.append_queue import Listener
 from eventctx.session.choosing import check_advised, choose
-from eventctx.session.compaction_run import CompactionCause, settings_of
+from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
 from eventctx.session.dry_run import dry_run
-from eventctx.session.questions import Advisers
-from eventctx.session.repository import open_session
 from eventctx.session.result import CompactionResult
-from eventctx.session.settings import Settings, by_own_name
-from eventctx.session.turns import Scope
+from eventctx.session.sessions import Environment, SessionOpening, Sessions
+from eventctx.session.settings import by_own_name
 from eventctx.stores.location import open_store
 from eventctx.stores.memory_losses import MemoryLosses
 
@@ -81,16 +75,25 @@ class Engine:
         self.on = self.hooks.on
         self._losses = LossRecorder(self.hooks, _loss_book(store))
         self._sinks = Sinks(sinks, self.hooks)
-        self._listener = Listener(self.hooks.publish, self._sinks.appended if sinks else None)
         self.interceptors = Interceptors(failed=partial(self._losses.note, kind="error"))
         self.intercept = self.interceptors.on
-        self._current_span = current_span or self._sinks.current_span
         self._clock = clock
         self._random = random
-        self._contexts: dict[str, Context] = {}
-        self._opening = KeyedLock()
-        self._advised: dict[str, tuple[Summarizer | None, Scorer | None]] = {}
         self._recall: Recall | None = None
+        self._sessions = Sessions(
+            Environment(
+                store,
+                Listener(self.hooks.publish, self._sinks.appended if sinks else None),
+                clock,
+                random,
+                current_span or self._sinks.current_span,
+                self._intercepted,
+                self.hooks.on,
+                self.recaller,
+                lambda session: partial(self._remembered, session),
+                self._catch_up,
+            )
+        )
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -115,64 +118,11 @@ class Engine:
         check_session_id(session)
         made, chosen = choose(policy, settings, scorer)
         check_advised(chosen, summarizer, scorer)
-        remember = partial(self._remembered, session)
-        advisers = Advisers(summarizer, scorer, remember, made.adviser_timeout)
-        context = self._contexts.get(session)
-        known = self._advised.setdefault(session, (summarizer, scorer))
-        if summarizer not in (None, known[0]) or scorer not in (None, known[1]):
-            raise InvalidSetting(
-                f"session {session!r} is open with another summarizer or scorer; close the engine "
-                "first, or leave them out"
-            )
-        if context is None:
-            # A sink that caught up again would forget what it heard of the session since.
-            async with self._opening(session):
-                context = self._contexts.get(session)
-                if context is None:
-                    return await self._open(session, chosen, made, advisers, tokenizer)
-        if (settings or policy is not None) and (made, chosen) != (
-            context.settings,
-            context.policy,
-        ):
-            raise InvalidSetting(
-                f"session {session!r} is open with {context.policy} and {context.settings}, found "
-                f"{chosen} and {made}; close the engine first, or leave out the settings"
-            )
-        return context
+        chooses = bool(settings) or policy is not None
+        opening = SessionOpening(chosen, made, summarizer, scorer, tokenizer, chooses)
+        return await self._sessions.open(session, opening)
 
-    async def _open(
-        self,
-        session: str,
-        policy: Policy,
-        settings: Settings,
-        advisers: Advisers,
-        tokenizer: Tokenizer | None,
-    ) -> Context:
-        recorded = {**msgspec.to_builtins(settings), "policy": policy.name}
-        recorded = {**settings_of(policy), **recorded}
-        await self._resume(session)
-        live = await open_session(
-            self.store,
-            session,
-            self._listener,
-            self._clock,
-            self._random,
-            recorded,
-            tokenizer,
-        )
-        context = self._contexts[session] = Context(
-            live,
-            policy,
-            settings,
-            self._current_span,
-            advisers,
-            self._intercepted,
-            self.recaller,
-            self.hooks.on,
-        )
-        return context
-
-    async def _resume(self, session: str) -> None:
+    async def _catch_up(self, session: str) -> None:
         """Let the sinks fold what a session holds already, outside the loop's thread."""
         needed = self._sinks.history()
         if needed == "none" or await self.store.head(session) is None:
@@ -222,20 +172,12 @@ class Engine:
 
         Raises StreamNotFound, StreamExists, InvalidSessionId, InvalidSetting.
         """
-        check_session_id(new_session)
-        if type(at) is not int:
-            raise InvalidSetting(f"fork: expected a position (int), found {at!r}")
-        context = self._contexts.get(session)
+        context = self._sessions.context(session)
         if context is not None:
             await context.close()
-        name, version, payload = encode_event(events.SessionFork(parent=session, at=at))
-        now = self._clock()
-        async for record in self.store.read(
-            session, start=max(at, 0), stop=max(at, 0), bodies=False
-        ):
-            now = max(now, record.time)
-        first = Draft(self._random(16), name, version, now, payload)
-        appended: Appended = await self.store.fork(session, at, new_session, first)
+        appended = await lineage.fork(
+            self.store, session, at, new_session, self._clock, self._random
+        )
         for record in appended.records:
             self.hooks.publish(record)
         return appended.receipt
@@ -246,28 +188,9 @@ class Engine:
         """Record in both sessions that ``child`` belongs to ``parent``, such as a subagent's.
 
         ``call_id`` is the tool call that started it. A parent that is not in this store is named
-        in the child alone. Raises StreamNotFound where the child is not.
+        in the child alone. Raises StreamNotFound where the child is not, and InvalidSetting.
         """
-        if await self.store.head(child) is None:
-            raise StreamNotFound(child)
-        of_child = events.SessionLinked(
-            session=parent, relation="parent", kind=kind, call_id=call_id
-        )
-        of_parent = events.SessionLinked(
-            session=child, relation="child", kind=kind, call_id=call_id
-        )
-        sides = [(child, of_child)]
-        if await self.store.head(parent) is not None:
-            sides.append((parent, of_parent))
-        for session, event in sides:
-            context = self._contexts.get(session)
-            if context is not None:
-                await context.emit(event)
-                continue
-            live = await open_session(
-                self.store, session, self._listener, self._clock, self._random
-            )
-            await live.append(live.draft(event, Scope(session)))
+        await lineage.link(self.store, self._sessions, parent, child, kind, call_id)
 
     # -- replay and audit ------------------------------------------------------------------------
 
@@ -292,8 +215,8 @@ class Engine:
         if at is not None and turn is not None:
             raise InvalidSetting("transcript: expected at most one of at and turn, found both")
         if turn is not None:
-            at = await reading.position_of_turn(self.store, session, turn)
-        return await reading.transcript_at(self.store, session, at)
+            at = await requests.position_of_turn(self.store, session, turn)
+        return await requests.transcript_at(self.store, session, at)
 
     async def request_view(
         self,
@@ -311,9 +234,9 @@ class Engine:
         if (turn is None) == (position is None):
             raise InvalidSetting("request_view: expected either a turn or a position")
         if position is not None:
-            return await reading.request_at(self.store, session, position)
+            return await requests.request_at(self.store, session, position)
         assert turn is not None  # noqa: S101 - tells the type checker
-        return await reading.request_of_turn(self.store, session, turn, iteration)
+        return await requests.request_of_turn(self.store, session, turn, iteration)
 
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
@@ -392,13 +315,13 @@ class Engine:
         InvalidSetting.
         """
         made, chosen = choose(policy, settings)
-        context = self._contexts.get(session)
+        context = self._sessions.context(session)
         if context is not None and policy is None and not settings:
             made, chosen = context.settings, context.policy
         limit = made.limit if "max_tokens" in by_own_name(settings) else None
-        asked = CompactionCause("manual", "caller", reason, keep)
+        cause = CompactionCause("manual", "caller", reason, keep)
         rim = (self._clock, self._random)
-        return await dry_run(self.store, session, chosen, made, *rim, asked=asked, limit=limit)
+        return await dry_run(self.store, session, chosen, made, *rim, cause=cause, limit=limit)
 
     async def losses(self) -> tuple[Loss, ...]:
         """What hooks failed at or dropped on this store so far, in all processes that used it.
@@ -412,22 +335,19 @@ class Engine:
 
         It can be asked for again, then also with other settings. One that is not open is no error.
         """
-        async with self._opening(session):
-            context = self._contexts.pop(session, None)
-            self._advised.pop(session, None)
-            if context is not None:
-                await context.close()
+        await self._sessions.close(session)
 
     # -- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Write what is under way, let hooks finish, and release the store."""
+        """Write what is under way, let hooks finish, and release the store.
+
+        A session that cannot be written keeps none of the others from it; what the first one
+        raised is raised at the end.
+        """
         try:
-            for context in list(self._contexts.values()):
-                await context.close()
+            await self._sessions.close_all()
         finally:
-            self._contexts.clear()
-            self._advised.clear()
             try:
                 await self.hooks.close()
                 await self._sinks.close()

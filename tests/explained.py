@@ -12,8 +12,8 @@ from eventctx.log.codec import encode_event
 from eventctx.log.plan import Plan
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
-from eventctx.policies.planner import body_of
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import body_of
 
 Row = dict[str, Any]
 

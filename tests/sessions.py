@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.log.events import Erased
+from eventctx.log.record import Body, make_body
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+
+Message = dict[str, Any]
 
 USER = {"role": "user", "content": "hello"}
 
@@ -16,6 +25,12 @@ def tool_round(number: int, size: int = 400) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [done]}]
 
 
+def body_of(message: Message, random: Callable[[int], bytes] = os.urandom) -> Body:
+    """The body that a session makes of a message."""
+    facts = encode_facts(read_facts(message))
+    return make_body(encode_message(message), facts, random)
+
+
 async def filled(engine: Engine, rounds: int = 30, **options: Any) -> eventctx.Context:
     ctx = await engine.session("s", **options)
     await ctx.add_message(USER)
@@ -23,6 +38,12 @@ async def filled(engine: Engine, rounds: int = 30, **options: Any) -> eventctx.C
         for message in tool_round(number):
             await ctx.add_message(message)
     return ctx
+
+
+async def erase(ctx: eventctx.Context, event: Erased) -> None:
+    """Append an erasure's record, which destroys the contents that it names."""
+    session = ctx._session
+    await session.appends.append(session.draft(event))
 
 
 async def names(engine: Engine, session: str = "s") -> list[str]:

@@ -17,7 +17,7 @@ from eventctx.messages.calibration import UNCALIBRATED, Calibration, RequestSize
 from eventctx.messages.tokens import FAMILIES, family_of
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
-from eventctx.session.loading import load
+from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, tool_round
 

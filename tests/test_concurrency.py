@@ -20,8 +20,10 @@ from eventctx.errors import (
     WrongExpectedVersion,
 )
 from eventctx.log import events
-from eventctx.session.aggregate import MAX_CACHED
-from eventctx.session.loading import SNAPSHOT, load
+from eventctx.session.aggregate import SNAPSHOT
+from eventctx.session.body_cache import MAX_BYTES
+from eventctx.session.context import Context
+from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, names
 
@@ -239,7 +241,7 @@ async def test_a_compaction_that_a_crash_left_open_is_closed_as_failed() -> None
     began = events.PreCompact(
         trigger="manual", strategy="slow", strategy_version=1, tokens=9, messages=1
     )
-    await ctx.emit(began)
+    await ctx._session.appends.append(ctx._session.draft(began))
     await ctx.close()
     engine = Engine(store)
     await engine.session("s")
@@ -284,7 +286,27 @@ async def test_bodies_kept_in_memory_have_a_bound() -> None:
     most = 0
     for number in range(24):
         await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 2**21})
-        assert ctx._live.view.messages == number + 1
-        most = max(most, sum(len(data or b"") for data in ctx._live.cache.values()))
-    assert 2**21 < most <= MAX_CACHED + 2**22
+        assert ctx._session.aggregate.view.messages == number + 1
+        most = max(most, held(ctx))
+    assert 2**24 < most <= MAX_BYTES
     assert len(await ctx.get_messages_for_request()) == 24
+    assert 2**24 < held(ctx) <= MAX_BYTES
+
+
+async def test_bodies_that_a_request_fetched_count_against_the_bound(tmp_path: Path) -> None:
+    url = tmp_path / "large.db"
+    async with eventctx.open(url) as engine:
+        ctx = await engine.session("s", max_tokens=10**9)
+        for number in range(24):
+            await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 2**21})
+    async with eventctx.open(url) as engine:
+        ctx = await engine.session("s", max_tokens=10**9)
+        for _ in range(2):
+            assert len(await ctx.get_messages_for_request()) == 24
+            assert 2**24 < held(ctx) <= MAX_BYTES
+            assert ctx._session.bodies.bytes_held == held(ctx)
+
+
+def held(ctx: Context) -> int:
+    """Bytes of bodies that a session really has in memory."""
+    return sum(len(data or b"") for data in ctx._session.bodies._held.values())

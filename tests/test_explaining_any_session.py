@@ -47,7 +47,9 @@ STEPS = st.lists(
 async def play(ctx: eventctx.Context, steps: list[tuple[str, Any]]) -> None:
     """Do what the steps say, each followed by a request, so that every state is looked at."""
     for place, (what, value) in enumerate(steps):
-        numbers = [line.number for line in (await ctx._transcript.lines(ctx._live.head)).lines]
+        numbers = [
+            line.number for line in (await ctx._session.lines.at(ctx._session.appends.head)).lines
+        ]
         chosen = numbers[value % len(numbers)] if numbers and type(value) is int else None
         match what:
             case "say":
@@ -68,7 +70,7 @@ async def play(ctx: eventctx.Context, steps: list[tuple[str, Any]]) -> None:
                 await ctx.restore(chosen)
             case "pin" if chosen is not None:
                 await ctx.pin(chosen)
-            case "unpin" if chosen in ctx._live.view.pins:
+            case "unpin" if chosen in ctx._session.aggregate.view.pins:
                 await ctx.unpin(chosen)
             case "set":
                 rows = await ctx.get_messages()
@@ -138,7 +140,7 @@ async def check(steps: list[tuple[str, Any]]) -> None:
     options = {"max_tokens": 3_000, "on_overflow": "send_floor", "summarizer": in_short}
     ctx = await engine.session("s", policy="ladder", **options)
     await play(ctx, steps)
-    numbers = ctx._live.view.next_number
+    numbers = ctx._session.aggregate.view.next_number
     positions = [row.position for row in (await engine.audit("s")).requests]
     shown = {at: await check_request(engine, at, numbers) for at in positions}
     for before, after in zip(positions, [*positions[1:], positions[0]], strict=True):

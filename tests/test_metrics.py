@@ -23,7 +23,6 @@ from eventctx.log.plan import Insertion
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.messages.tokens import SYNTHETIC_TOKENS
-from eventctx.policies.planner import body_of
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import Measurement, fold
 from eventctx.projections.metrics.prefix import RequestPrefix, reused
@@ -37,6 +36,7 @@ from eventctx.queries.requests import fold as fold_state
 from eventctx.stores.memory import MemoryStore
 from tests.explained import thirty, user
 from tests.measured import OPERATIONAL, Gathered, by_position, summed
+from tests.sessions import body_of, erase
 from tests.transcripts import Story, answer, calls, stories
 
 REUSED = names.PREFIX_REUSED.name
@@ -325,7 +325,7 @@ async def test_a_model_of_another_family_changes_the_weights_and_not_what_is_sha
 async def test_an_erased_message_ends_what_is_shared() -> None:
     engine, ctx = await thirty()
     positions = [line.position for line in await engine.transcript("s")]
-    await ctx.emit(ev.Erased(numbers=(15,), bodies=((positions[15], 0),)))
+    await erase(ctx, ev.Erased(numbers=(15,), bodies=((positions[15], 0),)))
     await ctx.get_messages_for_request()
     await ctx.get_messages_for_request()
     found = list(by_position([r async for r in engine.records("s")], REUSED).values())

@@ -12,11 +12,10 @@ from eventctx.log.events import Event, Located
 from eventctx.log.plan import Insertion, Plan, Run
 from eventctx.log.record import Body, Draft
 from eventctx.log.store import ANY
-from eventctx.policies.planner import body_of
 from eventctx.projections.view import planned, request_view
 from eventctx.queries.requests import fold, request_at
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import tool_round
+from tests.sessions import body_of, tool_round
 from tests.transcripts import refusal
 
 Row = dict[str, Any]

@@ -18,6 +18,7 @@ from eventctx.projections.trace import traced
 from eventctx.projections.trace.fold import fold as plain_fold
 from eventctx.projections.trace.genai_messages import MARGIN, MAX_PART, genai_message
 from eventctx.projections.trace.spans import Span
+from tests.sessions import erase
 
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
@@ -261,7 +262,7 @@ async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> Non
             await ctx.add_message({"role": "user", "content": "and the SECRET other"})
             async with turn.iteration() as cycle:
                 await ctx.get_messages_for_request()
-                await ctx.emit(ev.Erased(numbers=(0, 2), bodies=((1, 0), (4, 0))))
+                await erase(ctx, ev.Erased(numbers=(0, 2), bodies=((1, 0), (4, 0))))
                 await ctx.get_messages_for_request()
                 async with cycle.provider_call("m"):
                     pass

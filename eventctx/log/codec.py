@@ -31,23 +31,20 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 def encode_event(event: Event) -> tuple[str, int, bytes]:
-    """Type name, version and payload of an event, ready for a ``Draft``."""
-    name = str(event.__struct_config__.tag)
-    return name, _versions[name], _encoder.encode(event)
+    """Type name, version and payload of an event, ready for a ``Draft``.
 
-
-def checked(event: Event) -> Event:
-    """Return ``event`` if it can be read back; for values that come from a caller.
-
-    Raises InvalidSetting that names the field. Structs do not check their values when they are
-    made, and a payload of the wrong type would only be noticed by a later reader.
+    Raises InvalidSetting that names the field of a value that could not be read back: structs do
+    not check their values when they are made, and only a later reader would notice.
     """
     name = str(event.__struct_config__.tag)
     try:
-        _decoders[name].decode(_encoder.encode(event))
+        payload = _encoder.encode(event)
+        _decoders[name].decode(payload)
+    except KeyError:
+        raise InvalidSetting(f"expected an event of the catalogue, found {name!r}") from None
     except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidSetting(f"{name}: {error}") from error
-    return event
+    return name, _versions[name], payload
 
 
 def decode_event(record: Record) -> Event | Unknown:

@@ -390,6 +390,8 @@ class EventType(NamedTuple):
     ``durable``: a call that appends it returns only when it is on disk. The others keep their
     place in the order but are not waited for; if one cannot be written, the next durable call
     raises it. ``interceptable``: an interceptor may have a say before it is appended.
+    ``emitted``: a caller may append it by itself; all others have a command that keeps what they
+    promise, and no other way in.
     """
 
     name: str
@@ -399,6 +401,7 @@ class EventType(NamedTuple):
     durable: bool
     promise: str
     interceptable: bool = False
+    emitted: bool = False
 
 
 def _row(
@@ -407,9 +410,10 @@ def _row(
     durable: bool,
     promise: str,
     interceptable: bool = False,
+    emitted: bool = False,
 ) -> tuple[str, EventType]:
     name = str(payload.__struct_config__.tag)
-    return name, EventType(name, payload, 1, family, durable, promise, interceptable)
+    return name, EventType(name, payload, 1, family, durable, promise, interceptable, emitted)
 
 
 CATALOGUE: dict[str, EventType] = dict(
@@ -421,7 +425,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(Unpinned, "context", True, "takes effect at the next compaction"),
         _row(Restored, "context", True, "a recorded break of the prefix"),
         _row(Erased, "context", True, "the chain still verifies"),
-        _row(SetIgnored, "context", True, "the transcript is unchanged"),
+        _row(SetIgnored, "context", True, "the transcript is unchanged", emitted=True),
         _row(SystemPromptSet, "context", True, "once per change; precedes every view from then on"),
         _row(PreCompact, "activity", False, "followed by exactly one context:post_compact", True),
         _row(PostCompact, "activity", True, "on disk before a request that uses its plan leaves"),
@@ -429,19 +433,31 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(RequestSent, "activity", False, "only where a host says what it sent and it differs"),
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
-        _row(SessionLinked, "activity", True, "written to both sessions"),
-        _row(SessionEnd, "activity", True, "more records may follow when a session resumes"),
+        _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
+        _row(
+            SessionEnd,
+            "activity",
+            True,
+            "more records may follow when a session resumes",
+            emitted=True,
+        ),
         _row(PromptSubmit, "activity", True, "once per turn, first; numbers never repeat"),
-        _row(PromptComplete, "activity", False, "once per turn, also on error and cancellation"),
-        _row(PlanStart, "activity", False, "once per planning phase"),
-        _row(PlanEnd, "activity", False, "once per planning phase, also on error"),
-        _row(ProviderRequest, "activity", False, "once per model call"),
-        _row(ProviderResponse, "activity", False, "at most once per model call"),
-        _row(ProviderError, "activity", False, "once if no provider:response"),
-        _row(ToolPre, "activity", False, "once per tool call"),
-        _row(ToolPost, "activity", False, "at most once per tool call"),
-        _row(ToolError, "activity", False, "once if no tool:post"),
-        _row(UsageReported, "activity", False, "as the provider counted"),
+        _row(
+            PromptComplete,
+            "activity",
+            False,
+            "once per turn, also on error and cancellation",
+            emitted=True,
+        ),
+        _row(PlanStart, "activity", False, "once per planning phase", emitted=True),
+        _row(PlanEnd, "activity", False, "once per planning phase, also on error", emitted=True),
+        _row(ProviderRequest, "activity", False, "once per model call", emitted=True),
+        _row(ProviderResponse, "activity", False, "at most once per model call", emitted=True),
+        _row(ProviderError, "activity", False, "once if no provider:response", emitted=True),
+        _row(ToolPre, "activity", False, "once per tool call", emitted=True),
+        _row(ToolPost, "activity", False, "at most once per tool call", emitted=True),
+        _row(ToolError, "activity", False, "once if no tool:post", emitted=True),
+        _row(UsageReported, "activity", False, "as the provider counted", emitted=True),
         _row(ImportRaw, "activity", True, "verbatim; line ranges of one source do not overlap"),
     )
 )

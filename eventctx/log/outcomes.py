@@ -1,4 +1,4 @@
-"""How a span ended, in the words of its record."""
+"""How a span ended, in the words of its record, and texts made short enough for the log."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from typing import Final, Literal
 from eventctx.log.events import Status
 
 MAX_ERROR_CHARACTERS: Final = 2_000
-"""Characters of an error's words that a record keeps."""
+"""Characters of an error's text that a record keeps."""
 
 
-def words_of(error: BaseException | None) -> str:
-    """What an error says, short enough and fit for UTF-8 (file names may hold surrogates)."""
+def fit_for_log(text: str, characters: int = MAX_ERROR_CHARACTERS) -> str:
+    """The first ``characters`` of a text, fit for UTF-8 (file names may hold surrogates)."""
+    return text[:characters].encode("utf-8", "backslashreplace").decode()
+
+
+def words_of(error: BaseException | None, characters: int = MAX_ERROR_CHARACTERS) -> str:
+    """The text of an error, short enough for the log, whatever its ``__str__`` does."""
     try:
-        text = str(error)[:MAX_ERROR_CHARACTERS]
+        return fit_for_log(str(error), characters)
     except Exception:
-        text = "(it cannot be shown)"
-    return text.encode("utf-8", "backslashreplace").decode()
+        return "(it cannot be shown)"
 
 
 def described(error: BaseException | None) -> str | None:
-    """An error's type and words; None without one."""
+    """An error's type and text; None without one."""
     return None if error is None else f"{type(error).__name__}: {words_of(error)}"
 
 
 def status_of(kind: type[BaseException] | None) -> Status:
-    """The status of what an error of this kind ended; None: nothing did."""
+    """The status of a span that an error of this kind ended; None stands for no error."""
     return "ok" if kind is None else failure_of(kind)
 
 

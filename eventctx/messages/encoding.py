@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import InvalidMessage
-from eventctx.messages.lent import LentDict, LentList
 
 _encoder = msgspec.json.Encoder()
 _json = msgspec.json.Decoder()
@@ -25,10 +24,9 @@ def encode_message(message: object) -> bytes:
 
     The walk is strict because msgspec alone would turn NaN into null, tuples into lists and dates
     into strings without a word: string keys; str, bool, None, int, finite float, list and dict
-    values, lent ones included; nothing else. Raises InvalidMessage with the path to what is in
-    the way.
+    values; nothing else. Raises InvalidMessage with the path to what is in the way.
     """
-    if type(message) not in _DICTS:
+    if type(message) is not dict:
         raise InvalidMessage("$", _described(message), "a dict")
     if not _is_plain(message):
         _refuse(message, "$", 0)
@@ -75,7 +73,6 @@ def collector_paused(messages: int) -> Iterator[None]:
 
 
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
-_DICTS, _LISTS = (dict, LentDict), (list, LentList)
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -83,7 +80,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     kind = type(value)
     if kind is str:
         return value.isascii() or _encodes(value)
-    if kind is dict or kind is LentDict:
+    if kind is dict:
         if depth >= MAX_DEPTH:
             return False
         for key, item in value.items():
@@ -95,7 +92,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
             if not _is_plain(item, depth + 1):
                 return False
         return True
-    if kind is list or kind is LentList:
+    if kind is list:
         return depth < MAX_DEPTH and all(_is_plain(item, depth + 1) for item in value)
     return _is_plain_scalar(value)
 
@@ -113,14 +110,14 @@ def _refuse(value: Any, path: str, depth: int) -> None:
     """Raise InvalidMessage with the path of the first thing that cannot be stored."""
     if isinstance(value, dict | list) and depth >= MAX_DEPTH:
         raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
-    if type(value) in _DICTS:
+    if type(value) is dict:
         for key, item in value.items():
             if type(key) is not str:
                 raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
             if not _encodes(key):
                 raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
             _refuse(item, f"{path}.{key}", depth + 1)
-    elif type(value) in _LISTS:
+    elif type(value) is list:
         for index, item in enumerate(value):
             _refuse(item, f"{path}[{index}]", depth + 1)
     elif type(value) is str:

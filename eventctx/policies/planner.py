@@ -14,17 +14,15 @@ import msgspec
 from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Insertion, Plan, Shortening, runs_of
 from eventctx.log.record import Body, make_body
-from eventctx.messages.encoding import decode_body, encode_message
-from eventctx.messages.facts import encode_facts
-from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
-from eventctx.messages.tokenizers import Tokenizer, counted
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 
+MakeBody = Callable[[Any], Body]
 Salt = Callable[[int], bytes]
 
 
@@ -84,12 +82,13 @@ def complete(
     view: ViewState,
     proposal: Proposal,
     texts: Mapping[int, bytes | None],
+    make: MakeBody,
     salt: Salt,
-    tokenizer: Tokenizer | None = None,
 ) -> Completed:
     """The plan, with runs over all that was in view, and the bodies that it refers to.
 
     ``texts`` maps message numbers to the bodies now in view; an erased one (None) stays as it is.
+    ``make`` gives a message its body, ``salt(n)`` returns n random bytes. Raises InvalidMessage.
     """
     bodies: list[Body] = []
     shortened: list[Shortening] = []
@@ -104,7 +103,7 @@ def complete(
         if limit is not None and text is not None:
             copy = shorten(decode_body(text), number, limit)
             shortened.append(Shortening(number, len(bodies)))
-            bodies.append(body_of(copy, salt, tokenizer))
+            bodies.append(make(copy))
         elif ref.shortened and disposition == "shortened":
             shortened.append(Shortening(number, ref.index, ref.position))
         elif disposition == "shortened":
@@ -117,7 +116,7 @@ def complete(
         insertions.append(
             Insertion(new.kind, len(bodies), None, new.before, new.stands_for, new.depth)
         )
-        bodies.append(body_of(new.message, salt, tokenizer))
+        bodies.append(make(new.message))
     scores = None
     if proposal.scores:
         scores = len(bodies)
@@ -129,16 +128,6 @@ def complete(
         insertions=tuple(insertions),
     )
     return Completed(plan, tuple(bodies), scores)
-
-
-def body_of(message: Any, salt: Salt, tokenizer: Tokenizer | None = None) -> Body:
-    """A new body for ``message``, counted by ``tokenizer`` if there is one.
-
-    Raises InvalidMessage.
-    """
-    data = encode_message(message)
-    facts = counted(read_facts(message), message, tokenizer)
-    return make_body(data, encode_facts(facts), salt)
 
 
 def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-from eventctx.errors import WrongExpectedVersion
+from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.log import events
-from eventctx.log.codec import checked
-from eventctx.log.events import Event
+from eventctx.log.events import CATALOGUE, Event
 from eventctx.log.ids import CurrentSpan, new_span_id
-from eventctx.session.aggregate import LiveSession
+from eventctx.session.open_session import OpenSession
 from eventctx.session.turns import Scope
 
 MAX_REMEMBERED = 256
@@ -19,19 +18,19 @@ MAX_REMEMBERED = 256
 class SessionEmitter:
     """The ``Emitter`` of one live session."""
 
-    def __init__(self, live: LiveSession, current_span: CurrentSpan | None) -> None:
-        self._live = live
+    def __init__(self, session: OpenSession, current_span: CurrentSpan | None) -> None:
+        self._session = session
         self._prepared: dict[tuple[str | None, int | None], int] = {}
         self.current_span = current_span
 
     @property
     def session_id(self) -> str:
         """The session's id."""
-        return self._live.stream
+        return self._session.stream
 
     def new_span_id(self) -> str:
         """A fresh span id."""
-        return new_span_id(self._live.random)
+        return new_span_id(self._session.random)
 
     async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
         """Append ``prompt:submit`` and return the turn's number.
@@ -40,12 +39,12 @@ class SessionEmitter:
         turn in between, in this process or another.
         """
         while True:
-            view, version = await self._live.settled()
+            view, version = await self._session.appends.settled()
             number = view.turns + 1
             began = events.PromptSubmit(number=number, agent=agent, trace_id=trace_id)
-            draft = self._live.draft(checked(began), scope)
+            draft = self._session.draft(began, scope=scope)
             with contextlib.suppress(WrongExpectedVersion):
-                if await self._live.append_exactly(version, draft) is not None:
+                if await self._session.appends.append_exactly(version, draft) is not None:
                     return number
 
     def remember(self, scope: Scope, position: int) -> None:
@@ -64,5 +63,15 @@ class SessionEmitter:
         return self._prepared.get((scope.turn_id, scope.iteration), outside)
 
     async def emit(self, event: Event, scope: Scope) -> None:
-        """Append an activity event in its place without waiting for the disk."""
-        await self._live.emit(self._live.draft(checked(event), scope))
+        """Append an activity event in its place without waiting for the disk.
+
+        Raises InvalidSetting for an event that a command writes, since only that command keeps
+        what the event promises, and for a value that its payload does not allow.
+        """
+        name = str(event.__struct_config__.tag)
+        if name in CATALOGUE and not CATALOGUE[name].emitted:
+            raise InvalidSetting(
+                f"emit: {name} is written by the command that it records; expected one of "
+                f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
+            )
+        await self._session.appends.emit(self._session.draft(event, scope=scope))

@@ -2,23 +2,22 @@
 
 ``Context`` implements the ContextManager protocol of the Amplifier context contract 2.1.0
 (``add_message``, ``get_messages_for_request``, ``get_messages``, ``set_messages``, ``clear``) and
-the older guide's ``get_token_count`` and ``compact``.
+the older guide's ``get_token_count`` and ``compact``. Each method hands its command to a handler
+in a file of its own: ``transcript``, ``requests``, ``restore``, ``host_additions``.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
-from hashlib import sha256
 from typing import Any
-
-import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan
+from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Record
 from eventctx.log.store import Receipt
 from eventctx.messages import calibration
@@ -26,23 +25,20 @@ from eventctx.messages.encoding import encode_message
 from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy
-from eventctx.projections import transcript
-from eventctx.projections.view.request_view import ViewState
 from eventctx.search.recall import Recall, RecallTool
 from eventctx.session import budget as budgets
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.additions import Additions
-from eventctx.session.aggregate import LiveSession
-from eventctx.session.compaction_run import CompactionCause, fit_for_log
-from eventctx.session.exporting import write_transcript
+from eventctx.session.compaction_run import CompactionCause
+from eventctx.session.host_additions import HostAdditions
 from eventctx.session.host_turns import Following
-from eventctx.session.lending import Lending
+from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import Advisers, PolicyQuestions
 from eventctx.session.requests import RequestHandler, Wanted
-from eventctx.session.restore import whole_rounds
+from eventctx.session.restore import show, unpin
 from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings
 from eventctx.session.transcript import Transcript
+from eventctx.session.transcript_export import write_transcript
 from eventctx.session.turns import Emitter, Scope, Turn, check_turn_id
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
@@ -59,7 +55,7 @@ class Context:
 
     def __init__(
         self,
-        live: LiveSession,
+        session: OpenSession,
         policy: Policy,
         settings: Settings,
         current_span: CurrentSpan | None = None,
@@ -68,22 +64,23 @@ class Context:
         recaller: Callable[[], Recall] | None = None,
         observe: Observe | None = None,
     ) -> None:
-        self._live = live
+        self._session = session
         self.policy = policy
         self.settings = settings
-        self._emitter = SessionEmitter(live, current_span)
-        asking = PolicyQuestions(live, self._emitter, advisers or Advisers())
-        self._requests = RequestHandler(live, policy, settings, asking, self._emitter, intercept)
-        self._lending = Lending(live)
-        self._transcript = Transcript(live)
-        self._additions = Additions(live, self._transcript)
+        self._emitter = SessionEmitter(session, current_span)
+        questions = PolicyQuestions(session, self._emitter, advisers or Advisers())
+        self._requests = RequestHandler(
+            session, policy, settings, questions, self._emitter, intercept
+        )
+        self._transcript = Transcript(session)
+        self._additions = HostAdditions(session)
         self._recaller = recaller
         self._observe = observe
 
     @property
     def session_id(self) -> str:
         """The session's id, which is the stream's name."""
-        return self._live.stream
+        return self._session.stream
 
     # -- the protocol ----------------------------------------------------------------------------
 
@@ -92,10 +89,8 @@ class Context:
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
-        body = self._transcript.body(message)
-        draft = self._transcript.draft(self._transcript.added(body), (body,))
-        record = (await self._live.append(draft))[-1]
-        return Receipt(self.session_id, record.position, record.digest)
+        record = await self._transcript.add(message)
+        return Receipt(record.stream, record.position, record.digest)
 
     async def get_messages_for_request(
         self,
@@ -113,21 +108,17 @@ class Context:
         when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
 
-        The list is the caller's own. Its rows are dicts that the next request may hand out again:
-        one that the caller has changed by then is made anew for it (``eventctx.messages.lent``).
+        The rows are plain dicts and lists, decoded for this caller.
         """
         limit = await budgets.resolve(
             token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
         )
-        reserve, digest = self.settings.reserve_tokens, None
-        if tools:
-            encoded = encode_message({"tools": list(tools)})
-            digest = sha256(encoded).hexdigest()
-            reserve += self._live.view.estimator.tokens_of_json(len(encoded.decode()))
-        done = await self._requests.prepare(Wanted(limit, reserve, model, digest))
-        if done.compacted is not None:
-            await self._exported(done.compacted)
-        return await self._lending.rows(done)
+        encoded = encode_message({"tools": list(tools)}) if tools else None
+        wanted = Wanted(limit, self.settings.reserve_tokens, model, encoded)
+        prepared = await self._requests.prepare(wanted)
+        if prepared.compacted is not None:
+            await self._exported(prepared.compacted)
+        return await self._requests.rows(prepared)
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -140,7 +131,6 @@ class Context:
         wrote what this one has not seen.
         """
         await self._transcript.replace(messages)
-        self._lending.drop()
 
     async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Take the transcript that a host kept of this session, as far as it says anything new.
@@ -150,10 +140,7 @@ class Context:
         does, but what was merely left out stays (``eventctx.session.reconcile``). Returns whether
         anything changed. Raises as ``set_messages``.
         """
-        changed = await self._transcript.resume(messages)
-        if changed:
-            self._lending.drop()
-        return changed
+        return await self._transcript.resume(messages)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.
@@ -161,7 +148,6 @@ class Context:
         Raises WrongExpectedVersion when another process wrote what this one has not seen.
         """
         await self._transcript.clear()
-        self._lending.drop()
 
     async def set_system_prompt(self, text: str | None) -> bool:
         """Put ``text`` before every view from here on; None: nothing. Says whether it changed.
@@ -175,7 +161,7 @@ class Context:
 
     async def get_token_count(self) -> int:
         """Estimated tokens of the view as it stands, with what is sent beside the messages."""
-        view, _ = await self._live.synchronised()
+        view, _ = await self._session.appends.synchronised()
         scale = calibration.scale(view.calibration, self.settings.reserve_tokens)
         return scale.tokens(view.layout.tokens)
 
@@ -201,14 +187,13 @@ class Context:
                 raise InvalidSetting(f"compact: expected {name} to be a text, found {text!r}")
         if budget is not None and (type(budget) is not int or budget < 1):
             raise InvalidSetting(f"compact: expected a positive budget, found {budget!r}")
-        said = None if reason is None else fit_for_log(reason)
-        why = CompactionCause("manual", "caller", said, keep)
+        recorded = None if reason is None else fit_for_log(reason)
+        cause = CompactionCause("manual", "caller", recorded, keep)
         chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
         if not callable(getattr(chosen, "propose", None)):
             raise InvalidSetting(f"compact: expected a policy or its name, found {policy!r}")
-        result = await self._requests.compact(chosen, why, limit=budget, dry_run=dry_run)
+        result = await self._requests.compact(chosen, cause, limit=budget, dry_run=dry_run)
         if result.outcome == "applied" and result.position is not None:
-            self._lending.drop()
             await self._exported(result.position)
         return result
 
@@ -219,7 +204,7 @@ class Context:
         when another process wrote in between.
         """
         if numbers:
-            await self._show(numbers, "pin", [events.Pinned(numbers=numbers)])
+            await show(self._session, numbers, "pin", [events.Pinned(numbers=numbers)])
 
     async def restore(self, *numbers: int) -> tuple[int, ...]:
         """Bring messages back into view, whole and with their tool rounds, until a compaction.
@@ -227,41 +212,12 @@ class Context:
         Returns the numbers that came back; those in view already are not among them. Pin what is
         to stay. Raises as ``pin``.
         """
-        return await self._show(numbers, "restore", []) if numbers else ()
-
-    async def _show(
-        self, numbers: Sequence[int], what: str, then: Sequence[Event]
-    ) -> tuple[int, ...]:
-        while True:
-            view, version = await self._live.synchronised()
-            lines = (await self._transcript.lines(version)).lines
-            rounds = await whole_rounds(
-                self._live.store, self.session_id, list(lines), numbers, what
-            )
-            whole = {ref.number for ref in view.layout.refs if not ref.shortened}
-            hidden = tuple([one for one in rounds if one.number not in whole])
-            drafts = []
-            if hidden:
-                event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
-                stripped = self._transcript.stripped(view, event, ())
-                drafts.append(
-                    self._transcript.draft(msgspec.structs.replace(event, unbound=stripped))
-                )
-            drafts += [self._transcript.draft(event) for event in then]
-            if not drafts or await self._live.append_exactly(version, *drafts) is not None:
-                return tuple([one.number for one in hidden])
+        return await show(self._session, numbers, "restore") if numbers else ()
 
     async def unpin(self, *numbers: int) -> None:
         """Let these messages be compacted again. InvalidSetting for one that is not pinned."""
-        if not numbers:
-            return
-        view, _ = await self._live.synchronised()
-        unknown = [n for n in numbers if type(n) is not int or n not in view.pins]
-        if unknown:
-            raise InvalidSetting(
-                f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
-            )
-        await self._live.append(self._transcript.draft(events.Unpinned(numbers=numbers)))
+        if numbers:
+            await unpin(self._session, numbers)
 
     def recall_tool(self, *, max_characters: int = 8_000, limit: int = 5) -> RecallTool:
         """A tool that an agent can be given to search what was said and to fetch a message back.
@@ -303,8 +259,12 @@ class Context:
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def emit(self, event: Event) -> None:
-        """Append an activity event of the catalogue in its place, without waiting for the disk."""
-        await self._emitter.emit(event, self._live.scope)
+        """Append an activity event of the catalogue in its place, without waiting for the disk.
+
+        Raises InvalidSetting for an event that a command of the context writes, and for a value
+        that the event's payload does not allow.
+        """
+        await self._emitter.emit(event, self._session.scope)
 
     def following(self) -> Following:
         """Follow a host that tells of its turns, instead of entering blocks.
@@ -313,7 +273,7 @@ class Context:
         """
 
         def hold(scope: Scope | None) -> None:
-            self._live.held = scope
+            self._session.held = scope
 
         return Following(self._emitter, hold)
 
@@ -334,24 +294,10 @@ class Context:
 
     async def close(self) -> None:
         """Wait for what is under way. The engine does this when it closes."""
-        self._lending.drop()
         await self._requests.ended()
-        await self._live.settled()
+        await self._session.appends.settled()
 
     async def _exported(self, position: int) -> None:
         if self.settings.export_on_compact:
             folder = self.settings.storage_path
             await write_transcript(folder, self.session_id, position, await self.get_messages())
-
-
-def _followers(
-    view: ViewState, lines: Iterable[transcript.TranscriptLine], hidden: Sequence[events.Located]
-) -> tuple[int | None, ...]:
-    """For each hidden message the next one of the transcript that is in view, None at the end."""
-    shown = {ref.number for ref in view.layout.refs}
-    following: dict[int, int | None] = {}
-    after: int | None = None
-    for line in reversed(list(lines)):
-        following[line.number] = after
-        after = line.number if line.number in shown else after
-    return tuple([following[one.number] for one in hidden])

@@ -8,10 +8,10 @@ from eventctx.errors import StreamNotFound
 from eventctx.log.store import EventStore
 from eventctx.policies.policy import Policy
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.aggregate import Clock, Listener, LiveSession
+from eventctx.session.append_queue import Clock, Listener
 from eventctx.session.compaction_run import CompactionCause
-from eventctx.session.loading import load
 from eventctx.session.questions import Advisers, PolicyQuestions
+from eventctx.session.repository import load, make_session
 from eventctx.session.requests import RequestHandler
 from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings
@@ -25,7 +25,7 @@ async def dry_run(
     clock: Clock,
     random: Callable[[int], bytes],
     *,
-    asked: CompactionCause,
+    cause: CompactionCause,
     limit: int | None = None,
 ) -> CompactionResult:
     """What a compaction on demand would do now. Nothing is written, and no model is called.
@@ -35,9 +35,9 @@ async def dry_run(
     loaded = await load(store, stream)
     if loaded is None:
         raise StreamNotFound(stream)
-    live = LiveSession(store, stream, loaded, Listener(lambda record: None), clock, random)
-    emitter = SessionEmitter(live, None)
-    requests = RequestHandler(
-        live, policy, settings, PolicyQuestions(live, emitter, Advisers()), emitter, None
-    )
-    return await requests.compact(policy, asked, limit=limit, dry_run=True)
+    unheard = Listener(lambda record: None)
+    session = make_session(store, stream, loaded, unheard, clock, random)
+    emitter = SessionEmitter(session, None)
+    questions = PolicyQuestions(session, emitter, Advisers())
+    requests = RequestHandler(session, policy, settings, questions, emitter, None)
+    return await requests.compact(policy, cause, limit=limit, dry_run=True)

@@ -37,13 +37,12 @@ from eventctx.policies.policy import (
     Scores,
     Summary,
 )
-from eventctx.projections import transcript
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.aggregate import LiveSession
+from eventctx.session.open_session import OpenSession
 from eventctx.session.turns import ProviderCall, Scope
 
 MAX_QUERY = 2_000
@@ -66,12 +65,10 @@ class Advisers(NamedTuple):
 class PolicyQuestions:
     """Answers the questions of one session's policies."""
 
-    def __init__(self, live: LiveSession, emitter: SessionEmitter, advisers: Advisers) -> None:
-        self._live = live
+    def __init__(self, session: OpenSession, emitter: SessionEmitter, advisers: Advisers) -> None:
+        self._session = session
         self._emitter = emitter
         self._advisers = advisers
-        self._transcript = transcript.initial()
-        self._added: dict[int, int] = {}
 
     async def answer(self, ask: Ask, view: ViewState, scope: Scope, hint: str | None) -> Answer:
         """The answer to one question. Raises NoAnswer, and what the store raises."""
@@ -92,13 +89,13 @@ class PolicyQuestions:
         # A result without a call is in no entry, and may be asked about all the same.
         wanted = [Address(ref.position, ref.index) for ref in refs]
         wanted += [Address(ref.position, ref.index) for ref in ask.merged]
-        texts = await self._live.texts([*addresses(entries), *wanted])
+        texts = await self._session.bodies.texts([*addresses(entries), *wanted])
         instruction = INSTRUCTION.format(tokens=ask.max_tokens)
         if hint:
             instruction += f" Above all, keep this: {hint}"
         before, after = _around(entries, ask)
         request = SummaryRequest(
-            session=self._live.stream,
+            session=self._session.stream,
             numbers=tuple([ref.number for ref in refs]),
             messages=_decoded(refs, texts),
             earlier=tuple([words_of(message) for message in _decoded(ask.merged, texts)]),
@@ -121,9 +118,9 @@ class PolicyQuestions:
         if scorer is None:
             raise NoAnswer("no scorer was given: open the session with scorer=…")
         refs = _chosen(view, ask.numbers)
-        texts = await self._live.texts([Address(ref.position, ref.index) for ref in refs])
+        texts = await self._session.bodies.texts([Address(ref.position, ref.index) for ref in refs])
         request = ScoreRequest(
-            self._live.stream, tuple([ref.number for ref in refs]), _decoded(refs, texts), hint
+            self._session.stream, tuple([ref.number for ref in refs]), _decoded(refs, texts), hint
         )
         given = await self._called(lambda: scorer(request), scope, "scorer")
         return Scores(_checked_scores(given, request.numbers))
@@ -133,7 +130,7 @@ class PolicyQuestions:
         if rememberer is None:
             return Memory(())
         (ref,) = _chosen(view, (ask.number,))
-        texts = await self._live.texts([Address(ref.position, ref.index)])
+        texts = await self._session.bodies.texts([Address(ref.position, ref.index)])
         (message,) = _decoded([ref], texts)
         try:
             found = await asyncio.wait_for(
@@ -167,18 +164,12 @@ class PolicyQuestions:
             raise NoAnswer(_failed(who, error)) from error
 
     async def _times(self, ask: AskSummary) -> tuple[int | None, int | None]:
-        """When the first and the last message were added that the summary will tell of."""
-        told = numbers_in([run for one in ask.merged for run in one.stands_for])
-        told.update(ask.numbers)
-        # On from where the last question left off; another task may be reading the same.
-        state, times = self._transcript, self._added
-        start = state.position + 1
-        async for record in self._live.store.read(self._live.stream, start=start, bodies=False):
-            if record.type in ("context:message_added", "context:messages_set"):
-                times[record.position] = record.time
-            state = transcript.evolve(state, record)
-        self._transcript = state
-        found = [times[line.position] for line in state.lines if line.number in told]
+        """The times at which the first and the last message of the summary were added."""
+        numbers = numbers_in([run for one in ask.merged for run in one.stands_for])
+        numbers.update(ask.numbers)
+        state = await self._session.lines.at(self._session.appends.head)
+        times = self._session.lines.times
+        found = [times[line.position] for line in state.lines if line.number in numbers]
         return min(found, default=None), max(found, default=None)
 
 

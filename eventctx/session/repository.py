@@ -1,23 +1,39 @@
-"""Opening a session: creating it if it is new, and closing what a crash left open."""
+"""The repository: takes a session up from its snapshot and the records behind it.
+
+``open_session`` creates a session that is new, and closes what a crash left open in one that is
+not. ``load`` reads the state alone, also for an append queue that met another process's records.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
-from eventctx.errors import WrongExpectedVersion
+import msgspec
+
+from eventctx.errors import DecodeError, WrongExpectedVersion
 from eventctx.log import events
 from eventctx.log.codec import decode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Record
-from eventctx.log.store import EventStore
+from eventctx.log.store import EventStore, Snapshot
+from eventctx.messages.tokenizers import Tokenizer
 from eventctx.projections.view import request_view
-from eventctx.session.aggregate import Clock, Listener, LiveSession
-from eventctx.session.loading import Loaded, load
+from eventctx.projections.view import snapshot as view_snapshot
+from eventctx.projections.view.request_view import ViewState
+from eventctx.session.aggregate import SNAPSHOT, Aggregate, Loaded
+from eventctx.session.append_queue import AppendQueue, Clock, Listener
+from eventctx.session.body_cache import BodyCache
+from eventctx.session.open_session import OpenSession
 from eventctx.session.turns import Scope
 from eventctx.version import __version__
+
+NEW = Loaded(request_view.initial(), -1, b"", 0, -1, ())
+"""The state of a session that has no record yet."""
 
 
 async def open_session(
@@ -27,28 +43,85 @@ async def open_session(
     clock: Clock,
     random: Callable[[int], bytes] = os.urandom,
     settings: dict[str, Any] | None = None,
-    tokenizer: Callable[[str], int] | None = None,
-) -> LiveSession:
+    tokenizer: Tokenizer | None = None,
+) -> OpenSession:
     """Open a session, creating it with ``session:start`` if it is new.
 
     A compaction that a crash left open is closed as failed.
     """
-    loaded = await load(store, stream)
-    if loaded is None:
-        loaded = Loaded(request_view.initial(), -1, b"", 0, -1, ())
-    live = LiveSession(store, stream, loaded, listener, clock, random, tokenizer)
+    loaded = await load(store, stream) or NEW
+    session = make_session(store, stream, loaded, listener, clock, random, tokenizer)
     if loaded.head < 0:
         start = events.SessionStart(library=__version__, settings=settings or {})
         # Another process may create it at the same moment: its record is as good as ours.
         with contextlib.suppress(WrongExpectedVersion):
-            await live.append_exactly(-1, live.draft(start, Scope(stream)))
-        await live.ready()
+            await session.appends.append_exactly(-1, session.draft(start, scope=Scope(stream)))
+        await session.appends.ready()
     for record in loaded.open_compactions:
+        draft = session.draft(_closed(record), scope=_scope(record))
         # Whoever opened the session at the same moment closes it too; one of us is enough.
         with contextlib.suppress(WrongExpectedVersion):
-            await live.append_exactly(live.head, live.draft(_closed(record), _scope(record)))
-    await live.ready()
-    return live
+            await session.appends.append_exactly(session.appends.head, draft)
+    await session.appends.ready()
+    return session
+
+
+def make_session(
+    store: EventStore,
+    stream: str,
+    loaded: Loaded,
+    listener: Listener,
+    clock: Clock,
+    random: Callable[[int], bytes] = os.urandom,
+    tokenizer: Tokenizer | None = None,
+) -> OpenSession:
+    """The parts of a session on the state that was read; nothing is written."""
+    bodies = BodyCache(store, stream)
+    aggregate = Aggregate(stream, loaded, bodies)
+    reload = partial(load, store, stream)
+    appends = AppendQueue(store, aggregate, loaded, listener, clock, random, reload)
+    stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
+    return OpenSession(store, aggregate, appends, bodies, random, stopwatch, tokenizer)
+
+
+async def load(store: EventStore, stream: str) -> Loaded | None:
+    """Read a session's view: its newest snapshot and the records behind it. None if it is new."""
+    info = await store.head(stream)
+    if info is None or info.head < 0:
+        return None
+    state, start = request_view.initial(), 0
+    snapshot = await store.load_snapshot(stream, SNAPSHOT)
+    if snapshot is not None and snapshot.position <= info.head:
+        usable = await _restored(store, stream, snapshot)
+        if usable is not None:
+            state, start = usable, snapshot.position + 1
+    last_id, time = b"", 0
+    compactions: dict[str | None, Record] = {}
+    # The last record is read even when the snapshot covers it: its time must not be undercut.
+    async for record in store.read(stream, start=min(start, info.head), bodies=False):
+        if record.position >= start:
+            state = request_view.evolve(state, record)
+        last_id, time = record.id, record.time
+        if record.type == "context:pre_compact":
+            compactions[record.span_id] = record
+        elif record.type == "context:post_compact":
+            compactions.pop(record.span_id, None)
+    kept = start - 1
+    return Loaded(state, state.position, last_id, time, kept, tuple(compactions.values()))
+
+
+async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
+    if snapshot.version != view_snapshot.VERSION:
+        return None
+    async for record in store.read(
+        stream, start=snapshot.position, stop=snapshot.position, bodies=False
+    ):
+        if record.digest == snapshot.digest:
+            try:
+                return view_snapshot.load(snapshot.data)
+            except (msgspec.DecodeError, DecodeError):
+                return None  # a snapshot is only a cache: a damaged one is as good as none
+    return None
 
 
 def _scope(record: Record) -> Scope:

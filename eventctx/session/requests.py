@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
+from typing import Any
 
 import msgspec
 
 from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
 from eventctx.log.events import Outcome, Trigger
-from eventctx.log.record import place
 from eventctx.messages import calibration
-from eventctx.messages.calibration import Scale
+from eventctx.messages.encoding import collector_paused
+from eventctx.messages.tokens import Estimator
 from eventctx.policies.fit import fit
 from eventctx.policies.interception import Intercept
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
-from eventctx.policies.trigger import counted, due, make_budget
+from eventctx.policies.trigger import due, make_budget
 from eventctx.policies.working_set import kept_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import state as view_state
+from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.aggregate import LiveSession
-from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
+from eventctx.session.aggregate import preview
+from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided, Frame
+from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import PolicyQuestions
 from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings
@@ -32,24 +36,34 @@ MAX_CONFLICTS = 8
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A request to prepare: its budget, and what is sent beside the messages, in tokens."""
+    """A request to prepare: its budget in tokens, its model, and the tools sent beside it as JSON.
+
+    ``reserve`` is in tokens, for what else is sent beside the messages.
+    """
 
     limit: int
     reserve: int = 0
     model: str | None = None
-    tools_digest: str | None = None
+    tools: bytes | None = None
+
+    @property
+    def tools_digest(self) -> str | None:
+        """SHA-256 of the tools as they are sent, in hex; None without tools."""
+        return None if self.tools is None else sha256(self.tools).hexdigest()
+
+    def reserve_under(self, estimator: Estimator) -> int:
+        """Tokens of all that is sent beside the messages, as ``estimator`` counts the tools."""
+        if self.tools is None:
+            return self.reserve
+        return self.reserve + estimator.tokens_of_json(len(self.tools.decode()))
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
-    """A request as recorded: its position, its view, and the position of a compaction made for it.
-
-    ``continues`` is the position of the request before it; None where a break lies between them.
-    """
+    """A request as recorded: its position, its view, and that of a compaction made for it."""
 
     position: int
     view: ViewState
     compacted: int | None
-    continues: int | None
 
 
 class RequestHandler:
@@ -57,17 +71,17 @@ class RequestHandler:
 
     def __init__(
         self,
-        live: LiveSession,
+        session: OpenSession,
         policy: Policy,
         settings: Settings,
-        asking: PolicyQuestions,
+        questions: PolicyQuestions,
         emitter: SessionEmitter,
         intercept: Intercept | None,
     ) -> None:
-        self._live = live
+        self._session = session
         self._policy = policy
         self._settings = settings
-        self._asking = asking
+        self._questions = questions
         self._emitter = emitter
         self._intercept = intercept
         self._overflowed_at = -1
@@ -84,24 +98,27 @@ class RequestHandler:
         conflicts = 0
         try:
             while True:
-                known, version = await self._live.settled()
+                known, version = await self._session.appends.settled()
                 view = request_view.with_model(known, wanted.model)
-                scale = calibration.scale(view.calibration, wanted.reserve)
-                if underway is None:
-                    underway = self._begun(view, counted(budget, scale))
+                reserve = wanted.reserve_under(view.estimator)
+                scale = calibration.scale(view.calibration, reserve)
+                frame = Frame(view, version, budget, scale)
+                underway = underway or self._begun(frame)
                 decided = None
                 if underway is not None:
-                    decided = await underway.decide(view, version, budget, scale, self._intercept)
+                    decided = await underway.decide(frame, self._intercept)
                     if decided is None:
                         continue
-                overflow = _overflow(view, budget, scale, decided)
+                overflow = _overflow(frame, decided)
                 if overflow is not None and self._settings.on_overflow == "raise":
-                    await self._record_overflow(underway, budget, scale, overflow)
+                    await self._record_overflow(underway, frame, overflow)
                     underway = None
                     raise overflow
                 try:
+                    # The log counts by another family's rates only behind the request, so a view
+                    # that was counted anew for it is folded again from the records.
                     counted_anew = view.estimator != known.estimator
-                    done = await self._append(view, version, wanted, scale, decided, counted_anew)
+                    done = await self._append(frame, wanted, decided, counted_anew)
                 except WrongExpectedVersion:
                     # Nothing was decided for good: decide again on what the other process added.
                     conflicts += 1
@@ -115,29 +132,40 @@ class RequestHandler:
             await self._close(underway, budget, error)
             raise
 
+    async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
+        """The messages of a prepared request: plain dicts and lists, decoded for this caller."""
+        entries = prepared.view.layout.entries()
+        wanted = addresses(entries)
+        bodies = self._session.bodies
+        texts = await bodies.texts(wanted)
+        if len(bodies) > 2 * len(wanted) + 64:
+            bodies.keep_only(wanted)
+        with collector_paused(len(entries)):
+            return render(entries, texts)
+
     async def compact(
         self,
         policy: Policy,
-        why: CompactionCause,
+        cause: CompactionCause,
         *,
         limit: int | None = None,
         dry_run: bool = False,
     ) -> CompactionResult:
         """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's."""
-        underway = CompactionRun(self._live, policy, why, self._asking, dry_run=dry_run)
+        underway = CompactionRun(self._session, policy, cause, self._questions, dry_run=dry_run)
         budget = self.budget(self._settings.limit)
         try:
             while True:
-                view, version = await self._live.settled()
+                view, version = await self._session.appends.settled()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
                 scale = calibration.scale(view.calibration, self._settings.reserve_tokens)
                 intercept = None if dry_run else self._intercept
-                decided = await underway.decide(view, version, budget, scale, intercept)
+                decided = await underway.decide(Frame(view, version, budget, scale), intercept)
                 if decided is None or decided.ended is None:
                     continue
                 if dry_run:
                     return CompactionResult.of(decided.ended, None)
-                appended = await self._live.append_exactly(version, *decided.drafts)
+                appended = await self._session.appends.append_exactly(version, *decided.drafts)
                 if appended is not None:
                     return CompactionResult.of(decided.ended, appended[-1].position)
         except BaseException as error:
@@ -150,11 +178,11 @@ class RequestHandler:
         limit = asked[0].budget if asked else None
         return self._settings.limit if limit is None else limit
 
-    def _begun(self, view: ViewState, budget: Budget) -> CompactionRun | None:
-        trigger = self._due(view, budget)
+    def _begun(self, frame: Frame) -> CompactionRun | None:
+        trigger = self._due(frame.view, frame.goal)
         if trigger is None:
             return None
-        return CompactionRun(self._live, self._policy, CompactionCause(trigger), self._asking)
+        return CompactionRun(self._session, self._policy, CompactionCause(trigger), self._questions)
 
     def _due(self, view: ViewState, budget: Budget) -> Trigger | None:
         layout = view.layout
@@ -178,64 +206,52 @@ class RequestHandler:
         return trigger
 
     async def _append(
-        self,
-        view: ViewState,
-        version: int,
-        wanted: Wanted,
-        scale: Scale,
-        decided: Decided | None,
-        counted_anew: bool,
+        self, frame: Frame, wanted: Wanted, decided: Decided | None, counted_anew: bool
     ) -> PreparedRequest | None:
-        """Append a compaction and the request in one step; None if the view moved on meanwhile.
-
-        The log counts by another family's rates only behind the request, so where the view was
-        ``counted_anew`` for it, it is folded again from the records.
-        """
-        after = view if decided is None else decided.view
-        tokens = scale.tokens(after.layout.tokens)
+        """Append a compaction and the request in one step; None if the view moved on meanwhile."""
+        after = frame.view if decided is None else decided.view
         event = request_view.prepared(
             after,
-            scale=scale,
+            scale=frame.scale,
             budget=wanted.limit,
             model=wanted.model,
             tools_digest=wanted.tools_digest,
-            floor_sent=tokens > wanted.limit,
+            floor_sent=frame.tokens_of(after) > wanted.limit,
         )
         drafts = () if decided is None else decided.drafts
-        draft = self._live.draft(event, self._live.scope)
-        position = version + 1 + len(drafts)
-        folded = request_view.evolve(after, place(draft, self._live.stream, position, -1, b""))
-        records = await self._live.append_exactly(
-            version, *drafts, draft, after=None if counted_anew else folded
+        draft = self._session.draft(event)
+        folded = None
+        if not counted_anew:
+            at = frame.version + 1 + len(drafts)
+            folded = preview(after, self._session.stream, [draft], at)
+        records = await self._session.appends.append_exactly(
+            frame.version, *drafts, draft, after=folded
         )
         if records is None:
             return None
-        self._emitter.remember(self._live.scope, records[-1].position)
+        self._emitter.remember(self._session.scope, records[-1].position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
-        before = after.calibration.asked[-1:] if event.breaks == () else ()
         return PreparedRequest(
-            records[-1].position,
-            after,
-            records[-2].position if applied else None,
-            before[0].position if before else None,
+            records[-1].position, after, records[-2].position if applied else None
         )
 
     # -- when it does not work out ---------------------------------------------------------------
 
     async def _record_overflow(
-        self, underway: CompactionRun | None, budget: Budget, scale: Scale, error: ContextOverflow
+        self, underway: CompactionRun | None, frame: Frame, error: ContextOverflow
     ) -> None:
         """Leave a trace of a request that could not be prepared, once for every state."""
-        view, version = await self._live.settled()
+        view, version = await self._session.appends.settled()
         if underway is None:
             underway = CompactionRun(
-                self._live, self._policy, CompactionCause("budget"), self._asking
+                self._session, self._policy, CompactionCause("budget"), self._questions
             )
         if version == self._overflowed_at and not underway.is_open:
             return
-        drafts = underway.abandoned(view, budget, scale, "failed", str(error))
-        records = await self._live.append(*drafts)
+        frame = frame._replace(view=view, version=version)
+        drafts = underway.abandoned(frame, "failed", str(error))
+        records = await self._session.appends.append(*drafts)
         self._overflowed_at = records[-1].position
 
     async def _close(
@@ -258,24 +274,25 @@ class RequestHandler:
     async def _end(self, underway: CompactionRun, budget: Budget, error: BaseException) -> None:
         outcome: Outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        appends, aggregate = self._session.appends, self._session.aggregate
         while True:
             try:
                 # An end may be on disk that was handed to the store before the task was cancelled,
                 # or that another process wrote: look before a second one is written.
-                view, version = await self._live.synchronised()
-                if underway.span_id not in self._live.open_compactions:
+                view, version = await appends.synchronised()
+                if underway.span_id not in aggregate.open_compactions:
                     return
-                scale = calibration.scale(view.calibration)
-                drafts = underway.abandoned(view, budget, scale, outcome, text)
-                if await self._live.append_exactly(version, *drafts) is not None:
+                frame = Frame(view, version, budget, calibration.scale(view.calibration))
+                drafts = underway.abandoned(frame, outcome, text)
+                if await appends.append_exactly(version, *drafts) is not None:
                     return
             except WrongExpectedVersion:
                 continue
             except StoreError:
-                view = self._live.view
-                scale = calibration.scale(view.calibration)
-                for draft in underway.abandoned(view, budget, scale, outcome, text):
-                    await self._live.emit(draft)
+                view = aggregate.view
+                frame = Frame(view, view.position, budget, calibration.scale(view.calibration))
+                for draft in underway.abandoned(frame, outcome, text):
+                    await appends.emit(draft)
                 return
 
 
@@ -295,12 +312,10 @@ def is_stuck(view: ViewState, budget: Budget) -> bool:
     return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 
 
-def _overflow(
-    view: ViewState, budget: Budget, scale: Scale, decided: Decided | None
-) -> ContextOverflow | None:
+def _overflow(frame: Frame, decided: Decided | None) -> ContextOverflow | None:
     """The error that says by what a view exceeds the budget; None if it does not."""
-    after = view if decided is None else decided.view
-    tokens = scale.tokens(after.layout.tokens)
+    view, budget, scale = frame.view, frame.budget, frame.scale
+    tokens = frame.tokens_of(view if decided is None else decided.view)
     if tokens <= budget.tokens:
         return None
     counts = dict(decided.overflow) if decided is not None else {}

@@ -1,16 +1,58 @@
-"""Bringing messages back into view: which of them belong together, and where their bodies lie."""
+"""Command handlers of what stays in view: bring messages back, pin them, and unpin them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.log.events import Located
+from eventctx.log import events
+from eventctx.log.events import Event, Located
 from eventctx.log.record import Body
 from eventctx.log.store import EventStore
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.tool_rounds import group_rows
 from eventctx.projections.transcript import TranscriptLine
+from eventctx.projections.view.request_view import ViewState
+from eventctx.session.open_session import OpenSession
+from eventctx.session.transcript import stripped_by
+
+
+async def show(
+    session: OpenSession, numbers: Sequence[int], command: str, then: Sequence[Event] = ()
+) -> tuple[int, ...]:
+    """Bring messages back into view with their tool rounds, and append ``then`` behind that.
+
+    Returns the numbers that came back. Raises InvalidSetting, which names ``command``, for a
+    number that is not in the transcript, and WrongExpectedVersion when another process wrote in
+    between.
+    """
+    while True:
+        view, version = await session.appends.synchronised()
+        lines = (await session.lines.at(version)).lines
+        rounds = await whole_rounds(session.store, session.stream, list(lines), numbers, command)
+        whole = {ref.number for ref in view.layout.refs if not ref.shortened}
+        hidden = tuple([one for one in rounds if one.number not in whole])
+        drafts = []
+        if hidden:
+            event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
+            unbound = stripped_by(session, view, event)
+            drafts.append(session.draft(msgspec.structs.replace(event, unbound=unbound)))
+        drafts += [session.draft(event) for event in then]
+        if not drafts or await session.appends.append_exactly(version, *drafts) is not None:
+            return tuple([one.number for one in hidden])
+
+
+async def unpin(session: OpenSession, numbers: Sequence[int]) -> None:
+    """Let pinned messages be compacted again. Raises InvalidSetting for one that is not pinned."""
+    view, _ = await session.appends.synchronised()
+    unknown = [n for n in numbers if type(n) is not int or n not in view.pins]
+    if unknown:
+        raise InvalidSetting(
+            f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
+        )
+    await session.appends.append(session.draft(events.Unpinned(numbers=tuple(numbers))))
 
 
 async def whole_rounds(
@@ -18,7 +60,7 @@ async def whole_rounds(
     stream: str,
     lines: Sequence[TranscriptLine],
     numbers: Sequence[int],
-    what: str,
+    command: str,
 ) -> list[Located]:
     """The messages ``numbers`` of a transcript, and all that belong to the same tool rounds.
 
@@ -28,7 +70,7 @@ async def whole_rounds(
     unknown = [number for number in numbers if type(number) is not int or number not in known]
     if unknown:
         raise InvalidSetting(
-            f"{what}: expected message numbers of the transcript, found {unknown}; "
+            f"{command}: expected message numbers of the transcript, found {unknown}; "
             f"`eventctx transcript {stream}` lists them"
         )
     bodies = await _without_data(store, stream, lines)
@@ -65,3 +107,16 @@ async def _without_data(
         for row in places.get(record.position, ()):
             found[row] = record.bodies[lines[row].index]
     return [found[row] for row in range(len(lines))]
+
+
+def _followers(
+    view: ViewState, lines: Iterable[TranscriptLine], hidden: Sequence[Located]
+) -> tuple[int | None, ...]:
+    """For each hidden message the next one of the transcript that is in view, None at the end."""
+    shown = {ref.number for ref in view.layout.refs}
+    following: dict[int, int | None] = {}
+    after: int | None = None
+    for line in reversed(list(lines)):
+        following[line.number] = after
+        after = line.number if line.number in shown else after
+    return tuple([following[one.number] for one in hidden])

@@ -125,7 +125,7 @@ async def first(place: Place) -> list[Row]:
         for policy, values in taken.items():
             context = await _warm(policy, batch)
             values.append(await processor(lambda: context.get_messages_for_request(BUDGET)))  # noqa: B023
-            layout = context._live.view.layout
+            layout = context._session.aggregate.view.layout
             notes[policy] = f"{len(layout.refs):,} messages, {layout.tokens:,} tokens left"
     notes["ladder"] += f"; {ELSEWHERE}"
     name = f"first compaction of {length:,} messages"
@@ -310,11 +310,11 @@ async def _compacted_often(place: Place, policy: str) -> Compacted:
         number += 1
         if number % 4:
             continue
-        before = context._live.view.compactions
+        before = context._session.aggregate.view.compactions
         began = time.process_time()
         await context.get_messages_for_request()
         seconds = time.process_time() - began
-        if context._live.view.compactions != before:
+        if context._session.aggregate.view.compactions != before:
             taken.append(seconds * 1e3)
             gc.collect()
     compacted: list[int] = []

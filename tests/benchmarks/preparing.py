@@ -62,9 +62,9 @@ async def _rounds(
         await samples.time("append", append)
         head += 1
         if number % 4 == 3:
-            before = context._live.view.compactions
+            before = context._session.aggregate.view.compactions
             messages = await samples.time("request", context.get_messages_for_request)
-            if context._live.view.compactions != before:
+            if context._session.aggregate.view.compactions != before:
                 # Rare, and dearer: in one median with the others it would not show at all.
                 samples.add("compacting", samples.by_name["request"].pop())
                 continue

@@ -28,7 +28,8 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import drop, keep_only
-from eventctx.session.compaction_run import MAX_QUESTIONS, settings_of
+from eventctx.policies.recorded import recorded_settings
+from eventctx.session.compaction_run import MAX_QUESTIONS
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,
@@ -134,10 +135,10 @@ def test_a_function_and_both_spellings_of_its_path_are_the_same_policy() -> None
 
 
 def test_what_is_recorded_of_it_is_its_path() -> None:
-    assert settings_of(Custom(f"{HERE}:last_three"))["function"] == f"{HERE}:last_three"
-    assert settings_of(Custom(last_three))["function"] == f"{HERE}:last_three"
-    assert settings_of(Custom(Own().propose))["function"] == f"{HERE}:Own.propose"
-    assert "functools" in str(settings_of(Custom(partial(last_three)))["function"])
+    assert recorded_settings(Custom(f"{HERE}:last_three"))["function"] == f"{HERE}:last_three"
+    assert recorded_settings(Custom(last_three))["function"] == f"{HERE}:last_three"
+    assert recorded_settings(Custom(Own().propose))["function"] == f"{HERE}:Own.propose"
+    assert "functools" in str(recorded_settings(Custom(partial(last_three)))["function"])
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,12 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import drop, keep_only
+from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.simple import Simple
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.policies.truncate import Truncate
 from eventctx.policies.working_set import WorkingSet, shortened_tokens
 from eventctx.projections.view.layout import build
-from eventctx.session.compaction_run import settings_of
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,
@@ -335,7 +335,7 @@ def test_made_directly_it_wants_policies_and_says_who_understands_names() -> Non
 
 
 def test_what_is_recorded_of_it_are_its_steps_in_order() -> None:
-    recorded = settings_of(Pipeline((Truncate(keep_recent=5), Custom(scoring))))
+    recorded = recorded_settings(Pipeline((Truncate(keep_recent=5), Custom(scoring))))
     assert recorded == {"policies": "truncate,custom"}
 
 

@@ -1,0 +1,348 @@
+"""Appends of one session under way: in order, sharing commits, with retries behind other writers.
+
+Appending is a short synchronous step under a lock: give the drafts their positions, hand them to
+the store, note them in the aggregate. So calls from several tasks and threads keep one order, and
+waiting for the disk happens outside. Each append expects the last record that this process knows.
+When another process wrote in between, all appends under way fail; the queue is then *stale*: the
+session is read again, and drafts that hold whatever others wrote are sent again behind that.
+
+Invariant: drafts reach the store in the order in which they were given to the queue; a draft that
+is sent again keeps its id, so a store that has it already says so instead of storing it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from eventctx.errors import EventctxError, StoreError, WrongExpectedVersion
+from eventctx.log.codec import encode_event
+from eventctx.log.events import Event
+from eventctx.log.record import Body, Draft, Record
+from eventctx.log.store import NO_STREAM, Appended, EventStore, Last
+from eventctx.projections.view.request_view import ViewState
+from eventctx.session.aggregate import SNAPSHOT, Aggregate, Loaded
+from eventctx.session.turns import Scope
+
+MAX_IN_FLIGHT = 256
+"""Activity events that may wait for the disk; the next one waits for the oldest of them."""
+
+
+class Clock(Protocol):
+    """Where times come from: UTC nanoseconds."""
+
+    def __call__(self) -> int:
+        """The time now."""
+        ...
+
+
+class Listener(NamedTuple):
+    """Who hears of appends: of each record in order, and of the time that callers waited for."""
+
+    publish: Callable[[Record], None]
+    appended: Callable[[float, int], None] | None = None
+
+
+class PendingAppend:
+    """An append under way. ``records`` is set when it is on disk.
+
+    ``exact`` drafts hold for one version alone and are dropped on a conflict. All others are sent
+    again behind what the other process wrote; ``again`` is then the append that carries them.
+    """
+
+    __slots__ = (
+        *("ack", "again", "awaited", "drafts", "exact", "failed", "number", "records", "sent"),
+    )
+
+    def __init__(
+        self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], exact: int
+    ) -> None:
+        self.number = number
+        self.ack = ack
+        self.drafts = drafts
+        self.exact = exact
+        self.records: tuple[Record, ...] | None = None
+        self.failed = False
+        self.again: PendingAppend | None = None
+        self.awaited = True
+        self.sent = perf_counter()
+
+
+class Unsent(NamedTuple):
+    """A draft that waits to be sent again, in the order in which it was first sent."""
+
+    number: int
+    draft: Draft
+    origin: PendingAppend | None
+
+
+class AppendQueue:
+    """The one way to append to a session in this process. Made by ``repository.open_session``.
+
+    ``head`` is the position of the last record that was handed to the store, -1 for none.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        aggregate: Aggregate,
+        loaded: Loaded,
+        listener: Listener,
+        clock: Clock,
+        random: Callable[[int], bytes],
+        reload: Callable[[], Awaitable[Loaded | None]],
+    ) -> None:
+        self._store = store
+        self._aggregate = aggregate
+        self._stream = aggregate.stream
+        self._listener = listener
+        self._clock = clock
+        self._random = random
+        self._reload = reload
+        self._lock = aggregate.lock
+        self._in_flight: deque[PendingAppend] = deque()
+        self._unsent: list[Unsent] = []
+        self._awaited_ids: set[bytes] = set()
+        self._time = self._sent_time = 0
+        self._appends = 0
+        self._stale = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._install(loaded)
+
+    def _install(self, loaded: Loaded) -> None:
+        self.head = loaded.head
+        self._last_id = loaded.last_id
+        self._time = max(self._time, loaded.time)
+        self._sent_time = max(self._sent_time, loaded.time)
+        self._stale = False
+
+    # -- making drafts ---------------------------------------------------------------------------
+
+    def draft(self, event: Event, scope: Scope, bodies: Sequence[Body] = ()) -> Draft:
+        """Put an event into its envelope, with the clock's time, never before the last one's."""
+        name, version, payload = encode_event(event)
+        self._time = max(self._time, self._clock())
+        return Draft(
+            self._random(16),
+            name,
+            version,
+            self._time,
+            payload,
+            tuple(bodies),
+            scope.turn_id,
+            scope.span_id,
+            scope.parent_span_id,
+            scope.iteration,
+        )
+
+    # -- appending -------------------------------------------------------------------------------
+
+    async def append(self, *drafts: Draft) -> tuple[Record, ...]:
+        """Append what holds whatever others wrote in between; returns when it is on disk."""
+        own = {draft.id for draft in drafts}
+        self._awaited_ids |= own
+        try:
+            pending = None
+            while pending is None:
+                await self.ready()
+                with self._lock:
+                    pending = None if self._stale else self._submit(drafts, 0)
+            while True:
+                try:
+                    records = await self._settle(pending)
+                except WrongExpectedVersion:
+                    pending = await self._sent_again(pending)
+                else:
+                    return tuple([record for record in records if record.id in own])
+        finally:
+            self._awaited_ids -= own
+
+    async def _sent_again(self, pending: PendingAppend) -> PendingAppend:
+        """The append that carries the drafts of one that met a conflict."""
+        while pending.again is None:
+            await self.ready()
+            with self._lock:
+                if pending.again is None and not self._stale:
+                    self._submit((), 0)
+        return pending.again
+
+    async def append_exactly(
+        self, version: int, *drafts: Draft, after: ViewState | None = None
+    ) -> tuple[Record, ...] | None:
+        """Append only if ``version`` is still the last position.
+
+        ``after`` is the view behind the drafts, if the caller has folded them already. None when
+        this process appended in between; WrongExpectedVersion when another one did.
+        """
+        with self._lock:
+            if self._stale or self.head != version or self._unsent:
+                return None
+            pending = self._submit(drafts, len(drafts), after)
+        return await self._settle(pending)
+
+    async def emit(self, draft: Draft) -> None:
+        """Append an activity event in its place without waiting for the disk.
+
+        If it cannot be written, the next call that waits sends it again, and raises if it must.
+        """
+        await self.ready()
+        while len(self._in_flight) >= MAX_IN_FLIGHT:
+            await self._oldest()
+        with self._lock:
+            if self._stale:
+                self._appends += 1
+                self._unsent.append(Unsent(self._appends, draft, None))
+                return
+            pending = self._submit((draft,), 0)
+            pending.awaited = False
+        self._watch(pending)
+
+    def _watch(self, pending: PendingAppend) -> None:
+        task = asyncio.get_running_loop().create_task(self._settle_unwatched(pending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _submit(
+        self, drafts: Sequence[Draft], exact: int, after: ViewState | None = None
+    ) -> PendingAppend:
+        self._unsent.sort(key=lambda one: one.number)
+        again, self._unsent = self._unsent, []
+        sent = self._timed([*[one.draft for one in again], *drafts])
+        expected = NO_STREAM if self.head < 0 else Last(self.head, self._last_id)
+        ack = self._store.append(self._stream, sent, expected)
+        self.head += len(sent)
+        self._last_id = sent[-1].id
+        self._aggregate.appended(sent, after)
+        self._appends += 1
+        pending = PendingAppend(self._appends, ack, sent, exact)
+        for one in again:
+            if one.origin is not None:
+                one.origin.again = pending
+        self._in_flight.append(pending)
+        return pending
+
+    def _timed(self, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+        """Keep times from running backwards along the log, also behind another process's."""
+        timed: list[Draft] = []
+        for draft in drafts:
+            if draft.time < self._sent_time:
+                draft = msgspec.structs.replace(draft, time=self._sent_time)
+            self._sent_time = draft.time
+            timed.append(draft)
+        return tuple(timed)
+
+    # -- waiting for the disk --------------------------------------------------------------------
+
+    async def _settle(self, pending: PendingAppend) -> tuple[Record, ...]:
+        try:
+            return await self._ended(pending)
+        except asyncio.CancelledError:
+            # The append goes on without its caller; somebody has to see how it ends.
+            self._watch(pending)
+            raise
+
+    async def _settle_unwatched(self, pending: PendingAppend) -> None:
+        with contextlib.suppress(EventctxError):
+            await self._ended(pending)
+
+    async def _ended(self, pending: PendingAppend) -> tuple[Record, ...]:
+        try:
+            appended = await pending.ack
+        except EventctxError as error:
+            with self._lock:
+                self._failed(pending, error)
+            raise
+        publish, timed = self._listener
+        with self._lock:
+            if timed is not None and pending.awaited and pending.records is None:
+                timed(perf_counter() - pending.sent, len(appended.records))
+            pending.records = appended.records
+            ready: list[Record] = []
+            while self._in_flight and self._in_flight[0].records is not None:
+                ready.extend(self._in_flight.popleft().records or ())
+            self._aggregate.written(ready)
+            for record in ready:
+                publish(record)
+            if ready and not self._in_flight and not self._stale:
+                snapshot = self._aggregate.snapshot_due(ready)
+                if snapshot is not None:
+                    self._store.save_snapshot(self._stream, SNAPSHOT, snapshot)
+        return appended.records
+
+    def _failed(self, pending: PendingAppend, error: EventctxError) -> None:
+        """Take a failed append out, once, whoever sees it first; keep what is to be sent again."""
+        if pending.failed:
+            return
+        pending.failed = True
+        self._stale = True
+        self._in_flight.remove(pending)
+        if not isinstance(error, StoreError):
+            return  # what can never be stored is not tried again
+        conflict = isinstance(error, WrongExpectedVersion)
+        for draft in pending.drafts[: len(pending.drafts) - pending.exact]:
+            if conflict or draft.id not in self._awaited_ids:
+                origin = pending if conflict else None
+                self._unsent.append(Unsent(pending.number, draft, origin))
+
+    # -- staying in step with the store ----------------------------------------------------------
+
+    async def ready(self) -> None:
+        """Wait until the view is sound: read again what another writer made obsolete."""
+        while self._stale:
+            await self.drained()
+            loaded = await self._reload()
+            if loaded is None:
+                raise StoreError(f"session {self._stream!r} is gone from the store")
+            with self._lock:
+                if self._stale and not self._in_flight:
+                    self._aggregate.install(loaded)
+                    self._install(loaded)
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way. Errors are left to those who wait for them."""
+        while self._in_flight:
+            await self._oldest()
+
+    async def _oldest(self) -> None:
+        with self._lock:
+            pending = self._in_flight[0] if self._in_flight else None
+        if pending is not None:
+            try:
+                await self._ended(pending)
+            except EventctxError:
+                return
+
+    async def settled(self) -> tuple[ViewState, int]:
+        """The view and its version after everything of this process that was under way.
+
+        Raises what kept an earlier activity event from being written.
+        """
+        while True:
+            await self.ready()
+            await self.drained()
+            with self._lock:
+                if self._stale or self._in_flight:
+                    continue
+                if not self._unsent:
+                    return self._aggregate.view, self.head
+                pending = self._submit((), 0)
+            try:
+                await self._settle(pending)
+            except WrongExpectedVersion:
+                continue
+
+    async def synchronised(self) -> tuple[ViewState, int]:
+        """As ``settled``, and after what other processes wrote until now."""
+        while True:
+            view, head = await self.settled()
+            info = await self._store.head(self._stream)
+            if info is None or info.head <= head:
+                return view, head
+            with self._lock:
+                self._stale = self._stale or self.head < info.head

@@ -1,0 +1,158 @@
+"""The sessions that are open in one engine: each opened once, however many ask, and closed once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.aio import KeyedLock
+from eventctx.errors import InvalidSetting
+from eventctx.log.ids import CurrentSpan
+from eventctx.log.store import EventStore
+from eventctx.messages.tokenizers import Tokenizer
+from eventctx.policies.advisers import Rememberer, Scorer, Summarizer
+from eventctx.policies.interception import Intercept
+from eventctx.policies.policy import Policy
+from eventctx.policies.recorded import recorded_settings
+from eventctx.search.recall import Recall
+from eventctx.session.append_queue import Clock, Listener
+from eventctx.session.context import Context, Observe
+from eventctx.session.open_session import OpenSession
+from eventctx.session.questions import Advisers
+from eventctx.session.repository import open_session
+from eventctx.session.settings import Settings
+
+
+class Environment(NamedTuple):
+    """What the sessions of one engine share.
+
+    ``catch_up(session)`` lets sinks fold what a session holds before it is opened. ``recall``
+    searches a session for what bears on a query, ``recaller`` gives the search itself.
+    """
+
+    store: EventStore
+    listener: Listener
+    clock: Clock
+    random: Callable[[int], bytes]
+    current_span: CurrentSpan | None
+    intercept: Intercept
+    observe: Observe
+    recaller: Callable[[], Recall]
+    recall: Callable[[str], Rememberer]
+    catch_up: Callable[[str], Awaitable[None]]
+
+
+class SessionOpening(NamedTuple):
+    """How a session is asked for; None where the caller leaves it to how the session is open."""
+
+    policy: Policy
+    settings: Settings
+    summarizer: Summarizer | None = None
+    scorer: Scorer | None = None
+    tokenizer: Tokenizer | None = None
+    chooses_policy: bool = False
+
+
+class _Opened(NamedTuple):
+    context: Context
+    opening: SessionOpening
+
+
+class Sessions:
+    """The open sessions of one engine."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._opened: dict[str, _Opened] = {}
+        self._locks = KeyedLock()
+
+    def context(self, session: str) -> Context | None:
+        """The context manager of a session, if it is open."""
+        opened = self._opened.get(session)
+        return None if opened is None else opened.context
+
+    async def open(self, session: str, opening: SessionOpening) -> Context:
+        """The context manager of a session, opened if it is not yet, created if it is new.
+
+        Raises InvalidSetting where it is open in another way, and what the store raises; then
+        nothing is remembered of the attempt.
+        """
+        opened = self._opened.get(session)
+        if opened is None:
+            # A sink that caught up again would forget what it heard of the session since.
+            async with self._locks(session):
+                opened = self._opened.get(session)
+                if opened is None:
+                    context = await self._open(session, opening)
+                    self._opened[session] = _Opened(context, opening)
+                    return context
+        _check_equal(session, opened.opening, opening)
+        return opened.context
+
+    async def _open(self, session: str, opening: SessionOpening) -> Context:
+        rim = self._environment
+        await rim.catch_up(session)
+        policy, settings = opening.policy, opening.settings
+        recorded = {**recorded_settings(policy), **msgspec.to_builtins(settings)}
+        found = await self.take_up(session, {**recorded, "policy": policy.name}, opening.tokenizer)
+        advisers = Advisers(
+            opening.summarizer, opening.scorer, rim.recall(session), settings.adviser_timeout
+        )
+        return Context(
+            found,
+            policy,
+            settings,
+            rim.current_span,
+            advisers,
+            rim.intercept,
+            rim.recaller,
+            rim.observe,
+        )
+
+    async def take_up(
+        self,
+        session: str,
+        settings: dict[str, Any] | None = None,
+        tokenizer: Tokenizer | None = None,
+    ) -> OpenSession:
+        """A session to append to, beside the one that may be open already."""
+        rim = self._environment
+        return await open_session(
+            rim.store, session, rim.listener, rim.clock, rim.random, settings, tokenizer
+        )
+
+    async def close(self, session: str) -> None:
+        """Write what is under way in a session, and forget it. One that is not open is no error."""
+        async with self._locks(session):
+            opened = self._opened.pop(session, None)
+            if opened is not None:
+                await opened.context.close()
+
+    async def close_all(self) -> None:
+        """Close every session; what the first one raised is raised when all are closed."""
+        failed: BaseException | None = None
+        for session in list(self._opened):
+            try:
+                await self.close(session)
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+
+def _check_equal(session: str, found: SessionOpening, wanted: SessionOpening) -> None:
+    """Refuse what the open session cannot give any more. Raises InvalidSetting."""
+    for name in ("summarizer", "scorer", "tokenizer"):
+        if getattr(wanted, name) not in (None, getattr(found, name)):
+            raise InvalidSetting(
+                f"session {session!r} is open with another {name}; close the session first "
+                "(engine.close_session), or leave it out"
+            )
+    if wanted.chooses_policy and (wanted.settings, wanted.policy) != (found.settings, found.policy):
+        raise InvalidSetting(
+            f"session {session!r} is open with {found.policy} and {found.settings}, found "
+            f"{wanted.policy} and {wanted.settings}; close the engine first, or leave out the "
+            "settings"
+        )

@@ -36,14 +36,13 @@ from eventctx.queries.requests import Message, RequestView
 from eventctx.queries.verify import Verification, verify
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
-from eventctx.session import lineage
 from eventctx.session.append_queue import Listener
 from eventctx.session.choosing import check_advised, choose
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
 from eventctx.session.dry_run import dry_run
 from eventctx.session.result import CompactionResult
-from eventctx.session.sessions import Environment, SessionOpening, Sessions
+from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link
 from eventctx.session.settings import by_own_name
 from eventctx.stores.location import open_store
 from eventctx.stores.memory_losses import MemoryLosses
@@ -175,9 +174,7 @@ class Engine:
         context = self._sessions.context(session)
         if context is not None:
             await context.close()
-        appended = await lineage.fork(
-            self.store, session, at, new_session, self._clock, self._random
-        )
+        appended = await fork(self.store, session, at, new_session, self._clock, self._random)
         for record in appended.records:
             self.hooks.publish(record)
         return appended.receipt
@@ -190,7 +187,7 @@ class Engine:
         ``call_id`` is the tool call that started it. A parent that is not in this store is named
         in the child alone. Raises StreamNotFound where the child is not, and InvalidSetting.
         """
-        await lineage.link(self.store, self._sessions, parent, child, kind, call_id)
+        await link(self.store, self._sessions, parent, child, kind, call_id)
 
     # -- replay and audit ------------------------------------------------------------------------
 

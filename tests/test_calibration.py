@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
+from eventctx.log.codec import decode_event
+from eventctx.log.events import RequestPrepared
 from eventctx.messages import calibration
 from eventctx.messages.calibration import UNCALIBRATED, Calibration, RequestSize, Scale
 from eventctx.messages.tokens import FAMILIES, family_of
@@ -250,3 +252,16 @@ async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
         await ctx.get_messages_for_request(tools=tools)
         plain, with_tools = (await engine.audit("s")).requests
         assert with_tools.tokens - plain.tokens == pytest.approx(8_000 / 3.1, rel=0.05)
+
+
+async def test_tools_count_by_the_rates_of_the_model_that_is_asked() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    await ctx.add_message({"role": "user", "content": "hello"})
+    await ctx.get_messages_for_request(model="claude-sonnet-4")
+    tools = [{"name": "read", "input_schema": {"type": "object"}, "description": "d" * 9_000}]
+    await ctx.get_messages_for_request(tools=tools, model="gpt-4o")
+    await ctx.get_messages_for_request(tools=tools, model="gpt-4o")
+    events = [decode_event(record) async for record in engine.records("s")]
+    *_, first, second = [one.reserve for one in events if isinstance(one, RequestPrepared)]
+    assert first == second > 0

@@ -1,4 +1,4 @@
-"""How a span ended, in the words of its record."""
+"""The outcome of a span for its record: a status, and the text of an error."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Final, Literal
 from eventctx.log.events import Status
 
 MAX_ERROR_CHARACTERS: Final = 2_000
-"""Characters of an error's words that a record keeps."""
+"""Most characters of an error's text that a record keeps."""
 
 
 def words_of(error: BaseException | None) -> str:
-    """What an error says, short enough and fit for UTF-8 (file names may hold surrogates)."""
+    """The text of an error, cut to ``MAX_ERROR_CHARACTERS`` characters and encodable as UTF-8.
+
+    File names may hold surrogates, which UTF-8 cannot encode; they become escapes.
+    """
     try:
         text = str(error)[:MAX_ERROR_CHARACTERS]
     except Exception:
@@ -21,15 +24,15 @@ def words_of(error: BaseException | None) -> str:
 
 
 def described(error: BaseException | None) -> str | None:
-    """An error's type and words; None without one."""
+    """An error's type and text; None if there is no error."""
     return None if error is None else f"{type(error).__name__}: {words_of(error)}"
 
 
 def status_of(kind: type[BaseException] | None) -> Status:
-    """The status of what an error of this kind ended; None: nothing did."""
+    """The status of a span that an error of this type ended; "ok" for None."""
     return "ok" if kind is None else failure_of(kind)
 
 
 def failure_of(kind: type[BaseException]) -> Literal["error", "cancelled"]:
-    """Whether an error of this kind is a cancellation."""
+    """The status of a failed span: "cancelled" for a cancellation, else "error"."""
     return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"

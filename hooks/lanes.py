@@ -104,7 +104,7 @@ class Lanes:
         full = False
         with self._lock:
             lane = self._lanes.get(session_id)
-            orphans = None if lane is None else self._bury(session_id, lane)
+            orphans = None if lane is None else self._remove_closed(session_id, lane)
             if lane is None or orphans is not None:
                 lane = self._lanes[session_id] = _Lane(running or self._fallback())
                 self._start(session_id, lane, running)
@@ -130,7 +130,7 @@ class Lanes:
             orphans = [
                 item
                 for session_id, lane in list(self._lanes.items())
-                for item in self._bury(session_id, lane) or ()
+                for item in self._remove_closed(session_id, lane) or ()
             ]
             idle: Future[None] = Future()
             if self._pending:
@@ -183,7 +183,7 @@ class Lanes:
         def begin() -> None:
             lane.task = lane.loop.create_task(self._work(session_id, lane), context=context)
             # Not a `finally` in the worker: a task cancelled before it starts never runs its body.
-            lane.task.add_done_callback(lambda _: self._abandon(session_id, lane))
+            lane.task.add_done_callback(lambda _: self._drop_rest(session_id, lane))
 
         if running is lane.loop:
             begin()
@@ -224,7 +224,7 @@ class Lanes:
         else:
             item.delivered()
 
-    def _abandon(self, session_id: str, lane: _Lane) -> None:
+    def _drop_rest(self, session_id: str, lane: _Lane) -> None:
         """Drop and count the items that a cancelled worker leaves behind."""
         with self._lock:
             left = list(lane.items)
@@ -235,7 +235,7 @@ class Lanes:
         for item in left:
             item.dropped()
 
-    def _bury(self, session_id: str, lane: _Lane) -> list[Item] | None:
+    def _remove_closed(self, session_id: str, lane: _Lane) -> list[Item] | None:
         """Remove a lane whose loop is closed, and return its items; None if the loop is open.
 
         Nobody will run these items. The lock is held.

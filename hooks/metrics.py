@@ -170,10 +170,10 @@ class MetricsSink:
                 # Remember it first, so that a provider that fails is not tried for every record.
                 self._seen, self._puts, self._registries = provider, None, None
                 if not stands_in:
-                    self._meet(provider)
+                    self._connect(provider)
             return self._puts
 
-    def _meet(self, provider: MeterProvider) -> None:
+    def _connect(self, provider: MeterProvider) -> None:
         meter = provider.get_meter("eventctx", __version__, names.SCHEMA_URL)
         if isinstance(meter, NoOpMeter):
             return

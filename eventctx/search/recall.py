@@ -99,7 +99,7 @@ class Recall:
         self._store = store
         self._index = index
         self._lineages: dict[str, Lineage] = {}
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+        self._filling: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
 
@@ -169,8 +169,8 @@ class Recall:
         """Index the records appended since the last time. After IndexLost, call it again."""
         # One task of a loop fills the index while the others wait. A second loop or process may
         # fill it at the same time, which wastes work but does no harm.
-        turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        async with turn:
+        lock = self._filling.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        async with lock:
             while not await self._reached_the_end():
                 pass
 

@@ -93,7 +93,7 @@ def open_file(
     """
     # Absolute: the working directory may change, and ``:memory:`` is a file name here.
     path = Path(path).absolute()
-    _look_at(path, create)
+    _check_path(path, create)
     lock = LockWait(lock_timeout)
     connections: list[apsw.Connection] = []
 
@@ -131,7 +131,7 @@ def _close(connections: list[apsw.Connection]) -> None:
             connection.close(True)
 
 
-def _look_at(path: Path, create: bool) -> None:
+def _check_path(path: Path, create: bool) -> None:
     """Refuse a path that is plainly no database, before SQLite touches it.
 
     Raises NotAStore, StoreUnavailable.

@@ -142,7 +142,7 @@ def in_force(plan: int | None) -> Attributes:
     return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
 
 
-def tick(record: Record, event: events.Event | Unknown) -> Attributes:
+def event_attributes(record: Record, event: events.Event | Unknown) -> Attributes:
     """The attributes of a record that is shown as an event on a span."""
     return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
 

@@ -40,7 +40,7 @@ from eventctx.projections.trace import attributes as attrs
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes, Closing
 from eventctx.projections.trace.ids import TraceIds, locate, needs
-from eventctx.projections.trace.spans import OpenSpan, Span, begin, finish, give_up, with_tick
+from eventctx.projections.trace.spans import OpenSpan, Span, begin, finish, give_up, with_event
 
 MAX_OPEN: Final = 256
 """Most open spans of one session; beyond that, the oldest is finished as ``unfinished``."""
@@ -124,7 +124,7 @@ def evolve(state: TraceState, record: Record) -> TraceState:
         return _prepare(state, record, event)
     if isinstance(event, Cleared):
         state = replace(state, plan=None)
-    return _tick(state, record, event)
+    return _show(state, record, event)
 
 
 _STEERING: Final = frozenset(
@@ -140,7 +140,7 @@ def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceSt
     span = _span_showing(state, record)
     if span is None:
         return replace(state, finished=(), time=record.time)
-    spans = state.open | {span.span_id: with_tick(span, record, event)}
+    spans = state.open | {span.span_id: with_event(span, record, event)}
     return replace(state, finished=(), time=record.time, open=spans)
 
 
@@ -205,8 +205,8 @@ def _open(
         state = replace(state, finished=(*state.finished, give_up(oldest, before)))
     state = replace(state, open=spans)
     if begins.family == "compact":
-        state = _tick(state, record, event)
-        state = _tick_above(state, record, event)
+        state = _show(state, record, event)
+        state = _show_above(state, record, event)
     return state
 
 
@@ -217,15 +217,15 @@ def _close(
     if isinstance(event, PostCompact):
         if span is None or span.family != "compact":
             state, span = _compaction_alone(state, record, event, trace_id)
-        state = _tick_above(state, record, event)
+        state = _show_above(state, record, event)
         # A compaction without a call to a model is recorded as a whole once it is decided: both its
         # records have about the time of its end, and its start follows from the duration.
         began = max(record.time - event.duration, state.floor)
-        span = with_tick(replace(span, start=min(span.start, began)), record, event)
+        span = with_event(replace(span, start=min(span.start, began)), record, event)
         if event.outcome == "applied" and event.plan is not None:
             state = replace(state, plan=record.position)
     if span is None or span.family != ends.family:
-        return _tick(state, record, event)
+        return _show(state, record, event)
     spans = dict(state.open)
     spans.pop(span.span_id, None)
     state = replace(state, open=spans)
@@ -262,7 +262,7 @@ def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
             rest = tuple([other for other in state.answered if other is not done])
             done = replace(done, attributes=done.attributes | usage)
             return replace(state, answered=rest, finished=(*state.finished, done))
-    return _tick(state, record, event)
+    return _show(state, record, event)
 
 
 def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:
@@ -274,7 +274,7 @@ def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> Trace
         return _put(state, replace(span, attributes=span.attributes | known))
     waiting = (*state.waiting, SentRequest(record, event.plan, known))
     if len(waiting) > _MAX_WAITING:
-        state = _tick(state, waiting[0].record, read(waiting[0].record))
+        state = _show(state, waiting[0].record, read(waiting[0].record))
     return replace(state, waiting=waiting[-_MAX_WAITING:])
 
 
@@ -349,10 +349,10 @@ def _awaits_usage(ends: Closing, span: OpenSpan) -> bool:
     return ends.attributes[conv.OUTCOME] == "ok" and conv.INPUT_TOKENS not in span.attributes
 
 
-def _tick(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+def _show(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     """Show a record as an event on the span it names, else on its parent span, else on its turn."""
     span = _span_showing(state, record)
-    return state if span is None else _put(state, with_tick(span, record, event))
+    return state if span is None else _put(state, with_event(span, record, event))
 
 
 def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
@@ -363,11 +363,11 @@ def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
     )
 
 
-def _tick_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+def _show_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     span = state.open.get(record.parent_span_id or "") or _turn(state, record.turn_id)
     if span is None or span.span_id == record.span_id:
         return state
-    return _put(state, with_tick(span, record, event))
+    return _put(state, with_event(span, record, event))
 
 
 def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpan]:
@@ -375,7 +375,7 @@ def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpa
     left: list[SentRequest] = []
     for one in state.waiting:
         if one.record.turn_id == turn.turn_id:
-            turn = with_tick(turn, one.record, read(one.record))
+            turn = with_event(turn, one.record, read(one.record))
         else:
             left.append(one)
     return replace(state, waiting=tuple(left)), turn

@@ -18,12 +18,12 @@ from eventctx.projections.trace.attributes import (
     Kind,
     SpanStart,
     SpanStatus,
-    tick,
+    event_attributes,
 )
 
-MAX_TICKS: Final = 128
+MAX_EVENTS: Final = 128
 """Most events on one span, OpenTelemetry's own default. The span has a count of the others."""
-MAX_MESSAGE_TICKS: Final = 64
+MAX_MESSAGE_EVENTS: Final = 64
 """Most of them that may be added messages, so that a long turn has room for rarer events."""
 
 
@@ -55,10 +55,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     events: tuple[SpanEvent, ...]
 
 
-class Ticks(msgspec.Struct, frozen=True, gc=False):
+class SpanEventList(msgspec.Struct, frozen=True, gc=False):
     """A span's events so far as a linked list, newest first, so that adding one copies nothing."""
 
-    older: Ticks | None
+    older: SpanEventList | None
     event: SpanEvent
 
 
@@ -80,7 +80,7 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     turn_id: str | None
     start: int
     attributes: Attributes
-    ticks: Ticks | None = None
+    events: SpanEventList | None = None
     shown: int = 0
     messages_shown: int = 0
     dropped: int = 0
@@ -122,14 +122,15 @@ def _short(attributes: Attributes) -> Attributes:
     return attributes | long if long else attributes
 
 
-def with_tick(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:
+def with_event(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:
     """Return the span with ``record`` as one more event, or as one more dropped event."""
     message = record.type == "context:message_added"
-    if span.shown >= MAX_TICKS or (message and span.messages_shown >= MAX_MESSAGE_TICKS):
+    if span.shown >= MAX_EVENTS or (message and span.messages_shown >= MAX_MESSAGE_EVENTS):
         return replace(span, dropped=span.dropped + 1)
+    shown = SpanEvent(record.type, record.time, event_attributes(record, event))
     return replace(
         span,
-        ticks=Ticks(span.ticks, SpanEvent(record.type, record.time, tick(record, event))),
+        events=SpanEventList(span.events, shown),
         shown=span.shown + 1,
         messages_shown=span.messages_shown + message,
     )
@@ -140,10 +141,10 @@ def finish(
 ) -> Span:
     """Return the finished span; ``end`` is in UTC nanoseconds."""
     shown: list[SpanEvent] = []
-    ticks = span.ticks
-    while ticks is not None:
-        shown.append(ticks.event)
-        ticks = ticks.older
+    link = span.events
+    while link is not None:
+        shown.append(link.event)
+        link = link.older
     shown.reverse()
     attributes = span.attributes | _short(known_at_end)
     if span.dropped:

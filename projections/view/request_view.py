@@ -88,7 +88,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
     )
     breaks = state.breaks
     if layout.late != state.layout.late:
-        breaks = _with(breaks, "late_result")
+        breaks = _with_break(breaks, "late_result")
         event: Any = decode_known(record)
         if event.unbound:
             refs = stripped_in(layout.refs, event.unbound, state.estimator)
@@ -135,7 +135,7 @@ def _set(state: ViewState, record: Record) -> ViewState:
         next_number=state.next_number + fresh,
         messages=messages,
         layout=layouts.build(refs, _still_standing(state, event.order)),
-        breaks=_with(state.breaks, "set"),
+        breaks=_with_break(state.breaks, "set"),
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
         pins=state.pins.intersection(ref.number for ref in refs),
     )
@@ -162,7 +162,7 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
     return initial()._replace(
         next_number=state.next_number,
         layout=layouts.build((), prompts) if prompts else layouts.EMPTY,
-        breaks=_with(state.breaks, "clear"),
+        breaks=_with_break(state.breaks, "clear"),
         compactions=state.compactions,
         turns=state.turns,
         calibration=state.calibration,
@@ -215,7 +215,7 @@ def _restored(state: ViewState, record: Record) -> ViewState:
     return state._replace(
         gone=tuple(gone),
         layout=layouts.build(refs, state.layout.insertions),
-        breaks=_with(state.breaks, "restore"),
+        breaks=_with_break(state.breaks, "restore"),
         hidden=(summarised, dropped, merged),
     )
 
@@ -240,12 +240,12 @@ def _prompted(state: ViewState, record: Record) -> ViewState:
     layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
     # A system prompt set before the first request breaks no earlier view.
     sent = bool(state.calibration.asked)
-    breaks = _with(state.breaks, "insertion") if sent else state.breaks
+    breaks = _with_break(state.breaks, "insertion") if sent else state.breaks
     return state._replace(layout=layout, breaks=breaks)
 
 
 def _erased(state: ViewState, record: Record) -> ViewState:
-    return state._replace(breaks=_with(state.breaks, "erase"))
+    return state._replace(breaks=_with_break(state.breaks, "erase"))
 
 
 def _compacted(state: ViewState, record: Record) -> ViewState:
@@ -258,7 +258,7 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
     plan: Plan = event.plan
     after = apply_plan(state, plan, record)
     return after_compaction(after)._replace(
-        breaks=_with(state.breaks, "compaction"), compactions=state.compactions + 1
+        breaks=_with_break(state.breaks, "compaction"), compactions=state.compactions + 1
     )
 
 
@@ -330,7 +330,7 @@ def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
     return ("late_result",)
 
 
-def _with(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
+def _with_break(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
     return breaks if kind in breaks else (*breaks, kind)
 
 

@@ -1,16 +1,16 @@
-"""Counting the spans that a host's set-up loses, which OpenTelemetry keeps to itself.
+"""Counts the spans that a host's set-up loses, which OpenTelemetry does not report.
 
-A batch processor drops the oldest spans when its queue is full and tells nobody what became of a
-batch. So the trace sink names every span it hands over, and an exporter around the host's own ticks
-off those that arrive:
+A batch processor drops the oldest spans when its queue is full, and does not report the result of a
+batch. So the trace sink names every span that it hands over, and an exporter around the host's own
+ticks off those that arrive:
 
     counting = CountingExporter(OTLPSpanExporter(...))
     provider.add_span_processor(BatchSpanProcessor(counting))
     eventctx.open(url, sinks=[TraceSink(provider, exporter=counting)])
 
-A program without a set-up takes ``configure_tracing``. Lost spans are in ``hooks.stats().dropped``
-under the name of this exporter, and so in ``eventctx stats``. A collector that accepts a batch and
-rejects some of its spans (OTLP's partial success) is not noticed: the exporters do not pass it on.
+A program without a set-up uses ``configure_tracing``. Lost spans are in ``hooks.stats().dropped``
+under the name of this exporter, and so in ``eventctx stats``. Spans that a collector rejects from a
+batch that it accepts (OTLP's partial success) are not counted: the exporters do not report them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
 from eventctx.projections.trace import semconv as conv
 
 MAX_AWAITED: Final = 65_536
-"""Spans that may be under way. Beyond it the oldest count as lost, as no queue is so long."""
+"""Most spans under way. Beyond it the oldest count as lost, since no queue is so long."""
 
 
 class CountingExporter(SpanExporter):
     """A span exporter around another one. Never raises; its results are the other's.
 
-    Counts spans of ours alone, those of the instrumentation scope ``eventctx``, and each of them
-    once. Without ``TraceSink(exporter=...)`` it knows of failed exports only, and has to be told a
-    registry by ``attach``.
+    Counts only spans of ours, those of the instrumentation scope ``eventctx``, and each of them
+    once. Without ``TraceSink(exporter=...)`` it counts only failed exports, and needs a call of
+    ``attach`` with a registry.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -59,7 +59,7 @@ class CountingExporter(SpanExporter):
     # -- the SDK's exporter ----------------------------------------------------------------------
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export by the other exporter, and count what it does not take."""
+        """Export by the other exporter, and count the spans that it does not accept."""
         try:
             result = self._exporter.export(spans)
             reason = "the exporter did not get them to the collector"
@@ -73,14 +73,14 @@ class CountingExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Shut the other one down."""
+        """Shut the other exporter down."""
         try:
             self._exporter.shutdown()
         except Exception as error:
             self._failed(error)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Flush the other one; false when it did not do so in time, or raised."""
+        """Flush the other exporter; false if it did not finish in time, or raised."""
         try:
             return self._exporter.force_flush(timeout_millis)
         except Exception as error:
@@ -90,7 +90,7 @@ class CountingExporter(SpanExporter):
     # -- the sink's side -------------------------------------------------------------------------
 
     def attach(self, hooks: Hooks) -> None:
-        """Count on ``hooks`` from here on, what was lost before anybody listened included."""
+        """Count on ``hooks`` from here on, and add the losses from before any was attached."""
         with self._lock:
             self._hooks.append(hooks)
             before, self._uncounted = self._uncounted, 0
@@ -104,7 +104,7 @@ class CountingExporter(SpanExporter):
                 self._hooks.remove(hooks)
 
     def expect(self, span: SpanContext) -> None:
-        """Await a span that is handed to the provider now."""
+        """Expect the arrival of a span that is handed to the provider now."""
         with self._lock:
             self._awaited[_name_of(span)] = None
             if len(self._awaited) <= MAX_AWAITED:
@@ -114,12 +114,12 @@ class CountingExporter(SpanExporter):
         self._lost(1, _NEVER_CAME)
 
     def under_way(self) -> tuple[SpanName, ...]:
-        """The spans that are awaited."""
+        """The spans that are expected and have not arrived."""
         with self._lock:
             return tuple(self._awaited)
 
     def settle(self, spans: Iterable[SpanName]) -> None:
-        """Count as lost those of ``spans`` that are awaited still."""
+        """Count as lost those of ``spans`` that have not arrived."""
         with self._lock:
             missing = [span for span in spans if span in self._awaited]
             for span in missing:
@@ -128,14 +128,14 @@ class CountingExporter(SpanExporter):
         self._lost(len(missing), _NEVER_CAME)
 
     def after_fork(self) -> None:
-        """In a forked child: what is under way, and who counts it, is the parent's."""
+        """In a forked child: leave the spans under way, and their hooks, to the parent."""
         self._lock = threading.Lock()
         self._awaited.clear()
         self._hooks.clear()
         self._uncounted = 0
 
     def _arrived(self, spans: Iterable[SpanName]) -> int:
-        """Await these no longer; returns how many of them are not counted as lost already."""
+        """Tick off spans that arrived; returns how many of them were not counted as lost before."""
         with self._lock:
             fresh = 0
             for span in spans:
@@ -180,7 +180,7 @@ def _is_ours(span: ReadableSpan) -> bool:
 
 
 class _PerProcess(SpanExporter):
-    """The exporter for a URL; in a forked child another one, as connections cannot be shared."""
+    """The exporter for a URL; a forked child gets a new one, as connections cannot be shared."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -204,13 +204,13 @@ def configure_tracing(
 ) -> TraceSink:
     """Set tracing up for a program that has no OpenTelemetry set-up; the library never calls this.
 
-    Returns a sink that sends its spans to the collector at ``url`` (as ``exporter_for`` takes it),
-    in batches, from a thread, and counts those that do not arrive. ``service`` names the program,
-    in place of ``OTEL_SERVICE_NAME``. The provider is the sink's alone; with ``set_global`` it
-    becomes the process's, so that the spans of other libraries go there too. When the last engine
-    of the sink closes, and when the program ends, it sends what is left, for ``FLUSH_TIMEOUT``
-    seconds at most. Raises InvalidSetting for a URL that is none, where the ``otlp`` extra is not
-    installed, and with ``set_global`` where the host has set a provider already.
+    Returns a sink that sends its spans to the collector at ``url`` (see ``exporter_for``), in
+    batches, from a thread, and counts those that do not arrive. ``service`` names the program, in
+    place of ``OTEL_SERVICE_NAME``. The provider is only the sink's; with ``set_global`` it becomes
+    the process's, so that the spans of other libraries go there too. When the last engine of the
+    sink closes, and when the program ends, it sends the rest, for at most ``FLUSH_TIMEOUT``
+    seconds. Raises InvalidSetting for an invalid URL, if the ``otlp`` extra is not installed, and
+    with ``set_global`` if the host has set a provider already.
     """
     if set_global and not isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider):
         raise InvalidSetting(
@@ -222,7 +222,7 @@ def configure_tracing(
     provider.add_span_processor(BatchSpanProcessor(counting))
     if set_global:
         otel.set_tracer_provider(provider)
-    # The provider's own would wait for a collector that hangs as long as it likes.
+    # The provider's own exit handler has no time limit, and would wait for a collector that hangs.
     atexit.register(_end, provider)
     return TraceSink(provider, exporter=counting)
 
@@ -230,5 +230,5 @@ def configure_tracing(
 def _end(provider: TracerProvider) -> None:
     try:
         within(FLUSH_TIMEOUT, provider.shutdown, "eventctx-shutdown")
-    except RuntimeError:  # some versions of Python start no more threads by now
+    except RuntimeError:  # some versions of Python start no thread at this point
         provider.shutdown()

@@ -1,10 +1,10 @@
-"""Handing finished spans to an SDK's own processors, instead of making each of them twice.
+"""Hands finished spans directly to an SDK's own processors, without starting and ending SDK spans.
 
 Starting and ending an SDK span costs several times what the finished span costs: it copies and
-checks every attribute. Ours are finished, checked and final, so where nothing in the host's set-up
-could tell the difference, the processors get them as they are. Where something could (a processor
-that is not the SDK's own and may add to a span when it starts, limits for attributes, the SDK's
-figures about itself), the span is made as usual.
+checks every attribute. Our spans are finished, checked and final, so the processors get them as
+they are, unless the host's set-up could see the difference: by a processor that is not the SDK's
+own and may add to a span when it starts, by limits for attributes, or by the SDK's metrics about
+itself. Then the span is started and ended as usual.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from eventctx.projections.trace.spans import Span
 _PASSIVE: Final = frozenset((BatchSpanProcessor, SimpleSpanProcessor))
 """Processors that do nothing when a span starts."""
 _ATTRIBUTES: Final = 128
-"""As many as a span of ours has at most, and OpenTelemetry's own limit."""
+"""The most attributes that a span of ours has, and OpenTelemetry's own limit."""
 
 
 class Direct:
-    """The way to one SDK tracer's processors; looked for again when one is added."""
+    """The direct way to one SDK tracer's processors; checked again when a processor is added."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._composite: Any = tracer.span_processor
@@ -44,9 +44,10 @@ class Direct:
         state: TraceState | None,
         expect: Callable[[SpanContext], None] | None,
     ) -> bool:
-        """Hand over a sampled span with ``added`` attributes; false if it has to be made.
+        """Hand over a sampled span with ``added`` attributes.
 
-        ``expect`` is told of it before.
+        Returns false if the span must be started and ended as usual. ``expect`` is called with the
+        span's context before the span is handed over.
         """
         way = self._passive()
         if way is None:

@@ -1,4 +1,7 @@
-"""After a fork of the process: locks that another thread held would stay locked in the child."""
+"""Renews objects with locks after a fork of the process.
+
+A lock that another thread of the parent held at the fork would stay locked in the child for ever.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from weakref import WeakSet
 
 
 class Renewable(Protocol):
-    """Something with locks of its own."""
+    """An object with locks of its own."""
 
     def after_fork(self) -> None:
-        """Take new locks, and forget what only the parent may tell."""
+        """Take new locks, and drop the state that only the parent may report."""
         ...
 
 
@@ -19,7 +22,7 @@ _renewable: WeakSet[Renewable] = WeakSet()
 
 
 def renew_after_fork(one: Renewable) -> None:
-    """Call its ``after_fork`` in every child that the process forks, as long as it lives."""
+    """Call ``one.after_fork`` in every child that the process forks, as long as ``one`` lives."""
     _renewable.add(one)
 
 

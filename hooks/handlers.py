@@ -1,4 +1,4 @@
-"""What a handler is called in counts and logs, and what calling it returns."""
+"""A handler's name in counts and logs, and whether it is async."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def name_of(handler: object) -> str:
 
 
 def is_async(handler: object) -> bool:
-    """Whether calling it returns a coroutine, as far as can be told beforehand."""
+    """Whether a call returns a coroutine, as far as the function shows without a call."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - asked is what a call returns
+        getattr(handler, "__call__", None)  # noqa: B004 - the method itself is inspected
     )

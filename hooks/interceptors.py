@@ -1,8 +1,8 @@
-"""Interceptors: awaited handlers that may change what is about to happen, and are recorded.
+"""Interceptors: awaited handlers that may change a compaction before it is decided.
 
 Unlike observers they run before the append, one after the other by priority, and the agent waits
-for them. One that raises, takes too long or answers something else has no say: that is counted
-and logged, and the compaction goes on.
+for them; their pins and veto are recorded. An interceptor that raises, takes too long or returns
+something else than a verdict has no effect: that is counted and logged, and the compaction goes on.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from eventctx.log.events import CATALOGUE
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 
 MAX_VETO: Final = 1_000
-"""Characters of a veto's reason that are recorded."""
+"""Most characters of a veto's reason that are recorded."""
 
 EVENTS: Final = tuple([name for name, row in CATALOGUE.items() if row.interceptable])
-"""The events that can be intercepted, as the catalogue says."""
+"""The events that can be intercepted, from the catalogue."""
 
 Interceptor = Callable[[CompactionAsked], Verdict | Awaitable[Verdict | None] | None]
-"""Sync or async; None is no objection."""
+"""Sync or async; None means no objection."""
 
 F = TypeVar("F", bound=Interceptor)
 
@@ -38,7 +38,8 @@ _log = logging.getLogger("eventctx.hooks")
 class Interceptors:
     """The interceptors of one engine.
 
-    ``timeout``: seconds that each may take. ``failed`` hears the name of each that had no say.
+    ``timeout``: seconds that each may take. ``failed`` is called with the name of each that failed.
+    Raises InvalidSetting for a ``timeout`` that is not positive.
     """
 
     def __init__(
@@ -63,9 +64,9 @@ class Interceptors:
     def on(
         self, name: str, handler: Interceptor | None = None, *, priority: int = 0
     ) -> Callable[[F], F] | Callable[[], None]:
-        """Ask ``handler`` before each ``name``, those of lower priority first.
+        """Call ``handler`` before each event ``name``; lower priorities come first.
 
-        With a handler, returns a function that stops asking it; without, a decorator that leaves
+        With a handler, returns a function that unsubscribes it; without, a decorator that leaves
         the function as it is. Raises UnknownEventName for an event that cannot be intercepted,
         InvalidSetting for a handler that cannot be called.
         """
@@ -96,22 +97,22 @@ class Interceptors:
 
         return stop
 
-    async def ask(self, asked: CompactionAsked) -> Verdict:
-        """What all of them say together: every pin, and the first veto."""
+    async def ask(self, compaction: CompactionAsked) -> Verdict:
+        """The joint verdict of all interceptors: every pin, and the first veto."""
         pins: dict[int, None] = {}
         veto: str | None = None
         for _, _, handler in self._handlers:
-            answer = await self._answer(handler, asked)
+            answer = await self._answer(handler, compaction)
             pins.update(dict.fromkeys(answer.pins))
             veto = veto if veto is not None else answer.veto
         return Verdict(tuple(sorted(pins)), veto)
 
-    async def _answer(self, handler: Interceptor, asked: CompactionAsked) -> Verdict:
+    async def _answer(self, handler: Interceptor, compaction: CompactionAsked) -> Verdict:
         try:
-            answer: Any = handler(asked)
+            answer: Any = handler(compaction)
             if inspect.isawaitable(answer):
                 answer = await asyncio.wait_for(answer, self._timeout)
-            return NO_OBJECTION if answer is None else _checked(answer, asked)
+            return NO_OBJECTION if answer is None else _checked(answer, compaction)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -129,12 +130,12 @@ class Interceptors:
         return NO_OBJECTION
 
 
-def _checked(answer: object, asked: CompactionAsked) -> Verdict:
+def _checked(answer: object, compaction: CompactionAsked) -> Verdict:
     if not isinstance(answer, Verdict):
         raise InvalidSetting(f"interceptor: expected a Verdict or None, found {answer!r}")
     if not all(type(number) is int for number in answer.pins):
         raise InvalidSetting(f"interceptor: expected message numbers, found {answer.pins!r}")
-    unknown = set(answer.pins) - set(asked.numbers)
+    unknown = set(answer.pins) - set(compaction.numbers)
     if unknown:
         raise InvalidSetting(
             f"interceptor: expected pins among the messages in view, found {sorted(unknown)}"

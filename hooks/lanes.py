@@ -1,8 +1,14 @@
 """Ordered, bounded delivery to async handlers: one lane per session, one worker per busy lane.
 
-A worker is a task that lives only while its lane holds something, so an idle program has no tasks
-of ours and a closing loop finds none to complain about. Where no loop runs, one of our own runs in
-a daemon thread. Handlers run in an empty context: what identity they need is on the record.
+A lane is a session's queue, bound to one event loop; its worker is a task on that loop, which ends
+when the lane is empty. So an idle program has no tasks of ours, and a loop that closes finds none
+to warn about. A publisher without a loop uses our own loop in a daemon thread. Handlers run in an
+empty context: the ids that they need are on the record.
+
+Invariants: a session has at most one lane, and a lane runs one item at a time, so a session's items
+are delivered in order. Every item ends exactly once, as delivered, failed or dropped, also when its
+worker is cancelled or its loop closes under it; ``_pending`` counts those that have not ended. The
+lock is never held while a handler runs or an item reports its outcome.
 """
 
 from __future__ import annotations
@@ -17,14 +23,17 @@ from threading import RLock, Thread
 from typing import Final, NamedTuple
 
 YIELD_EVERY: Final = 64
-"""Deliveries after which a worker lets the loop run, for handlers that never wait themselves."""
+"""Deliveries after which a worker yields to the loop, since a handler may never await."""
 
 Job = Callable[[], Awaitable[object]]
 Failed = Callable[[BaseException], None]
 
 
 class Item:
-    """One record for one async handler: ``start`` makes the awaitable, the others report."""
+    """One record for one async handler.
+
+    ``start`` makes the awaitable; ``delivered``, ``failed`` and ``dropped`` report its outcome.
+    """
 
     __slots__ = ("delivered", "dropped", "failed", "start")
 
@@ -41,14 +50,14 @@ class Item:
         self.dropped = dropped
 
     def give_up(self) -> None:
-        """Count it as failed now; what becomes of it later is not counted again."""
+        """Count the item as failed now, and ignore its outcome later."""
         self.failed(TimeoutError("would not be cancelled"))
         self.delivered = _forget
         self.failed = _forget
 
 
 def _forget(*_: object) -> None:
-    """Take no note of anything."""
+    """Ignore an outcome."""
 
 
 class _Lane:
@@ -62,7 +71,7 @@ class _Lane:
 
 
 class Worker(NamedTuple):
-    """What works on a lane, and the item that it is at."""
+    """The task of a lane, and the item that it is running."""
 
     task: asyncio.Task[None]
     item: Item | None
@@ -71,8 +80,9 @@ class Worker(NamedTuple):
 class Lanes:
     """All lanes of one registry. Safe to use from several threads and loops.
 
-    ``limit`` is the most that one lane holds; ``timeout`` (seconds) is how long a handler may take
-    before it is cancelled and counted as failed, so that one that hangs does not stop its session.
+    ``limit`` is the most items of one lane; ``timeout`` is the longest time of a handler, in
+    seconds. After it the handler is cancelled and counted as failed, so that a handler that hangs
+    does not stop its session.
     """
 
     def __init__(self, limit: int, timeout: float | None) -> None:
@@ -86,7 +96,7 @@ class Lanes:
         self._own_thread: Thread | None = None
 
     def put(self, session_id: str, item: Item) -> None:
-        """Queue an item behind the session's others; a full lane drops it, the newest."""
+        """Queue an item behind the session's others; a full lane drops this newest item."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
@@ -94,7 +104,7 @@ class Lanes:
         full = False
         with self._lock:
             lane = self._lanes.get(session_id)
-            orphans = None if lane is None else self._bury(session_id, lane)
+            orphans = None if lane is None else self._remove_closed(session_id, lane)
             if lane is None or orphans is not None:
                 lane = self._lanes[session_id] = _Lane(running or self._fallback())
                 self._start(session_id, lane, running)
@@ -109,7 +119,10 @@ class Lanes:
             orphan.dropped()
 
     async def drain(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - the caller's choice
-        """Wait until nothing is queued or running; false when ``timeout`` seconds passed first."""
+        """Wait until nothing is queued or running; false if ``timeout`` seconds pass first.
+
+        False at once if a worker of these lanes calls it, since it would wait for itself.
+        """
         with self._lock:
             current = asyncio.current_task()
             if any(lane.task is current for lane in self._lanes.values()):
@@ -117,7 +130,7 @@ class Lanes:
             orphans = [
                 item
                 for session_id, lane in list(self._lanes.items())
-                for item in self._bury(session_id, lane) or ()
+                for item in self._remove_closed(session_id, lane) or ()
             ]
             idle: Future[None] = Future()
             if self._pending:
@@ -133,7 +146,7 @@ class Lanes:
         return True
 
     def stop(self) -> list[Worker]:
-        """Cancel what still runs, drop what is queued, end our own thread; returns the workers."""
+        """Cancel running handlers, drop queued items, end our own thread; returns the workers."""
         with self._lock:
             lanes, self._lanes = list(self._lanes.values()), {}
             dropped = [item for lane in lanes for item in lane.items]
@@ -153,7 +166,7 @@ class Lanes:
         return [Worker(lane.task, lane.running) for lane in lanes if lane.task is not None]
 
     def after_fork(self) -> None:
-        """In a forked child: forget what the parent's loops and threads run."""
+        """In a forked child: drop the lanes, which the parent's loops and threads run."""
         self._lock = RLock()
         self._lanes.clear()
         self._idle.clear()
@@ -169,8 +182,8 @@ class Lanes:
 
         def begin() -> None:
             lane.task = lane.loop.create_task(self._work(session_id, lane), context=context)
-            # Not a `finally` in the worker: one that is cancelled before it starts has no body.
-            lane.task.add_done_callback(lambda _: self._abandon(session_id, lane))
+            # Not a `finally` in the worker: a task cancelled before it starts never runs its body.
+            lane.task.add_done_callback(lambda _: self._drop_rest(session_id, lane))
 
         if running is lane.loop:
             begin()
@@ -205,14 +218,14 @@ class Lanes:
             raise
         except BaseException as error:
             item.failed(error)
-            # A handler may raise CancelledError of its own; only the loop's is obeyed.
+            # A handler may raise a CancelledError of its own; only a cancelled worker must end.
             if task is not None and task.cancelling():
                 raise
         else:
             item.delivered()
 
-    def _abandon(self, session_id: str, lane: _Lane) -> None:
-        """Count what a cancelled worker leaves behind."""
+    def _drop_rest(self, session_id: str, lane: _Lane) -> None:
+        """Drop and count the items that a cancelled worker leaves behind."""
         with self._lock:
             left = list(lane.items)
             lane.items.clear()
@@ -222,8 +235,11 @@ class Lanes:
         for item in left:
             item.dropped()
 
-    def _bury(self, session_id: str, lane: _Lane) -> list[Item] | None:
-        """Take out a lane whose loop ended under it; nobody will run its items. Lock held."""
+    def _remove_closed(self, session_id: str, lane: _Lane) -> list[Item] | None:
+        """Remove a lane whose loop is closed, and return its items; None if the loop is open.
+
+        Nobody will run these items. The lock is held.
+        """
         if not lane.loop.is_closed():
             return None
         if self._lanes.get(session_id) is lane:
@@ -234,7 +250,7 @@ class Lanes:
         return left
 
     def _settle(self, count: int) -> None:
-        """Note that ``count`` items are done with; the lock is held."""
+        """Count ``count`` items as ended, and wake ``drain`` if none is left; the lock is held."""
         self._pending -= count
         if self._pending == 0 and self._idle:
             waiting, self._idle = self._idle, []

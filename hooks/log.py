@@ -1,7 +1,7 @@
 """Log lines: one per record, through structlog or the standard library's logging.
 
-What a line says is in ``hooks.log_line``; here is where it goes. Nothing but ``configure_logging``,
-which is for programs, ever configures a logging library: the host's set-up is used as it is.
+``hooks.log_line`` builds the lines, this module writes them. It uses the host's logging set-up as
+it is; only ``configure_logging``, which is for programs, configures a logging library.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from eventctx.projections.trace.ids import TraceIds, locate, needs
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
 
 MAX_SESSIONS: Final = 1024
-"""Sessions whose ambient trace ids a sink remembers, the least recently heard of goes first."""
+"""Most sessions whose ambient trace ids a sink keeps; the least recently seen is dropped first."""
 
 _NUMBERS: Final[dict[Level, int]] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
 }
-_UNSAID: Final = frozenset(
+_NOT_IN_MESSAGE: Final = frozenset(
     (
         *("event", "turn_id", "span_id", "parent_span_id", "iteration", "trace_id", "time"),
         *("bodies", "body_bytes", "content"),
@@ -49,10 +49,11 @@ class LogSink:
 
     ``logger`` is a structlog logger, or one of the standard library, which gets a readable message
     and the fields as ``extra``. By default it is the logger ``eventctx`` of the host's own
-    structlog set-up, also of one that is made later. ``redactor`` replaces secrets; None for
-    nothing. With ``content``, lines carry the text of messages and other bodies, redacted and cut.
+    structlog set-up, also of one that is made later. ``redactor`` replaces secrets; None for no
+    redaction. With ``content``, lines carry the text of messages and other bodies, redacted and
+    cut.
 
-    What a logger raises is raised here, so the registry catches and counts it.
+    An error of the logger is raised here, so that the registry catches and counts it.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class LogSink:
         """Write the record's line, unless the logger drops its level anyway."""
         given, standard = self._logger, self._standard
         logger = given if standard else (self._hosts() if given is None else given).bind()
-        # Only what failed is at ``warning``, and whether it did is in the payload.
+        # Only a failure has level ``warning``, and the payload must be read to see whether it is
+        # one. So first test whether the logger takes the highest level that the line may have.
         most = level_for(record.type, failed=True)
         if not _takes(logger, most):
             if needs(record):
@@ -98,9 +100,9 @@ class LogSink:
             getattr(logger, level)(fields.pop("event"), **fields)
 
     def _hosts(self) -> Any:
-        """The host's own logger; another one as soon as structlog is configured anew.
+        """The host's own logger; a new one as soon as structlog is configured again.
 
-        A logger that was cached on first use would go on writing where the old set-up said.
+        A logger that was cached on first use would go on writing to the old set-up's output.
         """
         found = structlog.get_config()
         if found != self._configured:
@@ -118,9 +120,9 @@ class LogSink:
 
 
 def _takes(logger: Any, level: Level) -> bool:
-    """Whether a logger takes a level; one that cannot say takes all."""
+    """Whether a logger takes a level; true if it has no way to find out."""
     kind = type(logger)
-    # Asked of the class: structlog's generic logger takes any name for that of a logging method.
+    # Look at the class: an instance of structlog's generic logger has every name as a method.
     name = "is_enabled_for" if hasattr(kind, "is_enabled_for") else "isEnabledFor"
     if not hasattr(kind, name):
         return True
@@ -136,13 +138,13 @@ def _failed(event: Event | Unknown) -> bool:
 
 
 def _message(fields: dict[str, Any]) -> str:
-    """What a person reads where only the message is shown: the event, and what it says."""
-    said = [f"{name}={value}" for name, value in fields.items() if name not in _UNSAID]
-    return " ".join([fields["event"], *said])
+    """The message for set-ups that show nothing else: the event and the payload's fields."""
+    shown = [f"{name}={value}" for name, value in fields.items() if name not in _NOT_IN_MESSAGE]
+    return " ".join([fields["event"], *shown])
 
 
 def _write(logger: Any, level: int, message: str, fields: dict[str, Any]) -> None:
-    """Log with the fields as ``extra``, which an adapter would put its own in place of."""
+    """Log with the fields as ``extra``, joined to an adapter's, which would replace them."""
     options: Any = {"extra": fields}
     while isinstance(logger, logging.LoggerAdapter):
         extra = options["extra"]
@@ -156,7 +158,7 @@ def configure_logging(json: bool = True, level: str = "info", file: BinaryIO | N
     """Set structlog up for a program; the library itself never calls this.
 
     ``level`` is a standard level's name. Lines go to ``file``, or to standard error: as JSON (one
-    object a line), or with colours for people. Lines of a lower level cost next to nothing.
+    object per line), or with colours for people. Lines of a lower level cost next to nothing.
     Raises InvalidSetting for a level that does not exist.
     """
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -173,7 +175,7 @@ def configure_logging(json: bool = True, level: str = "info", file: BinaryIO | N
     if json:
         last: list[Any] = [
             structlog.processors.dict_tracebacks,
-            # structlog hands its serializer a ``default`` that msgspec has no use for.
+            # structlog passes its serializer a ``default``, which msgspec does not need.
             structlog.processors.JSONRenderer(serializer=lambda value, **_: encoder.encode(value)),
         ]
     else:

@@ -4,7 +4,7 @@ A line is flat. Its event is the record's type; ``session_id``, ``turn_id``, ``s
 ``parent_span_id``, ``iteration``, ``position``, ``trace_id`` and ``time`` (of the record, RFC 3339
 with nanoseconds) are always there; the payload's scalars follow by the rules of
 ``projections.flat``. A payload field whose name is taken is prefixed with its event's family:
-``tool:pre`` has ``tool_name``. Sizes of bodies are there, contents only where they are asked for.
+``tool:pre`` has ``tool_name``. A line has the sizes of bodies, and their contents only if enabled.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from eventctx.projections.trace.ids import TraceIds, locate
 Level = Literal["debug", "info", "warning"]
 
 MAX_CONTENT: Final = 4000
-"""Characters of a record's contents in its line; ``body_bytes`` keeps their whole size."""
+"""Most characters of a record's contents in its line; ``body_bytes`` is their whole size."""
 
-# Names that a line has anyway, and those that structlog or the standard library claims.
+# Names that every line has, and names that structlog or the standard library uses.
 _IDENTITY: Final = (
     *("event", "session_id", "turn_id", "span_id", "parent_span_id", "iteration", "position"),
     *("trace_id", "time", "bodies", "body_bytes", "content"),
@@ -49,11 +49,11 @@ def line(
     redactor: Redactor | None = DEFAULT,
     content: bool = False,
 ) -> dict[str, Any]:
-    """Return a record's log line. ``trace_id``: its trace's, where known; else it is derived.
+    """Return a record's log line. ``trace_id`` is its trace's, if known; else it is derived.
 
-    ``body_bytes`` is there if the record was read with its bodies. ``redactor``: what replaces
-    secrets; None for nothing. ``content``: with the text of the bodies, ``MAX_CONTENT`` characters
-    of it at most.
+    The line has ``body_bytes`` if the record was read with its bodies. ``redactor`` replaces
+    secrets; None for no redaction. ``content``: with the text of the bodies, at most
+    ``MAX_CONTENT`` characters of it.
     """
     event = read(record)
     known = trace_id or locate(TraceIds(), record, event)[1]
@@ -63,12 +63,12 @@ def line(
 def lines(
     records: Iterable[Record], *, redactor: Redactor | None = DEFAULT, content: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield the log lines of one stream's records, equal to those that were written live."""
+    """Yield the log lines of one stream's records, equal to the lines written live."""
     ids = TraceIds()
     for record in records:
         event = read(record)
         if record.type == "session:fork":
-            ids = TraceIds()  # a turn that it was forked in is the parent's, and so is its trace
+            ids = TraceIds()  # a turn that was open at the fork belongs to the parent's trace
         ids, trace_id = locate(ids, record, event)
         yield build(record, event, trace_id, redactor, content)
 
@@ -80,7 +80,7 @@ def level_of(fields: dict[str, Any]) -> Level:
 
 
 def level_for(kind: str, failed: bool) -> Level:
-    """Return the level of a record's line by its type; ``failed``: what it says went wrong."""
+    """Return the level of a record's line; ``failed``: the record reports a failure."""
     if kind.endswith(":error"):
         return "warning"
     if kind in _INFO:
@@ -95,7 +95,7 @@ def build(
     redactor: Redactor | None,
     content: bool,
 ) -> dict[str, Any]:
-    """Return the line of a record whose event is read and whose trace is known."""
+    """Return the line of a record, from its decoded event and its trace id."""
     fields: dict[str, Any] = {
         "event": record.type,
         "session_id": record.stream,
@@ -114,7 +114,7 @@ def build(
             fields["body_bytes"] = sum(sizes)
         if content and sizes and not _packed(event):
             fields["content"] = _shown(_contents(record), MAX_CONTENT, redactor)
-    # Texts come whole and are cut last: the rest of a secret that was cut is no known form.
+    # Texts are redacted whole and cut last: redaction would not recognise a part of a secret.
     flat = scalars(event, _named, str)
     if redactor is not None:
         flat = redactor.fields(flat, limit=MAX_TEXT)
@@ -123,7 +123,7 @@ def build(
             name: capped(value) if type(value) is str else value for name, value in flat.items()
         }
     fields.update(flat)
-    fields["trace_id"] = trace_id  # that of prompt:submit is the same, or none
+    fields["trace_id"] = trace_id  # the payload of prompt:submit has the same one, or None
     return fields
 
 
@@ -143,7 +143,7 @@ def _contents(record: Record) -> str:
     parts: list[str] = []
     for body in record.bodies:
         if body.data is not None and room > 0:
-            # Four bytes are the most that a character takes; the last one may be cut in two.
+            # A character takes at most four bytes; the last one may be cut in two, hence "ignore".
             part = body.data[: 4 * room].decode("utf-8", "ignore")[:room]
             parts.append(part)
             room -= len(part) + 1

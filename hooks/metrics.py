@@ -1,7 +1,7 @@
-"""Metrics to OpenTelemetry, through the host's own set-up: its provider, readers and views.
+"""The sink that sends metrics to OpenTelemetry through the host's own provider, readers and views.
 
-The sink folds a session's records (``projections.metrics``) and hands on what they measure. What
-no record says is measured here: how long appends took, and what became of the hooks themselves.
+The sink folds a session's records (``projections.metrics``) and passes the measurements on. It
+measures itself what no record holds: the duration of appends, and the hooks' errors and drops.
 Without an SDK all of this is skipped.
 """
 
@@ -29,8 +29,9 @@ from eventctx.projections.metrics.names import INSTRUMENTS, Instrument
 from eventctx.version import __version__
 
 MAX_SESSIONS: Final = 1024
-"""Sessions whose state a sink holds, each about as large as its view; the least recently heard of
-goes first. One that is heard of again is measured, but for the prefix it reuses at a break."""
+"""Most sessions whose state a sink keeps, each about as large as its view; the least recently seen
+is dropped first. Later records of a dropped session are measured, without the prefix reused at a
+break."""
 
 _log = logging.getLogger("eventctx.hooks")
 _OBSERVED: Final = (names.HOOK_ERRORS, names.HOOK_DROPS)
@@ -41,9 +42,9 @@ Put = Callable[[int | float, Mapping[str, str]], None]
 class MetricsSink:
     """An observer of all records: ``hooks.on("*", MetricsSink())``. Never raises.
 
-    ``meter_provider``: the global one by default, asked for again until there is one. ``redactor``
-    replaces secrets in the names of models, providers and errors; None for nothing. Safe to call
-    from several threads; one sink may serve several engines.
+    ``meter_provider``: by default the global one, which is looked up again until there is one.
+    ``redactor`` replaces secrets in the names of models, providers and errors; None for no
+    redaction. Safe to call from several threads; one sink may serve several engines.
     """
 
     def __init__(
@@ -59,12 +60,12 @@ class MetricsSink:
         self._registries: Registries | None = None
         self._hooks: list[Hooks] = []
         self._states = PerSession[MetricState](MAX_SESSIONS)
-        self._told = False
+        self._warned = False
         self._lock = threading.Lock()
         renew_after_fork(self)
 
     def __call__(self, record: Record) -> None:
-        """Fold the record and hand on what it measures."""
+        """Fold the record and pass its measurements on."""
         try:
             puts = self._ready()
             if puts is None:
@@ -73,22 +74,22 @@ class MetricsSink:
                 state = evolve(self._states.get(record.stream) or initial(), record)
                 self._states.keep(record.stream, state)
             for one in state.measured:
-                said = one.attributes
-                puts[one.instrument.name](
-                    one.value, said if self._redactor is None else self._redactor.fields(said)
-                )
+                attributes = one.attributes
+                if self._redactor is not None:
+                    attributes = self._redactor.fields(attributes)
+                puts[one.instrument.name](one.value, attributes)
         except Exception as error:
             self._failed(error)
 
     def history(self) -> History:
-        """The records, once there is somebody to measure for."""
+        """The records; "none" as long as there is no provider to measure for."""
         return "none" if self._ready() is None else "records"
 
     def resume(self, records: Iterable[Record]) -> None:
         """Fold a session's earlier records, from its first, without measuring anything.
 
-        An engine that opens a session with a history calls this first, so that what later records
-        measure is the same live as from the log.
+        An engine that opens a session with a history calls this first, so that later records give
+        the same measurements live as from the log.
         """
         try:
             if self._ready() is None:
@@ -103,7 +104,7 @@ class MetricsSink:
             self._failed(error)
 
     def appended(self, seconds: float, records: int) -> None:
-        """Measure a durable append of so many records; may be called from any thread."""
+        """Measure the duration of a durable append; may be called from any thread."""
         try:
             puts = self._ready()
             if puts is not None:
@@ -112,12 +113,12 @@ class MetricsSink:
             self._failed(error)
 
     def attach(self, hooks: Hooks) -> None:
-        """Report what these hooks count as errors and drops, until ``detach`` or ``close``."""
+        """Report the errors and drops of these hooks, until ``detach`` or ``close``."""
         try:
             with self._lock:
                 if hooks in self._hooks:
                     return
-                # First, so that what a provider raises is counted.
+                # First, so that an error of the provider is counted.
                 self._hooks.append(hooks)
             self._ready()
             with self._lock:
@@ -127,7 +128,7 @@ class MetricsSink:
             self._failed(error)
 
     def detach(self, hooks: Hooks) -> None:
-        """Take what these hooks have counted as final; call it once they are closed."""
+        """Take the counts of these hooks as final; call it once they are closed."""
         try:
             with self._lock:
                 if hooks in self._hooks:
@@ -140,10 +141,10 @@ class MetricsSink:
             self._failed(error)
 
     def close(self) -> None:
-        """Forget all sessions and take the hooks' counts as final.
+        """Drop the states of all sessions, and take the hooks' counts as final.
 
-        What was measured stays with the provider, which belongs to the host. May be called again,
-        and the sink used again.
+        Measurements stay with the provider, which belongs to the host. May be called again, and the
+        sink used again.
         """
         for hooks in list(self._hooks):
             self.detach(hooks)
@@ -157,22 +158,22 @@ class MetricsSink:
         self._hooks.clear()
 
     def _ready(self) -> dict[str, Put] | None:
-        """How to put a value into each instrument; None as long as nothing would come of it."""
+        """The functions that record a value, by instrument; None without a provider to send to."""
         provider = self._provider or otel.get_meter_provider()
         if provider is self._seen:
             return self._puts
-        # Under the API's own providers, which stand in until there is an SDK, all goes nowhere;
-        # their proxies would keep what they are asked for, for good.
+        # The API's own providers stand in until there is an SDK. Measurements to them are lost, and
+        # their proxies keep every instrument for good, so make none.
         stands_in = type(provider).__module__.partition("._")[0] == otel.__name__
         with self._lock:
             if provider is not self._seen:
-                # Remembered first: a provider that fails is not asked again for every record.
+                # Remember it first, so that a provider that fails is not tried for every record.
                 self._seen, self._puts, self._registries = provider, None, None
                 if not stands_in:
-                    self._meet(provider)
+                    self._connect(provider)
             return self._puts
 
-    def _meet(self, provider: MeterProvider) -> None:
+    def _connect(self, provider: MeterProvider) -> None:
         meter = provider.get_meter("eventctx", __version__, names.SCHEMA_URL)
         if isinstance(meter, NoOpMeter):
             return
@@ -183,8 +184,8 @@ class MetricsSink:
         self._puts = puts
 
     def _failed(self, error: Exception) -> None:
-        level = logging.DEBUG if self._told else logging.WARNING
-        self._told = True
+        level = logging.DEBUG if self._warned else logging.WARNING
+        self._warned = True
         _log.log(level, "metrics: %s; further ones are logged at DEBUG", error, exc_info=error)
         for hooks in self._hooks[-1:]:
             hooks.count_error(self, error)
@@ -202,9 +203,9 @@ def _made(meter: Meter, one: Instrument) -> Put:
 
 
 class Registries:
-    """The hooks whose counts one provider reports, for all sinks: it asks an instrument once.
+    """The hooks whose counts one provider reports, for all sinks, as it reads an instrument once.
 
-    What detached hooks had counted stays in the sums, which must never fall.
+    The counts of detached hooks stay in the sums, since a counter must never fall.
     """
 
     _known: ClassVar[WeakKeyDictionary[MeterProvider, Registries]] = WeakKeyDictionary()
@@ -219,7 +220,7 @@ class Registries:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """In a forked child: take a new lock; what was counted is the parent's to report."""
+        """In a forked child: take a new lock, and leave all counts to the parent."""
         self._lock = threading.Lock()
         self._attached.clear()
         self._errors.clear()
@@ -228,7 +229,7 @@ class Registries:
 
     @classmethod
     def of(cls, provider: MeterProvider, meter: Meter) -> Registries:
-        """The registries of a provider, made known to its ``meter`` the first time."""
+        """The registries of a provider; the first call registers their counters with ``meter``."""
         with cls._knowing:
             found = cls._known.get(provider)
             if found is None:
@@ -238,18 +239,18 @@ class Registries:
             return found
 
     def attach(self, hooks: Hooks) -> None:
-        """Count these hooks, once however many sinks ask for it."""
+        """Count these hooks, once for any number of sinks."""
         with self._lock:
             if hooks in self._attached:
                 return
             self._attached.append(hooks)
             settled = self._settled.pop(hooks, None)
-            if settled is not None:  # counted again from here on
+            if settled is not None:  # its own counts hold these again
                 self._errors.subtract(settled.errors)
                 self._dropped.subtract(settled.dropped)
 
     def detach(self, hooks: Hooks) -> None:
-        """Settle what these hooks have counted."""
+        """Move the counts of these hooks to the sums of detached ones."""
         with self._lock:
             if hooks not in self._attached:
                 return

@@ -1,9 +1,9 @@
-"""Sending spans from the log to a collector or Jaeger, with OpenTelemetry's own OTLP exporters.
+"""Sends spans from the log to a collector or Jaeger, with OpenTelemetry's own OTLP exporters.
 
-Past the tracer: a finished span becomes the SDK's ``ReadableSpan`` as it is, under the ids and
-times of the log, and goes to the exporter in batches that wait for their answer. So no sampler
-drops it, no queue overflows, and sending again sends the same. The exporters are the ``otlp``
-extra.
+It does not use the tracer: a finished span becomes the SDK's ``ReadableSpan`` unchanged, with the
+ids and times of the log, and goes to the exporter in batches, each of which waits for its answer.
+So no sampler drops it, no queue overflows, and sending again sends the same. The exporters are the
+``otlp`` extra.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ GRPC_PORT: Final = 4317
 
 _TRACES: Final = "/v1/traces"
 _ONE_CLOCK: Final = {conv.HOST_ID: conv.SCOPE, "ip": "127.0.0.1"}
-"""A host, by the names that Jaeger's query service knows one in its present and its first API."""
+"""A made-up host, under the names that Jaeger's query service reads: the present and the first."""
 
 
 def resource_attributes() -> dict[str, Attribute]:
-    """The texts of ``sending_resource``, for files."""
+    """The attributes of ``sending_resource`` that are texts, for files."""
     found = sending_resource().attributes
     return {name: value for name, value in found.items() if type(value) is str}
 
 
 def sending_resource(service: str | None = None) -> Resource:
-    """What sends: the SDK's resource, but for what names this process.
+    """The resource of the spans: the SDK's, without the attributes that identify this process.
 
-    The service is ``service``, else what OpenTelemetry's environment variables say, else eventctx.
+    The service is ``service``, else that of OpenTelemetry's environment variables, else eventctx.
     """
-    # Those of the SDK name this process and its packages. A backend that tells copies of a span by
-    # all that is in it would show the spans of two processes, or of two versions, twice.
+    # A backend recognises copies of a span by comparing all of it. With attributes of this process
+    # and its packages, it would show a span that two processes or versions send twice.
     found: dict[str, Any] = {
         name: value
         for name, value in Resource.create().attributes.items()
@@ -53,13 +53,13 @@ def sending_resource(service: str | None = None) -> Resource:
         found[conv.SERVICE_NAME] = conv.SCOPE
     if service is not None:
         found[conv.SERVICE_NAME] = service
-    # All times are of one log. Jaeger compares the clocks of spans whose host it does not know, and
-    # warns of (or moves) every tool call, which begins after the model call above it has ended.
+    # All times are those of one log. Jaeger suspects different clocks if it does not know a span's
+    # host, and warns of (or moves) every tool call, which begins after its parent model call ended.
     return Resource({**_ONE_CLOCK, **found})
 
 
 class Sender:
-    """Sends spans to a collector's URL, each batch before it returns.
+    """Sends spans to a collector's URL; ``send`` returns when the batch was accepted.
 
     ``timeout``: seconds for one batch, retries included. Raises InvalidSetting as ``exporter_for``.
     """
@@ -71,15 +71,15 @@ class Sender:
         self.service = str(self._resource.attributes.get(conv.SERVICE_NAME))
 
     def send(self, spans: Sequence[Span]) -> None:
-        """Send a batch and wait until it was taken. Raises ExportFailed."""
+        """Send a batch and wait until it was accepted. Raises ExportFailed."""
         batch = [readable(span, self._resource) for span in spans]
-        with _complaints() as said:
+        with _captured_warnings() as warnings:
             try:
                 result = self._exporter.export(batch)
             except Exception as error:
                 raise ExportFailed(self._url, f"{type(error).__name__}: {error}") from error
         if result is not SpanExportResult.SUCCESS:
-            raise ExportFailed(self._url, said[-1] if said else "it did not say why")
+            raise ExportFailed(self._url, warnings[-1] if warnings else "it did not say why")
 
     def close(self) -> None:
         """Release the connection."""
@@ -89,10 +89,10 @@ class Sender:
 def exporter_for(url: str, *, timeout: float = 10.0) -> SpanExporter:
     """OpenTelemetry's exporter for a collector's URL.
 
-    ``grpc://HOST:PORT`` and any URL with port 4317 is gRPC, ``http(s)://`` HTTP with protobuf, to
-    ``/v1/traces`` where the URL has no path. ``timeout``: seconds for one batch, retries included.
-    Headers and certificates are the exporters' own environment variables (OTEL_EXPORTER_OTLP_*).
-    Raises InvalidSetting for a URL that is none, and where the ``otlp`` extra is not installed.
+    ``grpc://HOST:PORT`` and any URL with port 4317 is gRPC, ``http(s)://`` is HTTP with protobuf,
+    to ``/v1/traces`` if the URL has no path. ``timeout``: seconds for one batch, retries included.
+    Headers and certificates come from the exporters' environment variables (OTEL_EXPORTER_OTLP_*).
+    Raises InvalidSetting for an invalid URL, and if the ``otlp`` extra is not installed.
     """
     parts = urlsplit(url)
     try:
@@ -134,19 +134,19 @@ def _missing(error: ImportError) -> InvalidSetting:
 
 
 @contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """What the exporters log meanwhile: they say there, and nowhere else, why a batch failed."""
-    said: list[str] = []
+def _captured_warnings() -> Iterator[list[str]]:
+    """The exporters' log messages inside the block; only these give the cause of a failed batch."""
+    warnings: list[str] = []
 
     class Listening(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+            warnings.append(record.getMessage())
 
     logger, handler = logging.getLogger("opentelemetry.exporter"), Listening(logging.WARNING)
     passes, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
-        yield said
+        yield warnings
     finally:
         logger.removeHandler(handler)
         logger.propagate = passes

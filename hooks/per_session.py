@@ -1,8 +1,8 @@
-"""What a sink knows of each session, told apart by the registry that it hears of it from.
+"""A sink's state for each session, kept by registry and session id.
 
 A sink may serve several engines, and each of their stores may have a session of the same name: one
-store a customer, and in each a session "main". So a registry says, while it calls handlers, which
-one it is.
+store per customer, and in each a session "main". So every registry has a number, and sets it in
+``CALLING`` while it calls its handlers.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Calling(threading.local):
 
 
 CALLING: Final = Calling()
-"""Set by registries around their handlers, and by who calls a sink on behalf of one."""
+"""Set by registries around their handlers, and by code that calls a sink on behalf of one."""
 
 
 def new_number() -> int:
-    """A number for a registry, that no other one has in this process."""
+    """A number for a registry, unique in this process."""
     return next(_numbers)
 
 
 class PerSession(Generic[S]):
-    """The states of at most ``most`` sessions; the least recently heard of goes first.
+    """The states of at most ``most`` sessions; beyond that, the least recently kept is dropped.
 
-    Not safe for several threads: who shares it has a lock. What was kept while no registry called
-    is anybody's, until a registry keeps its own.
+    Not safe for several threads: users that share it need a lock. A state kept while no registry
+    called belongs to every registry, until one of them keeps its own.
     """
 
     def __init__(self, most: int) -> None:
@@ -48,14 +48,14 @@ class PerSession(Generic[S]):
         return len(self._states)
 
     def get(self, session_id: str) -> S | None:
-        """What is known of a session of the registry that is calling; else None."""
+        """The state of a session of the registry that is calling; None if there is none."""
         found = self._states.get((CALLING.number, session_id))
         return self._states.get((_NOBODY, session_id)) if found is None else found
 
     def keep(self, session_id: str, state: S) -> S | None:
-        """Know this of a session of the registry that is calling from here on.
+        """Keep the state of a session of the registry that is calling.
 
-        Returns what is forgotten for it.
+        Returns the state of another session that is dropped for it; None if none is.
         """
         key = (CALLING.number, session_id)
         if CALLING.number != _NOBODY and self._states:
@@ -67,12 +67,12 @@ class PerSession(Generic[S]):
         return self._states.popitem(last=False)[1]
 
     def take(self, session_id: str | None = None, *, number: int | None = None) -> list[S]:
-        """Forget the sessions of this name, of the registry of this number, or all; return them."""
+        """Remove and return the states of this session id, of this registry's number, or all."""
         keys = [
             key for key in self._states if session_id in (None, key[1]) and number in (None, key[0])
         ]
         return [self._states.pop(key) for key in keys]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all states."""
         self._states.clear()

@@ -1,4 +1,4 @@
-"""A finished span as the SDK's exporters and processors take it."""
+"""A finished span as the SDK's ``ReadableSpan``, which its exporters and processors accept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def readable(
     added: Mapping[str, Any] | None = None,
     state: TraceState | None = None,
 ) -> ReadableSpan:
-    """The span, sampled, with ``added`` attributes and in a trace of this trace state."""
+    """The span as a sampled one, with ``added`` attributes; ``state`` is its trace's state."""
     trace_id = int(span.trace_id, 16)
     parent = None
     if span.parent_span_id is not None:

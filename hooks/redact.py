@@ -1,11 +1,11 @@
-"""Redaction: keys, tokens, e-mail addresses and your own patterns never leave in what sinks emit.
+"""Redaction: removes keys, tokens, e-mail addresses and your own patterns from what sinks emit.
 
 A secret is replaced by ``[redacted:KIND]``; the kinds are ``api-key``, ``token``, ``secret``,
-``password``, ``private-key``, ``email`` and ``pattern``. What is in the log stays as it is: only
-what goes to log lines, spans and metrics is redacted, so replayed output is as safe as live.
+``password``, ``private-key``, ``email`` and ``pattern``. The log stays as it is: only log lines,
+spans and metrics are redacted, so replayed output is as safe as live output.
 
-Redaction knows forms, not meanings. A secret that looks like any other word and stands under no
-telling name is not recognised: add a pattern for it.
+Redaction recognises forms, not meanings. It does not recognise a secret that looks like any other
+word and has no name beside it that marks it as one: add a pattern for it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from eventctx.projections.trace.spans import Span, SpanEvent
 
 MAX_PASSES: Final = 4
 MAX_REMEMBERED: Final = 64
-"""Characters of a text that is remembered as one without a secret; never one with a secret."""
+"""Longest text, in characters, that is remembered as free of secrets; others never are."""
 _REMEMBERED: Final = 4096
 MARGIN: Final = 512
-"""Characters beyond a limit that are looked at, so that no part of a secret is left by the cut."""
+"""Characters beyond a limit that are searched too, so that a cut leaves no part of a secret."""
 
 EXEMPT: Final = frozenset(
     (
@@ -41,15 +41,15 @@ EXEMPT: Final = frozenset(
         *(conv.SESSION_ID, conv.CONVERSATION_ID, conv.TURN_ID, conv.OPERATION, conv.OUTCOME),
         *(f"{conv.COMPACTION}{name}" for name in ("trigger", "strategy", "outcome", "digest")),
         conv.COMPACTION_VIEW_BEFORE,
-        *conv.CONTENT,  # redacted text by text, before they became JSON
+        *conv.CONTENT,  # their texts were redacted one by one, before they became JSON
         *(f"{conv.COMPACTION}tokens.{name}" for name in ("source", "estimator")),
         *(f"{conv.REQUEST}{name}" for name in ("digest", "tools_digest", "estimator")),
         *(f"eventctx.{name}" for name in ("trigger", "strategy", "status", "digest", "estimator")),
         *(f"eventctx.{name}" for name in ("session", "parent", "tools_digest", "relation")),
     )
 )
-"""Fields and attributes that are never redacted: the ids that join lines, spans and records, and
-codes. A session or turn id that is itself a secret leaves as it is."""
+"""Fields and attributes that are never redacted: codes, and the ids that join lines, spans and
+records. A session or turn id that is itself a secret is emitted as it is."""
 
 _PROBE: Final = "aB3 _-.,:;/\\@\"'\n\t(é)"
 _NAME: Final = {
@@ -64,10 +64,10 @@ _NAME: Final = {
 class Redactor:
     """Replaces secrets in what sinks emit. Redacting twice is the same as once.
 
-    ``patterns`` are yours: regular expressions, as text or compiled; where one has a group named
-    ``secret``, only that is replaced. ``keys``: keys, tokens and passwords by the forms of
-    ``hooks.secret_forms``. ``emails``: e-mail addresses. Raises InvalidSetting for a pattern that
-    is none, or that matches the empty string.
+    ``patterns`` are your regular expressions, as text or compiled; if one has a group named
+    ``secret``, only that group is replaced. ``keys``: whether to replace keys, tokens and passwords
+    by the forms of ``hooks.secret_forms``; ``emails``: whether to replace e-mail addresses. Raises
+    InvalidSetting for a pattern that is no regular expression, or that matches the empty string.
     """
 
     patterns: tuple[str | re.Pattern[str], ...] = ()
@@ -94,7 +94,7 @@ class Redactor:
             return text
         found = self._redacted(text)
         if short and found == text:
-            # Names of models and tools come again with every call.
+            # Remember it: names of models and tools come again with every call.
             if len(self._harmless) >= _REMEMBERED:
                 self._harmless.clear()
             self._harmless.add(text)
@@ -102,7 +102,7 @@ class Redactor:
 
     def _redacted(self, text: str) -> str:
         was_cut = len(text) == MAX_TEXT and text.endswith("…")
-        # What stands beside a replaced secret may look like one only then.
+        # Text beside a replaced secret may look like a secret only after the replacement.
         for _ in range(MAX_PASSES):
             before, text = text, self._once(text)
             if text == before:
@@ -112,23 +112,22 @@ class Redactor:
     def cut(self, text: str, limit: int) -> str:
         """Return ``text`` redacted, then cut to ``limit`` characters with an ellipsis.
 
-        What lies beyond is not looked at, so a text of any length costs the same.
+        The text beyond the limit and ``MARGIN`` is not searched, so any length costs the same.
         """
         if len(text) <= limit + MARGIN:
             text = self.text(text)
             return text if len(text) <= limit else text[: limit - 1] + "…"
         text = self.text(text[: limit + MARGIN])
-        # The last characters may be the beginning of a secret, too short to be known as one.
+        # The last characters may be the beginning of a secret, too short to be recognised.
         kept = min(limit - 1, max(0, len(text) - MARGIN))
         return _whole_markers(text, kept) + "…"
 
     def fields(self, fields: Mapping[str, Any], *, limit: int | None = None) -> dict[str, Any]:
         """Return a log line's fields, or a span's attributes, redacted; names stay.
 
-        Values are scalars, tuples of strings, lists and dicts. The whole of a value is replaced
-        where its name says that it is a secret (``api_key``). Numbers stay, and so do the ids and
-        codes of ``EXEMPT``, which join lines, spans and records. ``limit``: characters that a
-        string may have.
+        Values are scalars, tuples of strings, lists and dicts. If a value's name is that of a
+        secret (``api_key``), the whole value is replaced. Numbers stay, and so do the ids and codes
+        of ``EXEMPT``, which join lines, spans and records. ``limit``: most characters of a string.
         """
         done: dict[str, Any] = {}
         for name, value in fields.items():
@@ -193,7 +192,7 @@ class Redactor:
         return value
 
     def _without_stump(self, text: str) -> str:
-        """Redact what a cut left of a secret at the end of a text."""
+        """Redact the part of a secret that a cut left at the end of a text."""
         if self.keys:
             text = _replaced(text, _KEY_STUMP)
         if self.emails:
@@ -216,11 +215,11 @@ _EMAIL_STUMP: Final = Form(
 )
 
 DEFAULT: Final = Redactor()
-"""What every sink uses unless it is told otherwise."""
+"""The redactor of every sink that is not given another."""
 
 
 def cleaner(redactor: Redactor | None) -> Callable[[str], str]:
-    """What redacts a text of a message; without a redactor, what leaves it as it is."""
+    """A function that redacts a text; without a redactor, one that returns it unchanged."""
     return str if redactor is None else redactor.text
 
 
@@ -246,7 +245,7 @@ def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1024)
 def _kind_of(name: str) -> str | None:
-    """What a value under this name is, by the name's last word; None when it is no secret."""
+    """The kind of secret that a value of this name is, by the name's last word; None for none."""
     for kind, pattern in _NAME.items():
         if pattern.search(name):
             return kind
@@ -266,7 +265,7 @@ def _by_forms(text: str, known: tuple[Form, ...]) -> str:
 def _replaced(text: str, form: Form, group: int | str | None = None) -> str:
     """Replace every match of a form, or of one of its groups.
 
-    Markers of an earlier redaction stay as they are, or are swallowed whole.
+    Markers of an earlier redaction stay as they are, or are replaced whole.
     """
     parts: list[str] = []
     done = at = 0
@@ -294,13 +293,13 @@ def _replaced(text: str, form: Form, group: int | str | None = None) -> str:
 def _count_before(text: str, start: int, end: int, characters: str) -> int:
     part = text[start:end]
     count = len(part) - len(part.rstrip(characters))
-    # JSON in JSON: a line break before it is the letter n.
+    # In JSON inside JSON, a line break before it is a backslash and the letter n.
     escaped = count and text[end - count - 1 : end - count + 1] in ("\\n", "\\r", "\\t")
     return count - 1 if escaped else count
 
 
 def _marker_at(text: str, index: int) -> tuple[int, int] | None:
-    """Where the marker lies that holds the character at ``index``."""
+    """Start and end of the marker around the character at ``index``; None if there is none."""
     begin = text.rfind("[redacted:", max(0, index - 24), index + 10)
     if begin < 0 or begin > index:
         return None
@@ -309,10 +308,10 @@ def _marker_at(text: str, index: int) -> tuple[int, int] | None:
 
 
 def _without_last_word(text: str) -> str:
-    """Return a text that was cut without the word that the cut may have broken.
+    """Return a text that was cut, without its last word, which the cut may have broken.
 
-    A fold of spans knows no redactor, so it cuts first: of what it cut in two, the beginning may be
-    too short to be known as a secret, or lack the end by which it is known.
+    A fold of spans has no redactor, so it cuts before redaction. The first part of a secret cut in
+    two may be too short to be recognised, or lack the end by which it is recognised.
     """
     if not text.endswith("…"):
         return text
@@ -321,6 +320,6 @@ def _without_last_word(text: str) -> str:
 
 
 def _whole_markers(text: str, length: int) -> str:
-    """Return the first ``length`` characters, less a marker that the end would break."""
+    """Return the first ``length`` characters, without a marker that the end would break."""
     marker = _marker_at(text, length - 1) if 0 < length < len(text) else None
     return text[: marker[0] if marker is not None and marker[1] > length else length]

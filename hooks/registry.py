@@ -4,10 +4,13 @@ Promises: observers cannot raise into the publisher; a session's records reach e
 order of position; handlers of one record run by priority (lower first), then in order of
 registration; a handler gets a record once, however many of its patterns match. Sync handlers run
 inline and must be quick. Async handlers queue: at most ``queue_limit`` deliveries per session,
-beyond which the newest are dropped and counted. An observer cannot change what happens.
+beyond which the newest are dropped and counted. An observer cannot change a record or the append.
 
-pyee's emitter calls the handlers of one event name in order and knows neither wildcards nor
-priorities: patterns are resolved to names here, and each name's listeners are installed sorted.
+pyee's emitter calls the handlers of one event name in order, and has neither wildcards nor
+priorities. So the registry resolves patterns to names, and installs a name's listeners, sorted,
+when the first record of that name comes. Invariant: an emitter's listeners are never removed. A
+change of the subscriptions replaces the emitter (``_reset``), so a thread that is emitting finishes
+with the one that it has.
 """
 
 from __future__ import annotations
@@ -36,13 +39,13 @@ from eventctx.log.hook_failures import LossKind
 from eventctx.log.record import Record
 
 Observer = Callable[[Record], Any]
-"""Sync or async; what it returns is ignored, except that an awaitable is awaited."""
+"""Sync or async. Its result is ignored, except that an awaitable is awaited."""
 
 LossListener = Callable[[str, LossKind, int], None]
-"""Hears of a loss: the handler's name, its kind, how many. Quick, from any thread."""
+"""Called for a loss with the handler's name, the kind and the count; quick, from any thread."""
 
 MAX_NESTED: Final = 1000
-"""Records that sync handlers may publish in answer to one record; more are dropped."""
+"""Most records that sync handlers may publish while one record is handed out; more are dropped."""
 
 _log = logging.getLogger("eventctx.hooks")
 _FAMILIES: Final = sorted({name.partition(":")[0] for name in CATALOGUE})
@@ -55,7 +58,7 @@ class HookStats(msgspec.Struct, frozen=True):
     """Counts by handler name (``module.qualified_name``) since the registry was made.
 
     ``errors`` includes handlers that were cancelled or took too long. ``dropped`` are deliveries
-    that were never begun: a full queue, a loop that ended, a closed registry.
+    that never began: the queue was full, the loop had ended, or the registry was closed.
     """
 
     delivered: dict[str, int]
@@ -64,7 +67,7 @@ class HookStats(msgspec.Struct, frozen=True):
 
 
 class _Subscription:
-    """One handler under one pattern; called by pyee with a record, and never raises."""
+    """One handler under one pattern. pyee calls it with a record; it never raises."""
 
     def __init__(
         self, hooks: Hooks, pattern: str, handler: Observer, priority: int, number: int
@@ -123,9 +126,10 @@ class _Subscription:
 class Hooks:
     """Observers of one engine. Safe to publish to from several threads and loops.
 
-    ``queue_limit``: deliveries that may wait for async handlers, per session. ``handler_timeout``:
-    seconds after which an async handler is cancelled (None: never); until then the session's other
-    async handlers wait for it.
+    ``queue_limit``: most deliveries that wait for async handlers, per session.
+    ``handler_timeout``: seconds after which an async handler is cancelled (None: never); until then
+    the session's other async handlers wait for it. Raises InvalidSetting for a ``queue_limit``
+    below 1.
     """
 
     def __init__(self, *, queue_limit: int = 1000, handler_timeout: float | None = 30.0) -> None:
@@ -140,9 +144,9 @@ class Hooks:
         self._delivered: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._listening: list[tuple[Hashable, LossListener]] = []
-        self._heard_by: tuple[LossListener, ...] = ()
+        self._notified: tuple[LossListener, ...] = ()
         self._lock = threading.RLock()
         self._local = threading.local()
         self._reset()
@@ -190,24 +194,24 @@ class Hooks:
         return partial(self._unsubscribe, added)
 
     def _unsubscribe(self, subscription: _Subscription) -> None:
-        """Remove a subscription; what is queued for it is still delivered."""
+        """Remove a subscription; deliveries in its queue still happen."""
         with self._lock:
             self._subscriptions = [one for one in self._subscriptions if one is not subscription]
             self._reset()
 
     def _reset(self) -> None:
-        """Begin with a new emitter: a thread that is emitting keeps the one that it has."""
+        """Replace the emitter; a thread that is emitting keeps the one that it has."""
         emitter = EventEmitter()
-        # pyee raises out of emit when an "error" goes unheard, and recurses when its hearer raises.
+        # pyee raises out of emit if an "error" has no listener, and recurses if that one raises.
         emitter.add_listener("error", self._stray)
         self._routes: tuple[EventEmitter, dict[str, str | None]] = (emitter, {})
         self._any = bool(self._subscriptions) and not self._closed
 
     def after_fork(self) -> None:
-        """In a forked child: take new locks; what was queued is the parent's to deliver."""
+        """In a forked child: take new locks, and leave the queued deliveries to the parent."""
         self._lock = threading.RLock()
         self._local = threading.local()
-        self._listening, self._heard_by = [], ()
+        self._listening, self._notified = [], ()
         self._lanes.after_fork()
 
     # -- publishing ------------------------------------------------------------------------------
@@ -215,8 +219,9 @@ class Hooks:
     def publish(self, record: Record) -> None:
         """Hand an appended record to its observers. Never raises, never waits.
 
-        Call it in order of position, per session. A handler's KeyboardInterrupt or SystemExit
-        passes. A record that a sync handler publishes is handed out after the present one.
+        Call it in order of position, per session. A handler's KeyboardInterrupt or SystemExit does
+        reach the caller. A record that a sync handler publishes is handed out after the present
+        one.
         """
         if not self._any:
             return
@@ -250,7 +255,7 @@ class Hooks:
             self._stray(error)
 
     def _install(self, emitter: EventEmitter, keys: dict[str, str | None], name: str) -> str | None:
-        """Give pyee the listeners of a name, sorted; None when there are none."""
+        """Add the listeners of a name to pyee, sorted, and return its key; None without any."""
         with self._lock:
             if name in keys:
                 return keys[name]
@@ -267,40 +272,41 @@ class Hooks:
     # -- counting --------------------------------------------------------------------------------
 
     def stats(self) -> HookStats:
-        """What was delivered, failed and dropped so far, by handler name."""
+        """The counts of deliveries, errors and drops so far, by handler name."""
         return HookStats(dict(self._delivered), dict(self._errors), dict(self._dropped))
 
     def on_loss(self, place: Hashable, listener: LossListener) -> Callable[[], None]:
-        """Tell ``listener`` of every error and drop from here on; returns what stops that.
+        """Call ``listener`` for every error and drop from here on; returns a function to stop it.
 
-        Of several with an equal ``place`` one is told, so that none of them counts a loss again.
+        Of several listeners with an equal ``place`` only one is called, so that a loss is counted
+        once.
         """
         entry = (place, listener)
 
         def stop() -> None:
             with self._lock:
                 self._listening = [one for one in self._listening if one is not entry]
-                self._heard_by = tuple(dict(reversed(self._listening)).values())
+                self._notified = tuple(dict(reversed(self._listening)).values())
 
         with self._lock:
             self._listening.append(entry)
-            self._heard_by = tuple(dict(reversed(self._listening)).values())
+            self._notified = tuple(dict(reversed(self._listening)).values())
         return stop
 
     def count_error(self, handler: object, error: BaseException) -> None:
-        """Count and log what a handler raised where it was called by somebody else."""
+        """Count and log an error of a handler that something else than this registry called."""
         self._failed(name_of(handler), error)
 
     def count_lost(self, handler: object, reason: str, count: int = 1) -> None:
-        """Count what a handler took and could not pass on, such as spans that nobody accepted."""
+        """Count records or spans that a handler accepted and could not pass on."""
         self._count_drop(name_of(handler), reason, count)
 
     def _failed(self, name: str, error: BaseException) -> None:
         with self._lock:
             self._errors[name] += 1
-            first = name not in self._told
-            self._told.add(name)
-        self._tell(name, "error", 1)
+            first = name not in self._warned
+            self._warned.add(name)
+        self._notify(name, "error", 1)
         problem = "took too long" if isinstance(error, TimeoutError) else "raised"
         with suppress(Exception):
             _log.log(
@@ -316,13 +322,13 @@ class Hooks:
         with self._lock:
             first = not self._dropped[name]
             self._dropped[name] += count
-        self._tell(name, "dropped", count)
+        self._notify(name, "dropped", count)
         if first:
             with suppress(Exception):
                 _log.warning("%d not delivered, hook %s: %s", count, name, reason)
 
-    def _tell(self, name: str, kind: LossKind, count: int) -> None:
-        for listener in self._heard_by:
+    def _notify(self, name: str, kind: LossKind, count: int) -> None:
+        for listener in self._notified:
             with suppress(Exception):
                 listener(name, kind, count)
 
@@ -333,15 +339,15 @@ class Hooks:
     # -- the end ---------------------------------------------------------------------------------
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a plain wait
-        """Wait until every queued delivery is done, those included that handlers publish meanwhile.
+        """Wait until every queued delivery is done, also those of records published meanwhile.
 
-        Returns false when ``timeout`` seconds passed first, or when called by an async handler,
-        which would wait for itself.
+        Returns false if ``timeout`` seconds pass first, or if an async handler calls it, which
+        would wait for itself.
         """
         return await self._lanes.drain(timeout)
 
     async def close(self, timeout: float | None = 5.0) -> None:  # noqa: ASYNC109 - a plain wait
-        """Drain, then stop: what is left after ``timeout`` seconds is cancelled, dropped, counted.
+        """Drain, then stop: after ``timeout`` seconds, cancel or drop the rest and count it.
 
         Later records are ignored. May be called again.
         """

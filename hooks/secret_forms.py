@@ -1,9 +1,9 @@
-"""What a secret looks like: the forms that redaction knows, each with a cheap test before it.
+"""The forms of secrets that redaction recognises, each with a cheap test before it.
 
 A form is tried only on a text that holds its mark and one of its hints, so that a text without
 secrets costs a few substring searches. Every repeat is possessive, atomic or bounded: a form takes
-time in proportion to the text, whatever the text. Forms run in the order of this table: what holds
-other forms comes first (a key block, then a named value, then what is known by its looks).
+time in proportion to the text, whatever the text. Forms run in the order of this table: a form that
+may contain others comes first (a key block, then a named value, then a value known by its form).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 class Form(NamedTuple):
     """One form. The last group of ``pattern`` that matched is the secret, else the whole match.
 
-    ``hints``: a text without any of them holds no such secret. ``folded``: hints are looked for
-    in the text in lower case. ``before``: characters that belong to the secret when they stand
-    before it, up to ``MAX_BEFORE`` of them; a match with none before it is no secret.
+    ``hints``: a text without any of them holds no such secret. ``folded``: hints are searched in
+    the text in lower case. ``before``: characters that belong to the secret if they stand directly
+    before the match, up to ``MAX_BEFORE`` of them; a match with none before it is no secret.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class Form(NamedTuple):
 
 
 class FormGroup(NamedTuple):
-    """Forms of which a text has none unless it holds a mark, and a match of ``gate`` if given."""
+    """Forms that can only match a text with one of the marks, and with a match of ``gate``."""
 
     marks: tuple[str, ...]
     forms: tuple[Form, ...]
@@ -38,18 +38,18 @@ class FormGroup(NamedTuple):
 MARKER: Final = re.compile(
     r"\[redacted:(?:api-key|email|password|pattern|private-key|secret|token)\]"
 )
-"""What redaction leaves behind. A text that has the form of one is never redacted again."""
+"""The replacement of a secret. A text of this form is never redacted again."""
 
 MAX_BEFORE: Final = 64
 SHORT: Final = 20
-"""Characters below which a secret is a value with a name, a bearer token or an e-mail address."""
+"""A text of fewer characters can hold only a named value, a bearer token or an e-mail address."""
 
-# JSON in JSON: a line break before a secret is then the letter n.
+# In JSON inside JSON, a line break before a secret is a backslash and the letter n.
 _START: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 
 
 def may_hold(text: str) -> bool:
-    """Whether it is worth looking for a secret. For the many short texts that hold none."""
+    """Whether a text may hold a secret: a quick test for the many short texts that hold none."""
     return len(text) >= SHORT or (
         "=" in text
         or ":" in text
@@ -60,7 +60,7 @@ def may_hold(text: str) -> bool:
     )
 
 
-# -- a value under a name that says what it is ---------------------------------------------------
+# -- a value beside the name of a secret ---------------------------------------------------------
 
 _NOT_A_VALUE: Final = (
     r"(?!(?:a|an|and|any|are|bool|bytes|can|cannot|could|expected|expired|false|for|has|have|in|int"
@@ -96,7 +96,7 @@ def _named(
     return Form(kind, hints, re.compile(pattern, re.IGNORECASE), folded=True)
 
 
-# Marks of a vocabulary and figures of speed; "unexpected token: }" is a parser's complaint.
+# Special tokens of a vocabulary, and measures of speed; "unexpected token: }" is a parser's error.
 _OTHER_TOKENS: Final = "".join(
     rf"(?<!{word})"
     for word in (
@@ -113,7 +113,7 @@ NAMES: Final = {
     ),
     "token": rf"{_OTHER_TOKENS}token",
 }
-"""What a secret's name ends in, by kind."""
+"""Patterns for the end of a secret's name, by kind."""
 _SCHEMES: Final = r"(?:(?:basic|bearer|token|digest|negotiate|aws4-hmac-sha256)[ \t]{1,8}+)?+"
 _FLAGS: Final = (
     r"(?<!-)--(?!-)[a-z-]{0,24}?(?:pass(?:word|wd|phrase)?|secret|token|(?:api|access)-?key)"
@@ -132,7 +132,7 @@ _NAMED: Final = (
 )
 
 
-# -- secrets known by their looks ----------------------------------------------------------------
+# -- secrets known by their form -----------------------------------------------------------------
 
 _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
@@ -153,7 +153,7 @@ _BASIC: Final = (
     r"[Bb]asic[ \t]{1,8}+(?=[A-Za-z0-9+/]{0,256}?[a-z][A-Z]|[A-Za-z0-9+/]{12,256}+=)"
     r"([A-Za-z0-9+/]{12,}+=*+)"
 )
-# git@host:path is no address of a person, name@1.2.3-rc.one is no address at all.
+# git@host:path is no person's address, and name@1.2.3-rc.one is no address.
 _EMAIL: Final = re.compile(
     r"(?:(?<!git)|(?<=[\w.%+-]git))@(?!\d++\.\d)(?:[^\W_](?:[\w-]{0,62}+)\.){1,8}+[^\W\d_]{2,24}+"
 )
@@ -212,7 +212,7 @@ _WITH_DOT: Final = (
 
 
 def _behind(character: str, *words: str) -> re.Pattern[str]:
-    """A gate: the character behind one of the words, which is quick to rule out."""
+    """A gate that finds the character behind one of the words; quick to rule out."""
     return re.compile(f"{character}(?:{'|'.join(f'(?<={word}{character})' for word in words)})")
 
 

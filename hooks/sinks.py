@@ -1,7 +1,7 @@
-"""What a sink is to an engine: an observer of all records that may do more than observe.
+"""Sinks of an engine: observers of all records, with further protocols that a sink may implement.
 
 ``eventctx.open(sinks=[LogSink(), TraceSink(), MetricsSink()])`` subscribes each to every record,
-and asks for the rest by these protocols: a sink implements those that it has a use for.
+and uses the other protocols of a sink if it implements them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eventctx.log.record import Record
 
 History = Literal["none", "records", "contents"]
 CLOSE_TIMEOUT: Final = 10.0
-"""Seconds that the sinks of an engine have, all together, to emit what they hold back."""
+"""Seconds that all sinks of an engine together have, on close, to emit what they hold back."""
 
 _NEEDS: Final[tuple[History, ...]] = ("none", "records", "contents")
 
@@ -29,50 +29,53 @@ class Sink(Protocol):
     """An observer of all records: sync, quick, from any thread."""
 
     def __call__(self, record: Record) -> None:
-        """Take a record that was appended."""
+        """Process a record that was appended."""
         ...
 
 
 @runtime_checkable
 class Resuming(Protocol):
-    """A sink that folds: it has to know a session's history before it hears what comes next."""
+    """A sink that folds, so it needs a session's history before the records that come next."""
 
     def resume(self, records: Iterable[Record]) -> None:
-        """Fold a session's records from its beginning, in place of what was known of it.
+        """Fold a session's records from its beginning, and replace the sink's state of it.
 
-        Nothing is emitted. Of a fork come what it inherits, and its own records.
+        The sink emits nothing. The records of a fork are those it inherits, then its own.
         """
         ...
 
     def history(self) -> History:
-        """What it needs of a session that is opened again, as things stand."""
+        """The part of a session's history that the sink needs at present when it is opened again.
+
+        ``"records"`` come without their bodies' data, ``"contents"`` with it.
+        """
         ...
 
 
 @runtime_checkable
 class Attached(Protocol):
-    """A sink that has something to ask or tell the registry that it hangs on."""
+    """A sink that uses the registry which it is subscribed to."""
 
     def attach(self, hooks: Hooks) -> None:
-        """Be told the registry before its first record. One sink may serve several engines."""
+        """Receive the registry before its first record. One sink may serve several engines."""
         ...
 
     def detach(self, hooks: Hooks) -> None:
-        """Be told that nothing more will come of it: the time to emit what was held back."""
+        """No more records come from this registry: emit what was held back."""
         ...
 
 
 @runtime_checkable
 class Timing(Protocol):
-    """A sink that wants to know how long appends take."""
+    """A sink that measures how long appends take."""
 
     def appended(self, seconds: float, records: int) -> None:
-        """Take the time from handing ``records`` records to the store until they were stored."""
+        """Record that storing ``records`` records took ``seconds``, from the call of the store."""
         ...
 
 
 class Sinks:
-    """The sinks of one engine, subscribed to its registry; none of them can hurt it."""
+    """The sinks of one engine, subscribed to its registry. Their errors never reach the engine."""
 
     def __init__(self, sinks: Sequence[Sink], hooks: Hooks) -> None:
         self._sinks = tuple(sinks)
@@ -89,25 +92,28 @@ class Sinks:
 
     @property
     def current_span(self) -> CurrentSpan | None:
-        """The first of them that can make a span the host's current one."""
+        """The first sink that can make a span the host's current one; None if there is none."""
         for sink in self._sinks:
             if isinstance(sink, CurrentSpan):
                 return sink
         return None
 
     def history(self) -> History:
-        """The most that any of them needs of a session that is opened again."""
+        """The most history that any sink needs of a session that is opened again."""
         return max(map(self._needed, self._resuming), key=_NEEDS.index, default="none")
 
     def _needed(self, sink: Resuming) -> History:
         try:
             return sink.history()
-        except Exception as error:  # as of a host's provider that it asks
+        except Exception as error:  # a sink may call the host's provider, which may raise
             self._hooks.count_error(sink, error)
             return "none"
 
     def resume(self, records: Sequence[Record]) -> None:
-        """Let those that fold catch up; may take long, and runs in a thread of its own."""
+        """Let the sinks that fold process a session's history.
+
+        May take long; the caller runs it in a thread of its own.
+        """
         before, CALLING.number = CALLING.number, self._hooks.number
         try:
             for sink in self._resuming:
@@ -119,7 +125,7 @@ class Sinks:
             CALLING.number = before
 
     def appended(self, seconds: float, records: int) -> None:
-        """Tell those that want to know how long an append took."""
+        """Pass the duration of an append to the sinks that measure it."""
         for sink in self._timing:
             try:
                 sink.appended(seconds, records)
@@ -127,10 +133,10 @@ class Sinks:
                 self._hooks.count_error(sink, error)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - a plain wait
-        """Let each emit what it holds back; called when the registry is closed.
+        """Let each sink emit what it holds back; called when the registry is closed.
 
-        In a thread, as a collector may be slow. A sink that is not done after ``timeout`` seconds
-        is left to itself, and counted as failed.
+        Runs in a thread, as a collector may be slow. After ``timeout`` seconds, the sinks that are
+        not done go on without being waited for, and count as failed.
         """
         waiting = [sink for sink in self._sinks if isinstance(sink, Attached)]
         if not waiting:
@@ -146,17 +152,17 @@ class Sinks:
                 del waiting[0]
             done.set_result(None)
 
-        # Not a thread of the loop's pool: the end of the program would wait for it.
+        # Not a thread of the loop's pool, for which the end of the program would wait.
         thread = Thread(target=context.run, args=(run,), name="eventctx-sinks", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no more threads: better late than never
+        except RuntimeError:  # no thread can be started: run here, although it blocks
             run()
         wrapped = asyncio.wrap_future(done)
         try:
             await asyncio.wait([wrapped], timeout=timeout)
         finally:
-            late = wrapped.cancel()  # a loop that has ended must not be told later
+            late = wrapped.cancel()  # the thread must not call back into a loop that has ended
         if late:
             for sink in tuple(waiting):
                 self._hooks.count_error(sink, TimeoutError(f"not done after {timeout:g} s"))

@@ -1,8 +1,8 @@
-"""Spans to OpenTelemetry, live: the fold of ``projections.trace`` over records as they come.
+"""The sink that sends spans to OpenTelemetry, live: ``projections.trace`` folded as records come.
 
-Every span that the fold finishes is sent through the host's own set-up (``hooks.tracer``). As the
-engine's CurrentSpan the sink also makes a span of ours the current one during a turn or a call, so
-that the spans of an instrumented HTTP client nest in it, and a turn joins the host's trace.
+It sends every span that the fold finishes through the host's own set-up (``hooks.tracer``). As the
+engine's CurrentSpan it also makes a span of ours the current one during a turn or a call, so that
+the spans of an instrumented HTTP client nest in it, and a turn joins the host's trace.
 """
 
 from __future__ import annotations
@@ -29,45 +29,43 @@ from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.traced import Traced, caught_up, evolve, fresh, initial, unfinished
 
 MAX_SESSIONS: Final = 4096
-"""Sessions whose open spans a sink holds; the least recently heard of goes first."""
-
+"""Most sessions whose open spans a sink keeps; the least recently seen is dropped first."""
 
 FLUSH_TIMEOUT: Final = 5.0
 """Seconds that the last spans have to arrive when the last engine of a sink closes."""
 
-
 _AROUND: Final = otel_context.create_key("eventctx-around")
 
 SpanName = tuple[int, int]
-"""The id of its trace, and its own."""
+"""A span's trace id and span id."""
 
 
 class Counting(Protocol):
-    """What counts the spans that do not arrive: ``hooks.counting.CountingExporter``."""
+    """Counts the spans that do not arrive; ``hooks.counting.CountingExporter`` implements it."""
 
     def attach(self, hooks: Hooks) -> None:
-        """Count on these hooks."""
+        """Count lost spans on these hooks."""
         ...
 
     def detach(self, hooks: Hooks) -> None:
-        """Count on them no longer."""
+        """Stop counting on these hooks."""
         ...
 
     def expect(self, span: SpanContext) -> None:
-        """Await a span that is handed to the provider now."""
+        """Expect the arrival of a span that is handed to the provider now."""
         ...
 
     def under_way(self) -> tuple[SpanName, ...]:
-        """The spans that are awaited."""
+        """The spans that are expected and have not arrived."""
         ...
 
     def settle(self, spans: Iterable[SpanName]) -> None:
-        """Count as lost those that are awaited still."""
+        """Count as lost those of ``spans`` that have not arrived."""
         ...
 
 
 def content_is_wanted() -> bool:
-    """Whether the conventions' environment variable asks for contents on spans."""
+    """Whether the conventions' environment variable enables contents on spans."""
     return os.environ.get(conv.CAPTURE_CONTENT, "").strip().lower() in _WANTED
 
 
@@ -77,16 +75,16 @@ _WANTED: Final = ("span_only", "span_and_event", "true")
 class TraceSink:
     """A sink of spans: ``eventctx.open(sinks=[TraceSink()])``.
 
-    ``tracer_provider``: the global one by default, asked for again until there is one.
-    ``redactor`` replaces secrets; None for nothing. With ``content``, spans carry the texts of
-    messages, redacted and cut; by default they do where the environment variable
-    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says so. ``exporter``: the
+    ``tracer_provider``: by default the global one, which is looked up again until there is one.
+    ``redactor`` replaces secrets; None for no redaction. With ``content``, spans carry the texts of
+    messages, redacted and cut; by default they do if the environment variable
+    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` enables it. ``exporter``: the
     CountingExporter in the provider's set-up. With it, spans that a full queue or the collector
-    loses are counted, and when the last engine closes the provider is flushed, for
-    ``FLUSH_TIMEOUT`` seconds at most. A sampled span that the set-up filters out counts as lost.
+    loses are counted, and when the last engine closes the provider is flushed, for at most
+    ``FLUSH_TIMEOUT`` seconds. A sampled span that the set-up filters out counts as lost.
 
-    Spans are handed over while the agent works: a provider whose processor sends them itself
-    (SimpleSpanProcessor) makes the agent wait for the collector; a BatchSpanProcessor does not.
+    Spans are handed over while the agent works: with a processor that sends them at once
+    (SimpleSpanProcessor) the agent waits for the collector; with a BatchSpanProcessor it does not.
     """
 
     def __init__(
@@ -118,12 +116,12 @@ class TraceSink:
         if begun is not None:
             try:
                 self._tracer.decide(begun)
-            except Exception as error:  # the host's sampler, which must not cost other spans
+            except Exception as error:  # the host's sampler failed; the finished spans still go
                 self._count(error)
         self._send(state.finished)
 
     def history(self) -> History:
-        """What the spans need, once there is somebody to send them to."""
+        """The history that the spans need; "none" as long as there is no provider to send to."""
         if not self._tracer.ready():
             return "none"
         return "records" if self._first.content is None else "contents"
@@ -131,9 +129,9 @@ class TraceSink:
     def resume(self, records: Iterable[Record]) -> None:
         """Fold a session's records from its beginning without sending anything.
 
-        So what a span says of the history (a compaction's sequence number) is the same live as from
-        the log. A span that the history leaves open is another process's to end, or was lost in a
-        crash: unless its end is heard, only the log tells it.
+        So attributes that depend on the history (a compaction's sequence number) are the same live
+        as from the log. A span that the history leaves open belongs to another process, or was lost
+        in a crash: unless a record ends it here, it is only in a trace made from the log.
         """
         history = list(records)
         if history:
@@ -142,9 +140,9 @@ class TraceSink:
                 self._states.keep(history[0].stream, state)
 
     def flush(self, session_id: str | None = None) -> None:
-        """Send the unfinished spans of one session, or of all, and forget the sessions.
+        """Send the unfinished spans of one session, or of all, and drop the sessions' states.
 
-        For the end of a program: nothing of those sessions may follow.
+        For the end of a program: no records of those sessions may follow.
         """
         with self._lock:
             states = self._states.take(session_id)
@@ -156,16 +154,16 @@ class TraceSink:
                 self._send(unfinished(state))
 
     def attach(self, hooks: Hooks) -> None:
-        """Count on ``hooks`` what the host's set-up raises when it is given a span."""
+        """Count on ``hooks`` the errors that the host's set-up raises for a span."""
         with self._lock:
             self._hooks.append(hooks)
         if self._exporter is not None:
             self._exporter.attach(hooks)
 
     def detach(self, hooks: Hooks) -> None:
-        """Send what is unfinished of the engine of these hooks, which has closed.
+        """Send the unfinished spans of the engine of these hooks, which has closed.
 
-        With ``exporter``, the last engine that this sink serves waits for all to arrive.
+        With ``exporter``, the last engine that this sink serves waits for all spans to arrive.
         """
         with self._lock:
             last = all(one is hooks for one in self._hooks)
@@ -187,11 +185,11 @@ class TraceSink:
     def _await_arrival(self) -> None:
         if self._exporter is None:
             return
-        # Not those of an engine that opens meanwhile: they have time until it closes.
+        # The spans of an engine that opens meanwhile are not among these; they may still arrive.
         ours = self._exporter.under_way()
         try:
             within(FLUSH_TIMEOUT, self._tracer.force_flush, "eventctx-flush")
-        except Exception as error:  # the host's processors are anybody's code
+        except Exception as error:  # a processor of the host may raise anything
             self._count(error)
         self._exporter.settle(ours)
 
@@ -209,7 +207,7 @@ class TraceSink:
                 self._count(error)
 
     def _count(self, error: Exception) -> None:
-        """Count what the host's set-up raised; where nobody counts, raise it."""
+        """Count an error of the host's set-up; raise it if no hooks are attached to count it."""
         counting = self._hooks[-1:]
         if not counting:
             raise error
@@ -231,15 +229,16 @@ class TraceSink:
         if self._ready():
             current = NonRecordingSpan(span_context(trace_id, span_id, self._flags(trace_id)))
             return otel_context.attach(otel.set_span_in_context(current))
-        # No span, which others would pass on as one that is not sampled: just what we need to know.
+        # Without a provider: keep the ids to ourselves. Other libraries would propagate a span here
+        # as one that is not sampled.
         return otel_context.attach(otel_context.set_value(_AROUND, (trace_id, span_id)))
 
     def exit(self, token: Any) -> None:
-        """Restore what was current before ``enter``; to be called in the same task."""
+        """Restore the span that was current before ``enter``; call it in the same task."""
         otel_context.detach(token)
 
     def ambient(self) -> tuple[str, str] | None:
-        """Return trace id and span id of the span around, the host's or ours; None without one."""
+        """Return trace id and span id of the current span, the host's or ours; None without one."""
         current = otel.get_current_span().get_span_context()
         if not current.is_valid:
             return cast("tuple[str, str] | None", otel_context.get_value(_AROUND))
@@ -248,7 +247,7 @@ class TraceSink:
     def _ready(self) -> bool:
         try:
             return self._tracer.ready()
-        except Exception as error:  # so is its provider
+        except Exception as error:  # a provider of the host may raise anything
             for hooks in self._hooks[-1:]:
                 hooks.count_error(self, error)
             return False
@@ -256,7 +255,7 @@ class TraceSink:
     def _flags(self, trace_id: str) -> TraceFlags:
         try:
             return self._tracer.flags(trace_id)
-        except Exception as error:  # the host's sampler is anybody's code
+        except Exception as error:  # a sampler of the host may raise anything
             for hooks in self._hooks[-1:]:
                 hooks.count_error(self, error)
             return TraceFlags(TraceFlags.DEFAULT)

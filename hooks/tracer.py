@@ -1,8 +1,9 @@
-"""Sending finished spans through the host's own OpenTelemetry set-up, under the ids of the log.
+"""Sends finished spans through the host's own OpenTelemetry set-up, with the ids of the log.
 
 A copy of one tracer gets its own id generator and sampler; the provider and every other tracer stay
-as they are. Whether a trace is sampled is asked once, of the host's sampler, before its first span
-ends, so that no child is sent without its root. Without an SDK all of this is skipped.
+as they are. The host's sampler decides once per trace, before its first span ends, and all spans of
+the trace follow that decision, so that no child is sent without its root. Without an SDK all of
+this is skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from eventctx.hooks.direct import Direct
 
 MAX_TRACES: Final = 4096
-"""Traces whose sampling decision is remembered."""
+"""Most traces whose sampling decision is kept; the least recently used is dropped first."""
 
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -41,7 +42,7 @@ _UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 
 
 class _Decision(NamedTuple):
-    """What a sampler said of a trace: an SDK's Decision, attributes it adds, its trace state."""
+    """A sampler's decision on a trace: the SDK's Decision, added attributes, the trace state."""
 
     decision: Any
     added: dict[str, Any]
@@ -49,9 +50,9 @@ class _Decision(NamedTuple):
 
 
 class _Script(threading.local):
-    """The id generator and sampler of our tracer: says what the record says.
+    """The id generator and sampler of our tracer: gives the ids and decision that ``send`` sets.
 
-    Thread-local, because a span starts within one call.
+    Thread-local is enough, because a span starts within one call.
     """
 
     trace_id: int = 0
@@ -90,9 +91,9 @@ class _Script(threading.local):
 class RecordTracer:
     """Sends spans with the records' ids and times.
 
-    ``provider``: the global one by default, asked for again until there is one. With a tracer that
-    is not the SDK's, spans are sent under that tracer's own span ids. ``expect`` is told of
-    every span that the provider is to export, before it gets it.
+    ``provider``: by default the global one, which is looked up again until there is one. With a
+    tracer that is not the SDK's, spans are sent with that tracer's own span ids. ``expect`` is
+    called with the context of every span to be exported, before the provider gets the span.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class RecordTracer:
         self._lock = threading.Lock()
 
     def ready(self) -> bool:
-        """Whether anything would come of a span: there is a provider, and it is not a no-op."""
+        """Whether a span would go anywhere: there is a provider, and it is not a no-op."""
         provider = self._provider or otel.get_tracer_provider()
         if provider is self._seen:
             return self._tracer is not None
@@ -130,7 +131,7 @@ class RecordTracer:
         return self._tracer is not None
 
     def _adopt(self, tracer: otel.Tracer) -> otel.Tracer:
-        """Copy an SDK's tracer, so that the one that others may get stays as it is."""
+        """Copy an SDK's tracer, since other libraries may use the same one."""
         if not (hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")):
             self._sampler = self._direct = None
             return tracer
@@ -149,16 +150,16 @@ class RecordTracer:
         """The decision for the span's whole trace, made now if this is its first span."""
         known = self._decided(span.trace_id)
         if known is None and self._sampler is not None:
-            kind, said = _KINDS[span.kind], dict(span.attributes)
-            known = self._ask(self._context_of(span), span.trace_id, span.name, kind, said)
+            kind, own = _KINDS[span.kind], dict(span.attributes)
+            known = self._sample(self._context_of(span), span.trace_id, span.name, kind, own)
         return known
 
-    def _ask(
-        self, context: Context, trace_id: str, name: str, kind: SpanKind, said: dict[str, Any]
+    def _sample(
+        self, context: Context, trace_id: str, name: str, kind: SpanKind, own: dict[str, Any]
     ) -> _Decision:
-        """Ask the host's sampler; the attributes that it adds go to every span of the trace."""
-        result = self._sampler.should_sample(context, int(trace_id, 16), name, kind, said, ())
-        added = {key: value for key, value in (result.attributes or {}).items() if key not in said}
+        """Call the host's sampler; the attributes that it adds go to every span of the trace."""
+        result = self._sampler.should_sample(context, int(trace_id, 16), name, kind, own, ())
+        added = {key: value for key, value in (result.attributes or {}).items() if key not in own}
         with self._lock:
             made = _Decision(result.decision, added, result.trace_state)
             made = self._decisions.setdefault(trace_id, made)
@@ -174,10 +175,10 @@ class RecordTracer:
             return known
 
     def _context_of(self, span: OpenSpan | Span) -> Context:
-        """The context in which a trace's sampler decides: the host's, if the trace is the host's.
+        """The context for the sampler: the host's, if the trace is the host's, else an empty one.
 
-        Else none. A child that is seen first (a sink added in the middle of a turn) must not pass
-        for one of a sampled parent: its root will be decided on like this, too.
+        A child may come first (if a sink is added in the middle of a turn). It must not look like
+        the child of a sampled parent, since its root gets the same decision later.
         """
         current = otel.get_current_span().get_span_context()
         if current.is_valid and current.trace_id == int(span.trace_id, 16):
@@ -188,7 +189,7 @@ class RecordTracer:
         return otel.set_span_in_context(NonRecordingSpan(parent), Context())
 
     def flags(self, trace_id: str) -> TraceFlags:
-        """The flags of a trace, decided on here if the engine enters a span before its record."""
+        """The flags of a trace; decides on it if the engine enters a span before its record."""
         known = self._decided(trace_id)
         if known is None:
             current = otel.get_current_span().get_span_context()
@@ -198,13 +199,13 @@ class RecordTracer:
                 return _UNSAMPLED
             if self._sampler is None:
                 return _SAMPLED
-            known = self._ask(Context(), trace_id, conv.INVOKE_AGENT, SpanKind.INTERNAL, {})
+            known = self._sample(Context(), trace_id, conv.INVOKE_AGENT, SpanKind.INTERNAL, {})
         return _SAMPLED if known.decision.is_sampled() else _UNSAMPLED
 
     # -- sending ---------------------------------------------------------------------------------
 
     def send(self, span: Span) -> None:
-        """Give a span to the host's set-up; to be called when ``ready``."""
+        """Give a span to the host's set-up; call it only when ``ready``."""
         made = self.decide(span)
         if made is not None and not made.decision.is_recording():
             return
@@ -216,7 +217,7 @@ class RecordTracer:
         ):
             return
         tracer = self._tracer
-        assert tracer is not None  # noqa: S101 - ready() said so
+        assert tracer is not None  # noqa: S101 - ready() was true
         script = self._script
         script.decision = made
         script.trace_id, script.span_id = int(span.trace_id, 16), int(span.span_id, 16)
@@ -242,7 +243,7 @@ class RecordTracer:
         sent.end(span.end)
 
     def force_flush(self) -> None:
-        """Let the provider send what it holds. Blocks for as long as its processors like."""
+        """Let the provider send the spans that it holds. Blocks as long as its processors do."""
         flush = getattr(self._provider or otel.get_tracer_provider(), "force_flush", None)
         if flush is not None:
             flush()

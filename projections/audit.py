@@ -1,4 +1,4 @@
-"""The audit: one row for every request that was prepared, and one for every compaction."""
+"""The audit: one row for every prepared request, and one for every compaction."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from eventctx.projections.view.series import Series
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """What one request held. ViewCounts are of transcript messages; ``tokens`` is our estimate.
+    """One prepared request.
 
-    ``entries`` is how many messages the request itself has, insertions and synthetic results
-    included. ``reported`` is the prompt that the provider counted, where it said so.
-    ``breaks`` says why the request does not merely continue the one before. ``additions`` counts
-    the texts that a host sent besides, ``missing`` the messages that it did not send, as far as it
-    said so.
+    ``counts`` are of the transcript's messages, by disposition. ``entries`` is the number of
+    messages in the request itself, with insertions and synthetic results. ``tokens`` is our
+    estimate, ``reported`` the prompt tokens that the provider reported, if it did. ``breaks`` are
+    the reasons why the request does not merely continue the one before. ``additions`` counts the
+    texts that the host sent besides, ``missing`` the messages that it did not send, both as far as
+    the host reported it. ``time`` is in UTC nanoseconds.
     """
 
     position: int
@@ -46,7 +47,7 @@ class AuditRow(msgspec.Struct, frozen=True):
 
 
 class CompactionRow(msgspec.Struct, frozen=True):
-    """What one compaction did; counts are of the view before and after."""
+    """One compaction; counts are of the view before and after. Times are nanoseconds."""
 
     position: int
     time: int
@@ -66,9 +67,11 @@ class CompactionRow(msgspec.Struct, frozen=True):
 
 
 class AuditState(NamedTuple):
-    """Rows so far. Only own records make rows; what a fork inherits sets the view alone.
+    """Rows so far. Only own records make rows; a fork's inherited records only change the view.
 
-    ``own_from`` is where the stream's own records begin (-1: it is no fork).
+    ``reported``, ``models`` and ``sent`` are by position of the prepared request: prompt tokens,
+    model, and numbers of additions and missing messages. ``own_from`` is the position of the first
+    own record (-1: the stream is no fork).
     """
 
     view: request_view.ViewState
@@ -116,15 +119,15 @@ def evolve(state: AuditState, record: Record) -> AuditState:
             if called.prepared is not None and called.model is not None:
                 models = models.append((called.prepared, called.model))
         case "context:request_sent":
-            told: Any = decode_known(record)
-            differing = differing.append((told.prepared, (len(told.additions), told.missing)))
+            actual: Any = decode_known(record)
+            differing = differing.append((actual.prepared, (len(actual.additions), actual.missing)))
         case "session:fork":
             requests, compactions, own_from = Series(), Series(), record.position
     return AuditState(view, time, requests, compactions, reported, models, differing, own_from)
 
 
 def rows(state: AuditState) -> list[AuditRow]:
-    """The rows, each with the model that was asked and the prompt that it reported."""
+    """The rows of requests, each with the model that was called and the prompt it reported."""
     reported, models, sent = dict(state.reported), dict(state.models), dict(state.sent)
     return [
         msgspec.structs.replace(

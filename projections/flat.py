@@ -1,9 +1,9 @@
 """A payload as flat scalars, for log lines and span events.
 
-The rules are stable, so queries written against them go on working: a scalar keeps its field's
+The rules are stable, so that queries written against them keep working: a scalar keeps its field's
 name; a tuple of strings, which are codes, is joined by commas; any other list or mapping becomes
-``{field}_count``, and is left out when empty; a plan becomes counts by disposition. Nothing that
-could hold a message does.
+``{field}_count``, and is left out when empty; a plan becomes counts by disposition. No field that
+could hold a message is among them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from eventctx.log.record import Record
 Scalar = str | int | float | bool
 
 MAX_TEXT: Final = 1000
-"""Longest text, in characters, that leaves in a log line or a span; errors can quote a lot."""
+"""Longest text, in characters, in a log line or a span; errors may quote long texts."""
 
 _CONSTANT: Final = 48
-"""Bytes of a payload in which there is no room for an id."""
+"""A payload of fewer bytes has no room for an id, so it is equal in many records."""
 
 DISPOSITIONS: Final = ("kept", "shortened", "summarised", "dropped", "merged")
 
 
 def read(record: Record) -> Event | Unknown:
-    """Decode a record for observation: what cannot be decoded is ``Unknown``, never an error.
+    """Decode a record for observation: a payload that cannot be decoded gives ``Unknown``.
 
-    Whether a log is sound is for ``verify`` to say; a trace of a damaged log is still of use.
+    It raises no error, since a trace of a damaged log is still of use; ``verify`` reports damage.
     """
     try:
         if len(record.payload) < _CONSTANT:
@@ -45,7 +45,7 @@ def read(record: Record) -> Event | Unknown:
 
 @lru_cache(maxsize=256)
 def _decoded(kind: str, version: int, payload: bytes) -> Event | Unknown:
-    """Decode a payload that says little more than its name, such as a message's: most are equal."""
+    """Decode a short payload, such as that of an added message; most of these are equal."""
     return decode_event(
         Record("", 0, 0, b"", kind, version, 0, payload, (), None, None, None, None, b"")
     )
@@ -62,9 +62,9 @@ def as_it_is(_type: str, field: str) -> str:
 
 
 def dispositions(plan: Plan) -> dict[str, int]:
-    """Count a plan's message numbers by disposition; all five are there, zeros too.
+    """Count a plan's message numbers by disposition; the result has all five, also zeros.
 
-    Numbers of messages that a ``set`` took out count along where a run covers them.
+    It includes the numbers of messages that a ``set`` took out, if a run covers them.
     """
     counts = dict.fromkeys(DISPOSITIONS, 0)
     for run in plan.runs:
@@ -79,9 +79,9 @@ def scalars(
 ) -> dict[str, Scalar]:
     """The event's fields by the rules above, under the names that ``named(type, field)`` gives.
 
-    Fields that are None, and lists and mappings that are empty, are left out. ``text`` is done to
-    every text: by default it is cut to ``MAX_TEXT`` characters. ``named`` is asked once for every
-    type of event, so it has to be a pure function of the module's own.
+    Fields that are None, and lists and mappings that are empty, are left out. ``text`` is applied
+    to every text; by default it cuts to ``MAX_TEXT`` characters. ``named`` is called once for every
+    type of event and its results are kept, so it must be a pure function at the top of a module.
     """
     if isinstance(event, Unknown):
         kind_of = event.type
@@ -111,7 +111,7 @@ def scalars(
 def _shape(
     kind: type[Event], named: Callable[[str, str], str]
 ) -> tuple[tuple[str, ...], Callable[[Event], Any]]:
-    """The names of an event's fields, and how to read them all at once."""
+    """The names of an event's fields, and a function that reads all their values at once."""
     fields = kind.__struct_fields__
     names = tuple([named(str(kind.__struct_config__.tag), field) for field in fields])
     if len(fields) > 1:

@@ -1,4 +1,4 @@
-"""Turns and requests of a session, by number: what ``--turn`` and ``--iteration`` refer to."""
+"""Turns and requests of a session, by number; ``--turn`` and ``--iteration`` refer to these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventctx.projections.view.series import Series
 
 
 class TimelineTurn(NamedTuple):
-    """Turn ``number`` from position ``first`` to ``last``; ``time`` is when it began."""
+    """Turn ``number`` from position ``first`` to ``last``; ``time`` is its start in UTC ns."""
 
     number: int
     turn_id: str
@@ -20,7 +20,7 @@ class TimelineTurn(NamedTuple):
 
 
 class Began(NamedTuple):
-    """A turn as it began."""
+    """The beginning of a turn: its number, id, first position, and start in UTC nanoseconds."""
 
     number: int
     turn_id: str
@@ -29,9 +29,9 @@ class Began(NamedTuple):
 
 
 class TimelineRequest(NamedTuple):
-    """A prepared request: its place, and the turn (None outside one) and iteration it belongs to.
+    """A prepared request: its position, and its turn and iteration.
 
-    ``iteration`` is as recorded; a request outside an iteration has None.
+    ``turn`` is None outside a turn; ``iteration`` is as recorded, None outside an iteration.
     """
 
     position: int
@@ -71,7 +71,7 @@ def turn_number(state: TimelineState, turn_id: str | None) -> int | None:
     """The number of the turn with this id; None outside a turn."""
     if turn_id is None:
         return None
-    # Nearly always the last one; others only while turns overlap.
+    # Search from the end: it is nearly always the last turn; others only while turns overlap.
     for place in range(len(state.began) - 1, -1, -1):
         if state.began[place].turn_id == turn_id:
             return state.began[place].number
@@ -86,7 +86,7 @@ def turns(state: TimelineState) -> list[TimelineTurn]:
     found: list[TimelineTurn] = []
     for place, one in enumerate(state.began):
         following = state.began[place + 1].first - 1 if place + 1 < len(state.began) else None
-        # A turn id may be used again: a turn ends at the first end behind its beginning.
+        # A turn id may be used again, so a turn ends at the first end of its id behind its start.
         own = next((end for end in ends.get(one.turn_id, ()) if end >= one.first), None)
         last = own or (following if following is not None else state.position)
         found.append(TimelineTurn(one.number, one.turn_id, one.first, last, one.time))
@@ -94,14 +94,14 @@ def turns(state: TimelineState) -> list[TimelineTurn]:
 
 
 def turn(state: TimelineState, number: int) -> TimelineTurn | None:
-    """Turn ``number``; None when there is none. A turn id may be resumed: the last one wins."""
+    """Turn ``number``, the last one if a turn was resumed; None if there is none."""
     return next((turn for turn in reversed(turns(state)) if turn.number == number), None)
 
 
 def request(
     state: TimelineState, turn: int, iteration: int | None = None
 ) -> TimelineRequest | None:
-    """The last request of a turn, or of one iteration of it."""
+    """The last request of a turn, or of one iteration of it; None if there is none."""
     found = None
     for candidate in state.requests:
         if candidate.turn == turn and iteration in (None, candidate.iteration):

@@ -1,6 +1,6 @@
-"""The transcript: every message in conversation order, exactly as received, whatever a view shows.
+"""The transcript: every message in conversation order, exactly as received, in view or not.
 
-The fold keeps addresses only; bodies are fetched when somebody reads.
+The fold keeps only addresses; bodies are fetched when the transcript is read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eventctx.projections.view.series import Series
 
 
 class TranscriptLine(NamedTuple):
-    """Message ``number`` and where its body lies."""
+    """Message ``number`` and the place of its body."""
 
     number: int
     position: int
@@ -23,7 +23,7 @@ class TranscriptLine(NamedTuple):
 
     @property
     def address(self) -> Address:
-        """The address to fetch the body from."""
+        """The address of the body."""
         return Address(self.position, self.index)
 
 
@@ -57,7 +57,7 @@ def evolve(state: TranscriptState, record: Record) -> TranscriptState:
 def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
     """The transcript after ``context:message_added`` at each of these positions, in one step.
 
-    The same as evolving over those records; made for reading many of them at once.
+    The result is that of ``evolve`` over these records; one step is faster for many of them.
     """
     if not positions:
         return state

@@ -1,4 +1,4 @@
-"""Tokens that providers counted, summed per model; only a stream's own records count."""
+"""Tokens that providers reported, summed per model; only a stream's own records count."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from eventctx.log.record import Record
 
 
 class UsageTotals(msgspec.Struct, frozen=True):
-    """Sums over calls, in tokens. ``prompt`` holds the caches; ``largest_prompt`` is one call's.
+    """Sums over calls, in tokens. ``prompt`` includes cache reads and writes.
 
-    ``output`` sums only counts that the format is known to record exactly.
+    ``largest_prompt`` is that of one call. ``output`` sums only exact counts; ``inexact_outputs``
+    is the number of calls whose output count is a placeholder.
     """
 
     calls: int = 0
@@ -29,7 +30,7 @@ class UsageTotals(msgspec.Struct, frozen=True):
 
 
 class UsageState(NamedTuple):
-    """Usage so far by model name ("" where the model is not known)."""
+    """Usage so far by model name ("" if the model is not known)."""
 
     position: int
     models: Mapping[str, UsageTotals]

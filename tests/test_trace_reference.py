@@ -41,7 +41,7 @@ def everything() -> list[Span]:
         return told.add(event, own, parent, iteration=iteration).position
 
     def crowd(own: str) -> None:
-        for _ in range(spans.MAX_TICKS + 1):
+        for _ in range(spans.MAX_EVENTS + 1):
             add(ev.Pinned(numbers=(0,)), own)
 
     add(ev.PromptSubmit(number=1, agent="helper"), ROOT, None, None)
@@ -212,7 +212,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| ([^|]+) \| ([^|]*\d[^|]*) \| [^|]+ \|$", table, flags=re.MULTILINE)
     assert {what: [int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", limit)]
             for what, limit in rows} == {
-        "events of a span": [spans.MAX_TICKS, spans.MAX_MESSAGE_TICKS],
+        "events of a span": [spans.MAX_EVENTS, spans.MAX_MESSAGE_EVENTS],
         "a text in an attribute, also an error's": [flat.MAX_TEXT],
         "runs of message numbers in an attribute": [compaction_attributes.MAX_RUNS],
         "a text in a content": [genai_messages.MAX_PART],

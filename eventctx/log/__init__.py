@@ -1,1 +1,1 @@
-"""What happened: the catalogue of events, their envelope and digests, and the store's protocol."""
+"""The log: the catalogue of events, their envelope and digests, and the protocol of a store."""

@@ -1,8 +1,8 @@
-"""Events to stored payloads and back.
+"""Encodes events to stored payloads, and decodes them.
 
-Stored types are the names of the catalogue, never import paths, so code can move. What this
-release does not know (a type, a field, a later version) is kept byte for byte and read as
-``Unknown`` or ignored; it is never dropped.
+Stored types are the names of the catalogue, never import paths, so code can move. A type or version
+that this release does not know is read as ``Unknown``, and a field that it does not know is
+ignored; the stored payload stays as it is, byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _versions = {name: row.version for name, row in CATALOGUE.items()}
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """An event of a type or version that this release does not know, with its payload as it is."""
+    """An event of a type or version that this release does not know, with its stored payload."""
 
     type: str
     version: int
@@ -72,8 +72,8 @@ def decode_event(record: Record) -> Event | Unknown:
 def decode_known(record: Record) -> Any:
     """The event of a record whose type the caller knows, as a fold needs it.
 
-    Raises DecodeError also for a version that only a later release can read: to go on without it
-    would give another view than that release does.
+    Raises DecodeError and UpcastMissing as ``decode_event`` does, and DecodeError also for a later
+    version of the type: a fold without that record would give another view than the later release.
     """
     event = decode_event(record)
     if isinstance(event, Unknown):

@@ -1,12 +1,12 @@
-"""The catalogue: every event of eventctx, its payload, and what is promised about it.
+"""The catalogue: every event of eventctx, its payload, and the promise about it.
 
-Two families share one log. Context events change what is in the context; activity events say
-what happened around it. ``CATALOGUE`` at the end is the one table that code, documentation, tests
-and the command line read. An event's type name is also the name that hooks subscribe to.
+Two families share one log. Context events change the context; activity events record what happened
+around it. ``CATALOGUE`` at the end is the one table that code, documentation, tests and the command
+line read. An event's type name is also the name that hooks subscribe to.
 
-Contents never stand in a payload: they lie in the record's bodies, and a payload refers to them
-by index. Times are UTC nanoseconds, durations nanoseconds, sizes tokens unless a name says
-otherwise. Payloads are stored as JSON with the type name in ``event``.
+A payload never holds contents: they are in the record's bodies, to which the payload refers by
+index. Times are UTC nanoseconds, durations nanoseconds, sizes tokens unless a name states another
+unit. Payloads are stored as JSON with the type name in ``event``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Outcome = Literal["applied", "skipped", "failed", "cancelled"]
 Status = Literal["ok", "error", "cancelled"]
 Encoding = Literal["plain", "zlib"]
 Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result"]
-"""Why a request does not begin with the whole of the one before it (DESIGN §6, rule 5)."""
+"""Reasons why a request does not begin with the whole request before it (DESIGN §6, rule 5)."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
@@ -35,8 +35,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 class MessageAdded(Event, frozen=True, tag="context:message_added"):
     """One message, body 0. Its number is the count of the messages added to the stream before.
 
-    ``unbound`` as in a plan: a late result takes the place of a made-up one, and what stands
-    behind it was made for another prefix.
+    ``unbound`` as in a plan: a late result replaces a synthetic one, so that thinking blocks behind
+    it no longer match the messages before them.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
@@ -72,7 +72,7 @@ class Unpinned(Event, frozen=True, tag="context:unpinned"):
 
 
 class Located(msgspec.Struct, frozen=True, array_like=True):
-    """A message with all that a fold needs to show it again: where its body lies, and its facts."""
+    """A message with all that a fold needs to show it again: its body's place, and its facts."""
 
     number: int
     position: int
@@ -84,8 +84,8 @@ class Located(msgspec.Struct, frozen=True, array_like=True):
 class Restored(Event, frozen=True, tag="context:restored"):
     """These messages were brought back into view; they stay until the next compaction.
 
-    ``before`` says for each of them before which message in view it stands (null: at the end);
-    without it, numbers give the order. ``unbound`` as in a plan.
+    ``before`` names for each of them the message in view that it stands before (null: it stands at
+    the end); without ``before``, numbers give the order. ``unbound`` as in a plan.
     """
 
     messages: tuple[Located, ...]
@@ -105,9 +105,10 @@ class Erased(Event, frozen=True, tag="context:erased"):
 
 
 class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
-    """What a host brought back was known, but for what its own storage drops; nothing changed.
+    """A host gave back known messages, without those that its own storage drops; nothing changed.
 
-    Brought by ``set_messages``, or by adding ``messages`` rows again, one by one.
+    It called ``set_messages``, or added ``messages`` rows again, one by one. ``missing_roles`` are
+    the roles of the messages that were not among them.
     """
 
     messages: int
@@ -115,9 +116,9 @@ class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
 
 
 class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
-    """What a host puts before every request from here on: body 0; without a body, nothing.
+    """The host's system prompt for every request from here on: body 0; none without a body.
 
-    It is no message of the transcript. ``unbound`` as in a plan.
+    It is not a message of the transcript. ``unbound`` as in a plan.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
@@ -161,8 +162,8 @@ class SessionEnd(Event, frozen=True, tag="session:end"):
 class PromptSubmit(Event, frozen=True, tag="prompt:submit"):
     """A turn begins. ``number`` counts a session's turns from 1.
 
-    ``trace_id`` is the ambient trace's (32 hex digits) where there was one; otherwise the trace id
-    is derived from the session and turn ids.
+    ``trace_id`` is that of the ambient trace (32 hex digits), if there was one; otherwise the trace
+    id is derived from the session and turn ids.
     """
 
     number: int
@@ -244,9 +245,9 @@ class ToolError(Event, frozen=True, tag="tool:error"):
 class PreCompact(Event, frozen=True, tag="context:pre_compact"):
     """A compaction begins; exactly one ``context:post_compact`` with the same span follows.
 
-    ``settings`` are the policy's. ``reason`` says why it was asked for; a hint of what to keep is
-    body ``hint``. Interceptors may have added ``pins`` for this compaction, or a ``veto``, which
-    is overruled when the trigger is the budget.
+    ``settings`` are the policy's. ``reason`` is the reason given with the request for it; body
+    ``hint`` is a hint of what to keep. Interceptors may have added ``pins`` for this compaction, or
+    a ``veto``, which has no effect when the trigger is the budget.
     """
 
     trigger: Trigger
@@ -269,9 +270,9 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
 
     The bodies are those of the plan's shortenings and insertions; body ``scores`` holds the scores
     that the policy decided on, by message number. Counts are of the view, before and after.
-    ``estimator``, ``factor`` and ``reserve`` are what the token counts were made with (see
-    ``RequestPrepared``). ``fallback`` names the policy that made the plan where the chosen one
-    could not, and ``error`` says why.
+    ``estimator``, ``factor`` and ``reserve`` are those of the token counts (see
+    ``RequestPrepared``). ``fallback`` names the policy that made the plan because the chosen one
+    could not; ``error`` is the cause.
     """
 
     outcome: Outcome
@@ -297,13 +298,13 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
 
 
 class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
-    """What a model is about to be sent; constant in size, and enough to derive the bytes again.
+    """A request about to be sent to a model; constant in size, enough to derive its bytes again.
 
     ``plan`` is the position of the post_compact in force, ``last_message`` the last message number
     (-1: none), ``digest`` the view's digest (hex). ``insertions`` are those of this request alone;
     their bodies are this record's. ``reconstructed`` marks a request that an importer inferred.
-    ``tokens`` is what ``estimator`` counts for the view, times ``factor``, plus ``reserve`` for
-    what is sent beside the messages (system prompt, tool definitions).
+    ``tokens`` is the ``estimator``'s count for the view, times ``factor``, plus ``reserve`` for
+    the content that is sent beside the messages (system prompt, tool definitions).
     """
 
     renderer: int
@@ -325,10 +326,10 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
 
 
 class Addition(msgspec.Struct, frozen=True, array_like=True):
-    """A text that a host sent besides a prepared request, behind so many of its messages.
+    """A text that a host sent with a prepared request, behind the first ``behind`` messages of it.
 
-    Its body is ``index`` of the record at ``position``, which is None for the record that says so
-    first.
+    Its body is ``index`` of the record at ``position``, which is None for the first record with
+    this text.
     """
 
     behind: int
@@ -337,10 +338,10 @@ class Addition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestSent(Event, frozen=True, tag="context:request_sent"):
-    """How what a host sent differs from the request prepared at ``prepared``.
+    """The difference between the request prepared at ``prepared`` and the one that the host sent.
 
-    ``additions`` are texts that are in none of its messages, each stored once however often it is
-    sent. ``messages`` were sent, and ``missing`` of the prepared ones were not among them.
+    ``additions`` are texts that are in none of its messages; each is stored once, however often it
+    is sent. ``messages`` counts the messages sent, ``missing`` the prepared ones that were not.
     """
 
     prepared: int
@@ -368,10 +369,10 @@ class UsageReported(Event, frozen=True, tag="usage:reported"):
 
 
 class ImportRaw(Event, frozen=True, tag="import:raw"):
-    """Parts of an imported file that became no message, verbatim: one body a batch.
+    """Parts of an imported file that became no message, verbatim: one body per batch.
 
     ``lines`` are the first and last line (from 1), ``kinds`` counts the parts by record kind,
-    ``encoding`` says how the body holds them.
+    ``encoding`` is that of the body.
     """
 
     source: str
@@ -387,9 +388,9 @@ class ImportRaw(Event, frozen=True, tag="import:raw"):
 class EventType(NamedTuple):
     """A row of the catalogue.
 
-    ``durable``: a call that appends it returns only when it is on disk. The others keep their
-    place in the order but are not waited for; if one cannot be written, the next durable call
-    raises it. ``interceptable``: an interceptor may have a say before it is appended.
+    ``durable``: a call that appends it returns only when it is on disk. Calls do not wait for the
+    other events, which keep their place in the order; if one cannot be written, the next durable
+    call raises the error. ``interceptable``: interceptors are called before it is appended.
     ``emitted``: a caller may append it by itself; all others have a command that keeps what they
     promise, and no other way in.
     """

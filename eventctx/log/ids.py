@@ -1,9 +1,9 @@
-"""Trace and span ids: how they are made, so that every reader of a log makes the same ones.
+"""Trace and span ids, and the rules by which every reader of a log derives the same ones.
 
 A span id is 16 lowercase hex digits and a trace id 32, neither all zero: the W3C trace context's
-forms. A turn that ran inside a host's trace recorded that trace's id; for every other turn the id
-follows from the session and the turn, so a log line, a live span and a span folded from the log
-years later carry the same one without having talked to each other.
+forms. A turn that ran inside a host's trace has that trace's id in its record; the id of every
+other turn is derived from the session and the turn. So a log line, a live span, and a span folded
+from the log years later have the same id, although none of them knows of the others.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _NO_TRACE: Final = "0" * 32
 
 
 class Random:
-    """Random bytes for ids and salts: ``os.urandom`` by the kilobyte.
+    """Random bytes for ids and salts, read from ``os.urandom`` 4 KiB at a time.
 
-    One system call for every 16 bytes costs more than what it is for, and each gives up the
-    interpreter's lock. Callable from any thread; a forked child starts with bytes of its own.
+    A system call for every 16 bytes would cost more than the id is worth, and each one releases the
+    interpreter's lock. Callable from any thread; a forked child drops the inherited bytes and reads
+    its own.
     """
 
     def __init__(self) -> None:
@@ -51,11 +52,11 @@ random_bytes: Final = Random()
 
 @runtime_checkable
 class CurrentSpan(Protocol):
-    """How the engine makes one of its spans the current one of the host's tracing system.
+    """Makes one of the engine's spans the current one in the host's tracing system.
 
     Spans that an instrumented HTTP client starts between ``enter`` and ``exit`` then nest under
-    ours. Both are called by the engine's own ``async with`` blocks, in one task and never across a
-    ``yield``; none of the three may raise.
+    ours. The engine's own ``async with`` blocks call both, in one task and never across a
+    ``yield``; none of the three methods may raise.
     """
 
     def enter(self, session_id: str, trace_id: str, span_id: str) -> object:
@@ -63,7 +64,7 @@ class CurrentSpan(Protocol):
         ...
 
     def exit(self, token: object) -> None:
-        """Restore what was current before ``enter`` returned ``token``."""
+        """Restore the span that was current before the ``enter`` that returned ``token``."""
         ...
 
     def ambient(self) -> tuple[str, str] | None:
@@ -84,7 +85,8 @@ def derive_trace_id(session_id: str, turn_id: str) -> str:
 def derive_span_id(session_id: str, event_id: bytes) -> str:
     """Return a span id for an operation that was recorded without one: 16 hex digits, never zero.
 
-    ``event_id`` is the id of the record that ended the operation.
+    ``event_id`` is the id of the record that ended the operation. BLAKE2b with 8 bytes over the
+    session id and the event id, a zero byte between them.
     """
     text = session_id.encode("utf-8", "surrogatepass") + b"\0" + event_id
     return _not_zero(blake2b(text, digest_size=8).hexdigest())

@@ -35,5 +35,5 @@ def status_of(kind: type[BaseException] | None) -> Status:
 
 
 def failure_of(kind: type[BaseException]) -> Literal["error", "cancelled"]:
-    """Whether an error of this kind is a cancellation."""
+    """The status of a failed span: "cancelled" for a cancellation, else "error"."""
     return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"

@@ -1,8 +1,8 @@
-"""The compaction plan: what a request view takes from the transcript, as pure data.
+"""The compaction plan: the part of the transcript that a request view shows, as pure data.
 
-A plan speaks of messages by number, and says what becomes of every message that was in view.
-What an earlier plan took out stays out; messages added later are kept until the next plan. It is
-recorded in ``context:post_compact`` and is all that is needed, with the log, to derive the view
+A plan names messages by number, and gives every message that was in view a disposition. Messages
+that an earlier plan took out stay out; messages added later are kept until the next plan. A plan is
+recorded in ``context:post_compact``; with the log, it is all that is needed to derive the view
 again.
 """
 
@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 Disposition = Literal["kept", "shortened", "summarised", "dropped", "merged"]
-"""What a view does with a message. ``merged``: another one with the same content stands for it."""
+"""How a view treats a message. ``merged``: another message with the same content replaces it."""
 
 InsertionKind = Literal["system_prompt", "memory", "notice", "summary"]
 
@@ -46,7 +46,7 @@ REASONS: dict[str, str] = {
     "restored": "brought back on request",
     "imported": "so recorded in the imported transcript",
 }
-"""Every reason code that a plan of this release may hold, and what it says to a reader."""
+"""Every reason code that a plan of this release may hold, with its text for a reader."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -61,8 +61,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 class Shortening(msgspec.Struct, frozen=True, array_like=True):
     """Message ``number`` is shown as body ``body`` of the record at position ``at``.
 
-    ``at`` is None for the record that carries the plan, and the position of an earlier one where
-    a later compaction keeps what it had shortened.
+    ``at`` is None for the record that carries the plan, and the position of an earlier record if
+    the plan keeps a text that an earlier compaction shortened.
     """
 
     number: int
@@ -71,12 +71,12 @@ class Shortening(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message in the view that is in no transcript.
+    """A message in the view that is not in the transcript.
 
-    ``body`` and ``at`` say where its body lies, as in ``Shortening``; it holds a whole message in
-    the session's dialect. It stands before message ``before``; ``None`` is the start of the
+    ``body`` and ``at`` locate its body, as in ``Shortening``; it holds a whole message in the
+    session's dialect. The insertion stands before message ``before``; ``None`` is the start of the
     conversation, behind the leading system messages. ``stands_for`` are the runs of numbers
-    ``[first, last]`` that a summary replaces, and ``depth`` says how many times what it tells was
+    ``[first, last]`` that a summary replaces, and ``depth`` is how many times its content was
     summarised.
     """
 
@@ -89,10 +89,10 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dispositions of what was in view, up to number ``through``, and what is inserted.
+    """Dispositions of the messages in view, up to number ``through``, and the insertions.
 
     ``unbound`` are runs of message numbers whose signed thinking blocks the view leaves out from
-    here on: a provider binds them to what precedes them, and this plan changed that.
+    here on: a provider binds them to the messages before them, and this plan changed those.
     """
 
     through: int
@@ -105,7 +105,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 def runs_of(dispositions: Iterable[tuple[int, Disposition, str]]) -> tuple[Run, ...]:
     """Join ``(number, disposition, reason)`` in rising order of number into the fewest runs.
 
-    A gap in the numbers (messages that are out of view) ends a run, so that runs count right.
+    A gap in the numbers (messages out of view) ends a run, so that a run counts no other messages.
     """
     runs: list[Run] = []
     first = last = -1
@@ -129,7 +129,7 @@ def expand(runs: tuple[Run, ...]) -> Iterator[tuple[int, Disposition, str]]:
 
 
 def without(runs: Iterable[Run], numbers: Sequence[int]) -> list[Run]:
-    """What is left of ``runs`` when these (rising) numbers are taken out of them."""
+    """``runs`` without these numbers, which must be in rising order."""
     left: list[Run] = []
     for run in runs:
         first = run.first
@@ -143,7 +143,7 @@ def without(runs: Iterable[Run], numbers: Sequence[int]) -> list[Run]:
 
 
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Runs in rising order, with those that touch and say the same made one."""
+    """Runs in rising order, neighbours with the same disposition and reason joined."""
     result: list[Run] = []
     for run in sorted(runs, key=lambda run: run.first):
         last = result[-1] if result else None
@@ -164,7 +164,7 @@ def numbers_in(runs: Iterable[tuple[int, int]]) -> set[int]:
 
 
 def finder(runs: Sequence[Run]) -> Callable[[int], Run | None]:
-    """``find`` in these runs, for many numbers."""
+    """A function that finds the run of a number as ``find`` does, faster for many numbers."""
     ends = [run.last for run in runs]
 
     def covering(number: int) -> Run | None:

@@ -1,8 +1,8 @@
 """The envelope: an event in its stream, its bodies, and the chain of digests over them.
 
 Digests (SHA-256) are taken over length-prefixed fields, so that no two different records share an
-encoding: four bytes of length in network order, then the field; the length ``0xFFFFFFFF`` says
-that a field is absent. The session id and the global position stay outside, so that a session
+encoding: four bytes of length in network order, then the field; the length ``0xFFFFFFFF`` stands
+for an absent field. The session id and the global position are not part of it, so that a session
 can be moved to another store or name without breaking its chain.
 """
 
@@ -29,9 +29,9 @@ _LENGTH: Final = struct.Struct(">I")
 class Body(msgspec.Struct, frozen=True, gc=False):
     """The stored bytes of one message or other content.
 
-    ``facts`` is what the reader saw in it (MessagePack, see ``messages.Facts``), a cache that can
-    be rebuilt and that no digest covers. ``data`` and ``salt`` are None when the body was not
-    asked for, or was ``erased``; the digest stays.
+    ``facts`` are the facts read from it (MessagePack, see ``messages.Facts``), a cache that can
+    be rebuilt and that no digest covers. ``data`` and ``salt`` are None if the body was read
+    without them, or was ``erased``; the digest stays.
     """
 
     digest: bytes
@@ -42,9 +42,9 @@ class Body(msgspec.Struct, frozen=True, gc=False):
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """A record before it has a place: what a writer hands to a store.
+    """A record without a position, as a writer hands it to a store.
 
-    ``id`` is 16 bytes, unique in the stream: a retry with the same ids is recognised. ``time`` is
+    ``id`` is 16 bytes, unique in the stream: a store recognises a retry by its ids. ``time`` is
     UTC nanoseconds. ``span_id`` and ``parent_span_id`` are 16 lowercase hex digits.
     """
 
@@ -64,7 +64,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """An event in its envelope.
 
     ``stream`` is the session under which it was read; ``position`` its place there, from 0 without
-    gaps; ``global_position`` its place in the store, rising but not without gaps.
+    gaps; ``global_position`` its place in the store, rising, possibly with gaps.
     """
 
     stream: str
@@ -89,12 +89,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 def body_digest(salt: bytes, data: bytes) -> bytes:
-    """SHA-256 of salt and data. The salt keeps a short erased text from being guessed back."""
+    """SHA-256 of salt and data. Without the salt, a short erased text could be guessed again."""
     return sha256(salt + data).digest()
 
 
 def make_body(data: bytes, facts: bytes, salt: Callable[[int], bytes]) -> Body:
-    """Salt and digest ``data``; ``salt(n)`` returns n random bytes (``os.urandom``)."""
+    """The body of ``data`` with salt and digest; ``salt(n)`` returns n random bytes."""
     salted = salt(SALT_BYTES)
     return Body(body_digest(salted, data), facts, data, salted)
 
@@ -118,7 +118,7 @@ def _optional(text: str | None) -> bytes:
 
 
 def chain_digest(previous: bytes, position: int, draft: Draft | Record) -> bytes:
-    """The digest of a record at ``position`` behind one whose digest is ``previous``.
+    """The digest of a record at ``position``; ``previous`` is the digest of the record before it.
 
     Fields in order: previous digest (32 bytes), position (8), event id (16), time (8), version
     (4), type, turn id, span id, parent span id, iteration (8), payload, body digests joined.
@@ -148,7 +148,7 @@ def chain_digest(previous: bytes, position: int, draft: Draft | Record) -> bytes
 
 
 def place(draft: Draft, stream: str, position: int, global_position: int, digest: bytes) -> Record:
-    """Give a draft its place."""
+    """The record of a draft at its place."""
     return Record(
         stream,
         position,

@@ -1,4 +1,4 @@
-"""Which texts can name a session."""
+"""The rules for a session's id."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import unicodedata
 from eventctx.errors import InvalidSessionId
 
 MAX_SESSION_ID = 256
-"""Characters; hosts' own ids (UUIDs, W3C span pairs with an agent's name) stay far below."""
+"""Most characters of a session id; hosts' ids (UUIDs, W3C span pairs with an agent's name) have
+far fewer."""
 
 _PATH_CHARACTERS = frozenset("/\\")
 
 
 def check_session_id(session: object) -> str:
-    """Return a session id that can be used. Raises InvalidSessionId."""
+    """Return ``session`` if it is a valid session id. Raises InvalidSessionId otherwise."""
     if not isinstance(session, str) or not session:
         raise InvalidSessionId(
             f"session id: expected a text of 1 or more characters, found {session!r}"

@@ -1,4 +1,4 @@
-"""The EventStore protocol: what the engine needs of a place that keeps records.
+"""The EventStore protocol: the operations and promises that the engine needs of a store.
 
 A stream's records have positions from 0 without gaps. An append is all or nothing. A stream may
 be a fork: positions up to the fork point are read from its parent, by reference. Every store
@@ -10,9 +10,9 @@ What is promised, and by whom:
   stream are applied in the order in which ``append`` was called, whether or not the first was
   awaited. The awaitable resolves when the records are durable. It may be awaited from any event
   loop, never, once or several times.
-- Retrying an append whose fate is unknown is safe: if the stream already holds records with the
+- Retrying an append whose outcome is unknown is safe: if the stream already holds records with the
   same ids at the place where they would go, the call succeeds and returns those.
-- A failed append leaves nothing. Errors are of ``eventctx.errors``, a driver's never leaks.
+- A failed append leaves nothing behind. Errors are those of ``eventctx.errors``, never a driver's.
 - Snapshots and checkpoints are caches that may be lost; records never.
 """
 
@@ -28,7 +28,7 @@ from eventctx.log.record import Body, Draft, Record
 
 
 class ExpectedVersion(Enum):
-    """What a writer may expect of a stream besides an exact last position (an int)."""
+    """Expected versions of a stream besides an exact last position (an int)."""
 
     NO_STREAM = "no stream"
     STREAM_EXISTS = "stream exists"
@@ -41,10 +41,10 @@ ANY = ExpectedVersion.ANY
 
 
 class Last(NamedTuple):
-    """Expect this very record at the stream's end: its position and event id.
+    """Expects one record at the stream's end, by its position and event id.
 
-    Stricter than a position alone. A writer that appends ahead without waiting may find that
-    another one filled exactly the positions it had counted on; the id tells the two apart.
+    Stricter than a position alone. While a writer appends without waiting, another writer may fill
+    just the positions that the first one counted on; the id shows whose record it is.
     """
 
     position: int
@@ -55,7 +55,7 @@ Expected = int | Last | ExpectedVersion
 
 
 class Address(NamedTuple):
-    """Where a body lies in a stream: the record's position and the index among its bodies."""
+    """The place of a body in a stream: the record's position and the index among its bodies."""
 
     position: int
     index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
@@ -76,7 +76,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Receipt:
-        """Read ``STREAM@POSITION:HEX``. ValueError when it is not of that form."""
+        """Read ``STREAM@POSITION:HEX``. Raises ValueError for another form."""
         stream, _, rest = text.rpartition("@")
         position, _, digest = rest.partition(":")
         if not stream or len(digest) != 64:
@@ -85,14 +85,18 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Appended(NamedTuple):
-    """What an append returns: the records in their places, and the receipt for them."""
+    """The result of an append: the records in their places, and the receipt for them."""
 
     records: tuple[Record, ...]
     receipt: Receipt
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """A stream as it stands: its last position (-1: no record) and digest, and its parent."""
+    """A stream's last position (-1: no record) and digest, its creation, and its origin.
+
+    ``created`` is in UTC nanoseconds. A fork has its ``parent`` and, in ``forked_at``, the last
+    position that it shares with it.
+    """
 
     stream: str
     head: int
@@ -120,10 +124,10 @@ class EventStore(Protocol):
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
     ) -> Awaitable[Appended]:
-        """Append ``drafts`` (at least one) in one step, creating the stream if need be.
+        """Append ``drafts`` (at least one) in one step, and create the stream if it does not exist.
 
-        Raises WrongExpectedVersion, StoreFull, StoreReadOnly, StoreUnavailable, and
-        InvalidSetting for drafts that no store can take, on await.
+        On await, raises WrongExpectedVersion, StoreFull, StoreReadOnly, StoreUnavailable, and
+        InvalidSetting for drafts that no store can take.
         """
         ...
 
@@ -154,7 +158,7 @@ class EventStore(Protocol):
         ...
 
     async def head(self, stream: str) -> StreamInfo | None:
-        """The stream as it stands; None if it does not exist."""
+        """The stream's last position, digest and origin; None if it does not exist."""
         ...
 
     async def streams(self) -> list[StreamInfo]:
@@ -181,18 +185,18 @@ class EventStore(Protocol):
     ) -> AsyncIterator[Record]:
         """Every record after ``after``, first those stored, then live ones, without a gap.
 
-        ``after`` is a position of ``stream``, or a global position when ``stream`` is None. Never
-        ends by itself; ends when the store is closed. Delivers what other processes append too.
+        ``after`` is a position of ``stream``, or a global position when ``stream`` is None. Ends
+        only when the store is closed. Also delivers the records that other processes append.
         """
         ...
 
     async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
-        """Destroy data and salt of the bodies at these addresses, and keep the given facts instead.
+        """Destroy data and salt of the bodies at these addresses, and replace their facts.
 
-        What ``facts.outline_facts`` leaves (role, call ids) lets older views keep their order.
-        Digests stay, so chains still verify. Returns how many were not erased before. Bodies are
-        shared with forks by reference, so a fork loses them too. Raises StreamNotFound, and
-        LogCorrupted for an address that holds no body.
+        The facts of ``facts.outline_facts`` (role, call ids) let older views keep their order.
+        Digests stay, so chains still verify. Returns how many were not erased before. Forks share
+        bodies by reference, so a fork loses them too. Raises StreamNotFound, and LogCorrupted for
+        an address that holds no body.
         """
         ...
 
@@ -201,7 +205,7 @@ class EventStore(Protocol):
         ...
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
-        """Keep a snapshot, replacing the last of that name. Not waited for, may be lost."""
+        """Store a snapshot in place of the last of that name. Does not wait; it may be lost."""
         ...
 
     async def load_checkpoint(self, name: str) -> int | None:
@@ -209,9 +213,9 @@ class EventStore(Protocol):
         ...
 
     async def save_checkpoint(self, name: str, position: int) -> None:
-        """Remember a subscription's last handled position, durably."""
+        """Store a subscription's last handled position durably."""
         ...
 
     async def close(self) -> None:
-        """Write what is queued, then release everything. Calling it again does nothing."""
+        """Write what is queued, then release all resources. A second call does nothing."""
         ...

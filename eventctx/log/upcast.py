@@ -26,7 +26,7 @@ def upcast(
     payload: Payload,
     steps: Mapping[tuple[str, int], Upcaster] = UPCASTERS,
 ) -> Payload:
-    """Take ``payload`` from ``version`` to ``target``. UpcastMissing if a step is not known."""
+    """Take ``payload`` from ``version`` to ``target``. Raises UpcastMissing if it lacks a step."""
     while version < target:
         step = steps.get((name, version))
         if step is None:

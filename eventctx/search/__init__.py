@@ -1,1 +1,1 @@
-"""Recall: the index over what was said, the search in it, and the tool that an agent is given."""
+"""Recall: the full-text index over all messages, its search, and the recall tool for an agent."""

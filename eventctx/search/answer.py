@@ -1,6 +1,6 @@
-"""What an agent reads when it asks its own past: quoted messages, fenced as data, of bounded size.
+"""The text of a recall tool's answer: quoted messages, fenced as data, of bounded size.
 
-A recalled text was written by anybody: a web page, a tool, another model. The fence around it is
+A recalled text may come from anywhere: a web page, a tool, another model. The fence around it is
 chosen so that it does not occur inside, so nothing in it can pass for the end of the quotation.
 """
 
@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 from eventctx.messages.recall_text import QUOTED
 
 MIN_CHARACTERS: Final = 600
-"""Smallest bound of an answer that leaves room for a quotation."""
+"""Smallest limit of an answer, in characters, that leaves room for a quotation."""
 
 _HEADER_CHARACTERS: Final = 320
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 
 
 class Quote(NamedTuple):
-    """A message, or a piece of it, to be quoted. ``time`` in UTC nanoseconds."""
+    """A message, or a piece of it, to quote. ``time`` is in UTC nanoseconds."""
 
     number: int
     role: str
@@ -31,7 +31,10 @@ class Quote(NamedTuple):
 
 
 def listing(intro: str, quotes: Sequence[Quote], characters: int) -> str:
-    """An answer of at most ``characters`` that begins with ``intro``; each quotation in a fence."""
+    """An answer of at most ``characters``: ``intro``, then quotations, each in a fence of its own.
+
+    Quotations that do not fit any more are left out.
+    """
     lines = [QUOTED, intro]
     used = len(QUOTED) + len(intro) + 1
     for quote in quotes:
@@ -67,7 +70,7 @@ def fenced(quote: Quote) -> str:
 
 
 def bounded(text: str, characters: int) -> str:
-    """A text of our own, cut if need be."""
+    """A text of our own, cut to ``characters`` with an ellipsis if it is longer."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 

@@ -1,8 +1,8 @@
-"""Recall: from records to the documents of a search, over everything that was ever said.
+"""Turns records to the documents of a search, for every message that was ever added.
 
-Clears and sets take messages out of the transcript, never out of here; only an erasure does. A
-message's number is the count of the messages that its stream was given before, so the fold needs
-no more than that count, and a fork goes on from its parent's.
+Clears and sets take messages out of the transcript, but not out of the search; only an erasure
+does. A message's number is the count of the messages added to its stream before, so the state of
+the fold is that count, and a fork continues from its parent's.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from eventctx.messages.recall_text import text_of
 from eventctx.search.index import Document, Gone, Lineage, Place
 
 VERSION: Final = 1
-"""Goes up when a message's document would come out differently; indexes are then made anew."""
+"""Version of the documents. Raise it when a message's document changes: indexes are rebuilt."""
 
 _HOLDS_MESSAGES: Final = frozenset(("context:message_added", "context:messages_set"))
 
-# Scripts without spaces between words: a word of them is found as a run of its characters.
+# Scripts without spaces between words: a word is found as a sequence of its characters.
 _UNSPACED: Final = re.compile(
     "([\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f])"
 )
@@ -48,9 +48,10 @@ def evolve(following: int, record: Record) -> int:
 
 
 def documents(following: int, record: Record) -> list[Document]:
-    """What ``record`` said; ``following`` is the state before it. Needs the bodies' data.
+    """The documents of a record's messages; ``following`` is the state before it.
 
-    A message whose body was erased, or is no message, keeps its place and has no words.
+    The record must be read with its bodies. A message whose body was erased, or is no message,
+    keeps its place and has no words.
     """
     if record.type not in _HOLDS_MESSAGES:
         return []
@@ -63,14 +64,14 @@ def documents(following: int, record: Record) -> list[Document]:
 
 
 def erased(record: Record) -> list[Address]:
-    """Addresses of the bodies that ``record`` says were erased, in the record's own stream."""
+    """Addresses, in the record's own stream, of the bodies that ``record`` lists as erased."""
     if record.type != "context:erased":
         return []
     try:
         event: Any = decode_known(record)
     except DecodeError:
-        # One unreadable record must not end the search of all other sessions; the body is gone
-        # from the store, so the message is never shown.
+        # One unreadable record must not break the search in all other sessions. The body is gone
+        # from the store, so its message is never shown.
         return []
     return [Address(position, index) for position, index in event.bodies]
 
@@ -80,10 +81,10 @@ def read(
     lineages: Mapping[str, Lineage],
     following: Callable[[Lineage], int],
 ) -> tuple[list[Document], list[Gone]]:
-    """The documents of neighbouring records of any streams, and the bodies they say were erased.
+    """The documents of consecutive records of any streams, and the addresses of erased bodies.
 
-    ``lineages`` is of every stream among them; ``following`` gives the state of a stream, or of
-    what a fork inherits, before the batch.
+    ``lineages`` are those of all streams in ``batch``; ``following`` gives the state of a stream,
+    or of a fork's inherited part, before the batch.
     """
     found: list[Document] = []
     gone: list[Gone] = []
@@ -92,7 +93,7 @@ def read(
         lineage = lineages[record.stream]
         state = states.get(record.stream)
         if state is None:
-            # What a fork inherits may be in the same batch.
+            # The records that a fork inherits may be in the same batch.
             state = max([following(lineage), *_numbers_after(found, lineage)])
         found += documents(state, record)
         states[record.stream] = evolve(state, record)
@@ -123,14 +124,14 @@ def _text(data: bytes) -> str:
 
 
 def spaced(text: str) -> str:
-    """The text with spaces between the characters of scripts that have none between words."""
+    """The text with spaces around each character of scripts without spaces between words."""
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def parts_of(text: str) -> str:
-    """The words that identifiers are made of: ``max_retryCount`` is also max, retry and Count.
+    """The words inside identifiers: ``max_retryCount`` consists of max, retry and Count.
 
-    Each identifier once, on a line of its own.
+    Each identifier once, its words on a line of their own.
     """
     found: list[str] = []
     for word in dict.fromkeys(_WORD.findall(text)):

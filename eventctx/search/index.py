@@ -1,8 +1,8 @@
-"""The index of a full-text search: what is asked of it, and what it answers.
+"""The index of a full-text search: queries in, hits out.
 
 An index is a cache. It holds words and addresses, no texts, and may be lost at any moment: its
-``mark`` says how far it has come, and whoever finds it empty fills it again from the log. Methods
-block (call them in a thread) and may be called from any number of threads.
+``mark`` is the last record that it contains, and a user that finds it empty fills it again from the
+log. Methods block (call them in a thread) and may be called from any number of threads.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ END = 2**62
 
 
 class IndexLost(Exception):
-    """The index was damaged or deleted, and an empty one stands in its place: fill it, ask again.
+    """The index was damaged or deleted, and an empty one is in its place: fill it and try again.
 
-    A signal between an index and whoever fills it; it never reaches a caller of eventctx.
+    A signal between an index and ``Recall``, which fills it; it never reaches a caller of eventctx.
     """
 
 
 class Mark(NamedTuple):
     """The last record that was indexed: its global position and event id.
 
-    The id tells this store from another one that lies under the same name now.
+    The id shows whether the store is still the same, and not another one of the same name.
     """
 
     position: int
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a message is: in which stream it was said, its address and number there.
+    """The place of a message: the stream that it was added to, its address and its number there.
 
     ``time`` is its record's, in UTC nanoseconds.
     """
@@ -45,9 +45,9 @@ class Place(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A message to index. One without words has a place all the same, and is found by its number.
+    """A message to index. A message without words has a place too, and is found by its number.
 
-    ``parts`` are the words that its identifiers are made of; a match there counts for less.
+    ``parts`` are the words inside its identifiers; a match there has a lower weight.
     """
 
     place: Place
@@ -72,11 +72,11 @@ class Segment(NamedTuple):
 
 
 Lineage = tuple[Segment, ...]
-"""Where the positions of a session are: of a fork, in its own stream and in its parents'."""
+"""The segments of a session, its own stream first; a fork's go on with those of its parents."""
 
 
 class Term(NamedTuple):
-    """A word, or several that must follow each other; ``prefix``: the last may go on."""
+    """A word, or several that must follow each other; ``prefix``: the last may be a beginning."""
 
     text: str
     prefix: bool = False
@@ -93,7 +93,7 @@ class TextIndex(Protocol):
     """Words of messages. Every method may raise IndexLost, and the errors of a store."""
 
     def mark(self) -> Mark | None:
-        """How far the index has come; None if it is empty."""
+        """The last record in the index; None if it is empty."""
         ...
 
     def extend(
@@ -103,16 +103,16 @@ class TextIndex(Protocol):
         documents: Sequence[Document],
         gone: Sequence[Gone] = (),
     ) -> bool:
-        """Index ``documents``, then take out ``gone``, and move the mark, all in one step.
+        """Index ``documents``, then remove ``gone``, and set the mark to ``to``, all in one step.
 
-        False, and nothing is changed, if the mark is not ``after``: somebody else was faster.
+        Returns false and changes nothing if the mark is not ``after``: another one was faster.
         """
         ...
 
     def forget(self, gone: Sequence[Gone]) -> None:
-        """Take out the words of these messages, so that nothing of them stays in the index.
+        """Remove the words of these messages, so that none of them stays in the index.
 
-        Their places stay: numbers are counted by them.
+        Their places stay, since message numbers are counted by them.
         """
         ...
 
@@ -129,14 +129,15 @@ class TextIndex(Protocol):
     ) -> list[Hit]:
         """The best matches, of equal ones the latest first.
 
-        ``every``: messages that hold all terms, else any. ``segments`` None: everywhere.
+        ``every``: messages with all terms, else with any. ``segments``: where to search; None for
+        everywhere.
         """
         ...
 
     def clear(self) -> None:
-        """Begin anew with an empty index."""
+        """Replace the index by an empty one."""
         ...
 
     def close(self) -> None:
-        """Release everything. Calling it again does nothing."""
+        """Release all resources. A second call does nothing."""
         ...

@@ -1,4 +1,4 @@
-"""What a person types into a search, and the piece of a text that shows why it was found.
+"""Parses a search query, and finds the piece of a text that shows why it matches.
 
 The whole grammar: words; ``"several words"`` that follow each other; ``begin*`` for every word
 that begins so. All else is literal: no text is an error, and no word is an operator.
@@ -17,10 +17,10 @@ from eventctx.search.documents import spaced
 from eventctx.search.index import Term
 
 MAX_TERMS: Final = 64
-"""Terms of a query beyond these are left out; nobody types them, but programs paste."""
+"""Most terms of a query; the rest is ignored. Nobody types more, but programs paste long texts."""
 
 MAX_QUERY: Final = 4_000
-"""Characters of a query that are read."""
+"""Characters of a query that are parsed; the rest is ignored."""
 
 SNIPPET_CHARACTERS: Final = 240
 
@@ -49,40 +49,39 @@ def _is_control(character: str) -> bool:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text as the index knows them: in lower case, without accents."""
+    """The words of a text as the index has them: in lower case, without accents."""
     return _TOKEN.findall(_MARKS.sub("", _folded(spaced(_composed(text)))))
 
 
 def matches(text: str, terms: Sequence[Term]) -> list[tuple[int, int, int]]:
     """``(start, end, term)`` of every match in ``text``, in order; ``term`` counts from 0.
 
-    Offsets are those of ``text`` in Unicode's composed form (NFC), which all but decomposed texts
-    are in already.
+    Offsets are in ``text`` in Unicode's composed form (NFC), which nearly all texts have already.
     """
     folded = _folded(_composed(text))
     found: list[tuple[int, int, int]] = []
     for place, term in enumerate(terms):
         strict, loose = _patterns(term)
         spans = [match.span() for match in strict.finditer(folded)]
-        # In the middle of an identifier, or in a script without spaces.
+        # Without a match of whole words: inside an identifier, or in a script without spaces.
         spans = spans or [match.span() for match in loose.finditer(folded)]
         found += [(start, end, place) for start, end in spans if end > start]
     return sorted(found)
 
 
 def snippet(text: str, terms: Sequence[Term], characters: int = SNIPPET_CHARACTERS) -> str:
-    """The stretch of ``text`` that shows most of ``terms``, on one line, at most ``characters``.
+    """The part of ``text`` with most of ``terms``, on one line, of at most ``characters``.
 
-    What is left out is marked by ``…``. Without a match it is the beginning.
+    ``…`` marks text left out. Without a match, it is the beginning of the text.
     """
     text = _composed(text)
     room = max(characters - 2, 1)
     start = _fullest(matches(text, terms), room * 2 // 3)
     first = max(0, min(start - room // 3, len(text) - room))
-    # Beginning at a word, if there is one before the match.
+    # Begin at a word, if one begins before the match.
     gap = re.search(r"\s", text[first:start]) if first > 0 else None
     first += gap.end() if gap is not None else 0
-    # White space shrinks, so more is taken than there is room for.
+    # White space shrinks, so take more characters than there is room for.
     last = max(start, first) + room * 4
     piece = _SPACE.sub(" ", text[first:last]).strip()
     cut = len(piece) > room or bool(text[last:].strip())
@@ -94,7 +93,7 @@ def snippet(text: str, terms: Sequence[Term], characters: int = SNIPPET_CHARACTE
 
 
 def _fullest(found: Sequence[tuple[int, int, int]], characters: int) -> int:
-    """Where the stretch begins in which most different terms lie; the first of equal ones."""
+    """The start of the part of the text with most different terms; the first of equal parts."""
     best = start = after = 0
     inside: Counter[int] = Counter()
     for place, (first, _, term) in enumerate(found):

@@ -1,4 +1,10 @@
-"""Searching everything that was ever said in a store, whether or not a view still shows it."""
+"""Searches all messages that were ever added to a store, in view or not.
+
+Every search first brings the index up to date (``catch_up``). The index may be lost, and a body may
+be erased, between two steps: ``IndexLost`` starts a search again, and a hit whose body is erased is
+removed from the index and the search repeated, both at most ``_ATTEMPTS`` times. Invariant: a text
+that is returned was read from the store for this search, so an erased message is never returned.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +52,11 @@ _MOST_LINEAGES: Final = 10_000
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """A message that was found.
+    """A message that matches a search.
 
     ``number`` and ``position`` are those in ``session``, ``time`` is in UTC nanoseconds. A higher
     ``score`` is a better match; scores of different searches cannot be compared. ``snippet`` is the
-    stretch of the message's text that shows why it was found, on one line.
+    part of the message's text that shows why it matches, on one line.
     """
 
     session: str
@@ -64,7 +70,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 class FoundMessage(NamedTuple):
-    """A message by its number, None if it was erased. ``time`` is in UTC nanoseconds."""
+    """A message found by its number; ``message`` is None if it was erased. Time in UTC ns."""
 
     number: int
     position: int
@@ -72,8 +78,8 @@ class FoundMessage(NamedTuple):
     message: dict[str, Any] | None
 
 
-class _Asked(NamedTuple):
-    """A search: ``every``: all terms are wanted; ``besides``: numbers that are not."""
+class _SearchRequest(NamedTuple):
+    """A search. ``every``: messages must have all terms; ``besides``: numbers to leave out."""
 
     terms: Sequence[Term]
     session: str | None
@@ -84,16 +90,16 @@ class _Asked(NamedTuple):
 
 
 class Recall:
-    """Search over a store, through an index that is brought up to date by every search.
+    """Search over a store, through an index that every search first brings up to date.
 
-    Safe to call from several tasks, threads and event loops. The index works in threads of its own.
+    Safe to call from several tasks, threads and event loops. The index is called in other threads.
     """
 
     def __init__(self, store: EventStore, index: TextIndex) -> None:
         self._store = store
         self._index = index
         self._lineages: dict[str, Lineage] = {}
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+        self._filling: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
 
@@ -108,10 +114,10 @@ class Recall:
     ) -> list[Recalled]:
         """The messages that match ``query`` best, of all sessions or of one; best first.
 
-        Words, ``"phrases"`` and ``prefix*`` are understood, all else is literal. Messages with all
-        terms are found; if there are none, or ``every`` is False, messages with any of them. A
-        fork has what it inherited. Message numbers ``besides`` of the session are left out.
-        Raises StreamNotFound, InvalidSetting, and what the store and the index raise.
+        A query has words, ``"phrases"`` and ``prefix*``; all else is literal. The result are
+        messages with all terms; if there are none, or ``every`` is False, messages with any of
+        them. A fork includes its inherited messages. The message numbers ``besides`` of the session
+        are left out. Raises StreamNotFound, InvalidSetting, and the errors of store and index.
         """
         if not isinstance(query, str):
             raise InvalidSetting(f"recall: expected a text to search for, found {query!r}")
@@ -124,8 +130,8 @@ class Recall:
         for _ in range(_ATTEMPTS):
             try:
                 await self.catch_up()
-                asked = _Asked(terms, session, lineage, limit, every, besides)
-                return await self._found(asked)
+                request = _SearchRequest(terms, session, lineage, limit, every, besides)
+                return await self._found(request)
             except IndexLost:
                 continue
         raise _lost()
@@ -133,7 +139,7 @@ class Recall:
     async def message(self, session: str, number: int) -> FoundMessage:
         """Message ``number`` of a session, also one that a set or a clear took out.
 
-        Raises StreamNotFound, and InvalidSetting for a number that the session never gave.
+        Raises StreamNotFound, and InvalidSetting for a number without a message.
         """
         if type(number) is not int or not 0 <= number < END:
             raise InvalidSetting(f"message: expected a message number from 0, found {number!r}")
@@ -160,21 +166,21 @@ class Recall:
     # -- filling the index -----------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Index what was appended since the last time. Raises IndexLost: call it again."""
-        # One task of a loop fills the index while the others wait; a second loop or process that
-        # fills it as well is harmless, only wasteful.
-        turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        async with turn:
+        """Index the records appended since the last time. After IndexLost, call it again."""
+        # One task of a loop fills the index while the others wait. A second loop or process may
+        # fill it at the same time, which wastes work but does no harm.
+        lock = self._filling.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        async with lock:
             while not await self._reached_the_end():
                 pass
 
     async def _reached_the_end(self) -> bool:
-        """Index from the mark on; false if somebody else moved it meanwhile."""
+        """Index all records from the mark on; false if another task or process moved the mark."""
         mark = await asyncio.to_thread(self._index.mark)
         waiting_for_mark = mark is not None
         batch: list[Record] = []
         size = 0
-        # From the marked record on, to see that it is there: the store may be another one by now.
+        # Begin with the marked record, to check that it is there: the store may have been replaced.
         records: Any = self._store.read_all(after=-1 if mark is None else mark.position - 1)
         async with aclosing(records):
             async for record in records:
@@ -205,7 +211,7 @@ class Recall:
         return await asyncio.to_thread(index)
 
     async def _lineage(self, stream: str) -> Lineage:
-        """Where the stream's positions are, its own first. Raises StreamNotFound."""
+        """The segments of the stream, its own first. Raises StreamNotFound."""
         known = self._lineages.get(stream)
         if known is not None:
             return known
@@ -225,28 +231,28 @@ class Recall:
         found = self._lineages[stream] = tuple(segments)
         return found
 
-    # -- asking it -------------------------------------------------------------------------------
+    # -- searching the index ---------------------------------------------------------------------
 
-    async def _found(self, asked: _Asked) -> list[Recalled]:
+    async def _found(self, request: _SearchRequest) -> list[Recalled]:
         found: list[Recalled] = []
         for _ in range(_ATTEMPTS):
-            hits = await asyncio.to_thread(self._hits, asked)
-            found, gone = await self._fetched(hits, asked.terms, asked.session)
+            hits = await asyncio.to_thread(self._hits, request)
+            found, gone = await self._fetched(hits, request.terms, request.session)
             if not gone:
                 break
-            # Erased, and the record that says so is not there yet: take them out, and look for
-            # others that were crowded out by them.
+            # These bodies are erased, but the record of the erasure is not in the index yet. Remove
+            # their words, and search again for the hits that they displaced.
             await asyncio.to_thread(self._index.forget, gone)
         return found
 
-    def _hits(self, asked: _Asked) -> list[Hit]:
-        terms, lineage = asked.terms, asked.lineage
-        most = asked.limit + len(asked.besides)
-        hits = self._index.search(terms, lineage, most, every=True) if asked.every else []
-        if not hits and not (asked.every and len(terms) == 1):
+    def _hits(self, request: _SearchRequest) -> list[Hit]:
+        terms, lineage = request.terms, request.lineage
+        most = request.limit + len(request.besides)
+        hits = self._index.search(terms, lineage, most, every=True) if request.every else []
+        if not hits and not (request.every and len(terms) == 1):
             hits = self._index.search(terms, lineage, most, every=False)
-        others = [hit for hit in hits if hit.place.number not in asked.besides]
-        return others[: asked.limit]
+        others = [hit for hit in hits if hit.place.number not in request.besides]
+        return others[: request.limit]
 
     async def _fetched(
         self, hits: Sequence[Hit], terms: Sequence[Term], session: str | None
@@ -287,9 +293,10 @@ def _recalled(hit: Hit, data: bytes, terms: Sequence[Term], session: str | None)
 class RecallTool:
     """The search as a tool for an agent: a definition to show to a model, and its handler.
 
-    It sees one session. Call it with the arguments that the model gave; it always answers with a
-    text, of at most ``max_characters``, in which every quoted message stands between fences that do
-    not occur in it. Whatever is wrong with the arguments is said in the text.
+    It searches one session. Call it with the model's arguments; it always returns a text of at most
+    ``max_characters``, in which every quoted message stands between fences that do not occur in it.
+    If the arguments are wrong, the text describes the problem. Raises InvalidSetting for a
+    ``max_characters`` or ``limit`` out of range.
     """
 
     def __init__(
@@ -326,24 +333,24 @@ class RecallTool:
         return {"type": "function", "function": {**named, "parameters": self.parameters}}
 
     async def __call__(self, arguments: object) -> str:
-        """Search, or quote one message, as the model asked."""
-        asked = recall_tool.read_arguments(arguments)
+        """Search, or quote one message, as the model's arguments request."""
+        request = recall_tool.read_arguments(arguments)
         try:
-            if isinstance(asked, str):
-                answer = asked
-            elif asked.message is not None:
-                answer = await self._quote(asked.message, asked.start)
+            if isinstance(request, str):
+                answer = request
+            elif request.message is not None:
+                answer = await self._quote(request.message, request.start)
             else:
-                answer = await self._search(asked.query)
+                answer = await self._search(request.query)
         except EventctxError as error:
             answer = f"Nothing could be recalled: {error}"
         return bounded(answer, self.max_characters)
 
     async def _quote(self, number: int, start: int) -> str:
-        said = await self._recall.message(self.session, number)
-        if said.message is None:
+        found = await self._recall.message(self.session, number)
+        if found.message is None:
             return f"Message {number} was erased; its contents are gone."
-        quote = Quote(number, role_of(said.message), said.time, text_of(said.message))
+        quote = Quote(number, role_of(found.message), found.time, text_of(found.message))
         if not quote.text:
             return f"Message {number} holds no text."
         return page(quote, start, self.max_characters)

@@ -1,8 +1,8 @@
 """A full-text index in a SQLite file beside a store's, or in memory.
 
-The file is a cache with a name of its own: ``<store file>-recall``. It may be deleted at any time,
-also under a running process; a damaged one, and whatever else lies under its name, is replaced. It
-holds words and addresses, no texts. Where no file can be written the index is kept in memory.
+The file is a cache: ``<store file>-recall``. It may be deleted at any time, also while a process
+uses it; a damaged file, and any other file of that name, is replaced. It holds words and addresses,
+no texts. If no file can be written, the index is kept in memory.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from eventctx.stores.sqlite_errors import translated
 T = TypeVar("T")
 
 PARTS_WEIGHT = 0.5
-"""What a match in the parts of an identifier counts, against 1 in the text."""
+"""The weight of a match in the parts of an identifier; a match in the text has 1."""
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.ConstraintError)
 
-# A process whose file was deleted while it wrote ends by deleting its journal, which by then may be
-# that of the file under the same name now.
+# The error of a process whose file was deleted while it wrote: at the end it deletes its journal,
+# which may be gone, or be the journal of the new file of that name.
 _JOURNAL_GONE = apsw.SQLITE_IOERR_DELETE_NOENT
 
 
 class SqliteTextIndex:
-    """``TextIndex`` on one connection, which all threads of this process share in turn.
+    """``TextIndex`` on one connection, which the threads of this process use one at a time.
 
-    Nothing is opened or written before the first use. Several processes may fill one file at once;
-    what they do not get done in ``lock_timeout`` seconds raises StoreUnavailable.
+    The first use opens or creates the file. Several processes may fill one file at once; a call
+    that does not get the lock in ``lock_timeout`` seconds raises StoreUnavailable.
     """
 
     def __init__(self, store: Path | None, *, version: int = 1, lock_timeout: float = 5.0) -> None:
         """``store`` is the store's own file; None keeps the index in memory.
 
-        ``version`` is that of the documents: an index of other ones is replaced.
+        ``version`` is that of the documents; an index of another version is replaced.
         """
         self._file = IndexFile(store, version, lock_timeout)
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class SqliteTextIndex:
 
     @property
     def path(self) -> Path | None:
-        """Where the index is; None if it is in memory."""
+        """The path of the index; None if it is in memory."""
         return None if self._file.path == MEMORY else self._file.path
 
     def mark(self) -> Mark | None:
@@ -133,7 +133,7 @@ class SqliteTextIndex:
             self._closed = True
             self._disconnect()
 
-    # -- one connection, whatever becomes of its file --------------------------------------------
+    # -- one connection, although its file may be deleted, damaged or replaced -------------------
 
     def _run(
         self,
@@ -142,7 +142,10 @@ class SqliteTextIndex:
         writes: bool = False,
         fresh: bool = False,
     ) -> T:
-        """``fresh``: make sure first that the file is still the one under its name."""
+        """Run ``function``, in a transaction if it ``writes``.
+
+        ``fresh``: first open the file again if another one has taken its name.
+        """
         with self._lock:
             self._check_open()
             if fresh and self._connection is not None and self._file.was_replaced():
@@ -167,7 +170,7 @@ class SqliteTextIndex:
         system_errno = connection.system_errno
         _roll_back(connection)
         if self._file.was_replaced() or getattr(error, "extendedresult", 0) == _JOURNAL_GONE:
-            # Whatever happened, it happened to a file that nobody will open again.
+            # The error concerns a file that no process will open again.
             self._disconnect()
             return IndexLost(str(error))
         if isinstance(error, REFUSED):
@@ -244,7 +247,7 @@ def _forget(connection: apsw.Connection, gone: Sequence[Gone]) -> None:
         gone,
     )
     if connection.total_changes() > before:
-        # A deleted row's words stay legible in the index until its pages are merged.
+        # The words of a deleted row stay legible in the file until its pages are merged.
         connection.execute("INSERT INTO words(words) VALUES('optimize')").fetchall()
 
 
@@ -289,7 +292,7 @@ def _within(
 
 
 def _rows_of(connection: apsw.Connection, segment: Segment) -> list[int]:
-    """The first and the last row of a segment; rows rise with positions. Empty if it has none."""
+    """The first and the last row id of a segment; row ids rise with positions. Empty if none."""
     sql = (
         "SELECT id FROM messages WHERE stream=(SELECT id FROM streams WHERE name=?) "
         "AND position BETWEEN ? AND ? ORDER BY position {0}, idx {0} LIMIT 1"

@@ -1,4 +1,4 @@
-"""The file of a full-text index: made, recognised, found gone, and replaced."""
+"""The file of a full-text index: creates and recognises it, notices its loss, and replaces it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ APPLICATION_ID: Final = 0x45435449  # "ECTI"
 SCHEMA_VERSION: Final = 1
 _VERSIONS: Final = 1_000
 _RACES: Final = 3
-"""How often another process may take away or spoil a file that is just being opened."""
+"""Tries to open the file again, if another process deletes or damages it at that moment."""
 _CACHE_KIB: Final = 16 * 1024
 _HASH_BYTES: Final = 8 * 2**20
 
-# ``words`` keeps no text: what was said lies once on the disk, and what is erased there is gone.
+# ``words`` keeps no texts: a message is stored once, in the store, so an erasure there is enough.
 _TABLES: Final = """
 CREATE TABLE mark(one INTEGER PRIMARY KEY, position INTEGER NOT NULL, id BLOB NOT NULL) STRICT;
 CREATE TABLE streams(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
@@ -48,7 +48,7 @@ _FOREIGN: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError)
 
 
 class IndexFile:
-    """Opens the index of a store. ``path`` turns to ``MEMORY`` where no file can be written."""
+    """Opens the index of a store. ``path`` becomes ``MEMORY`` if no file can be written."""
 
     def __init__(self, store: Path | None, version: int, lock_timeout: float) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class IndexFile:
         self.path = MEMORY if store is None else store.with_name(store.name + SUFFIX)
 
     def open(self) -> apsw.Connection:
-        """A connection to the index; a file that is none of this version is replaced.
+        """A connection to the index; replaces a file that is not an index of this version.
 
         Raises StoreUnavailable (a folder in its place, or locked), StoreFull, StoreError.
         """
@@ -77,7 +77,7 @@ class IndexFile:
                 except _FOREIGN:
                     self.remove()
                 except (apsw.IOError, apsw.CantOpenError):
-                    continue  # as when the file was taken away a moment ago
+                    continue  # for example, the file was deleted a moment ago
             return self._connect()
         except (*REFUSED, OSError):
             self.keep_in_memory()
@@ -90,14 +90,14 @@ class IndexFile:
         self.path, self._opened = MEMORY, None
 
     def was_replaced(self) -> bool:
-        """Whether another file lies under the name of the one that was opened, or none."""
+        """Whether the file that was opened is no longer the one of its name."""
         return self._opened is not None and _identity(self.path) != self._opened
 
     def remove(self) -> None:
         """Delete the file, if it is still the one that was opened.
 
-        Another process that found the same damage may have put a sound one in its place. What
-        cannot be deleted is left alone, and not used again.
+        Another process that found the same damage may have put a sound file in its place. A file
+        that cannot be deleted is left alone, and not used again.
         """
         if self.path == MEMORY or self.was_replaced():
             return
@@ -124,7 +124,7 @@ class IndexFile:
         return connection
 
     def _make(self) -> None:
-        """Create the file for those alone who may read the store."""
+        """Create the file with the access rights of the store's."""
         assert self._store is not None  # noqa: S101 - tells the type checker
         try:
             rights = stat.S_IMODE(self._store.stat().st_mode)
@@ -136,7 +136,7 @@ class IndexFile:
     def _prepare(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(LockWait(self._lock_timeout))
         connection.execute(
-            # No write-ahead log: its two files would outlive the one that somebody deletes.
+            # No write-ahead log: its two files would remain when a user deletes the index.
             "PRAGMA journal_mode=DELETE; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;"
             f"PRAGMA cache_size=-{_CACHE_KIB}; PRAGMA temp_store=MEMORY"
         ).fetchall()
@@ -144,7 +144,7 @@ class IndexFile:
         if identity == (APPLICATION_ID, self._version):
             return
         connection.execute("BEGIN IMMEDIATE").fetchall()
-        # Another process may have been faster.
+        # Another process may have created the tables meanwhile.
         identity = (connection.pragma("application_id"), connection.pragma("user_version"))
         if identity != (APPLICATION_ID, self._version):
             if connection.execute("SELECT 1 FROM sqlite_schema").fetchall() or identity != (0, 0):

@@ -1,4 +1,4 @@
-"""The recall tool as a model sees it, and what a model sends, which may be anything."""
+"""The recall tool's definition for a model, and a tolerant reader of the model's arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST: Final = 2**62
 
 
 class RecallArguments(NamedTuple):
-    """What a model wants: message ``message`` from character ``start`` of its text, or a search."""
+    """A call's arguments: read ``message`` from character ``start`` of its text, else search."""
 
     query: str = ""
     message: int | None = None
@@ -56,9 +56,9 @@ def parameters() -> dict[str, Any]:
 
 
 def read_arguments(arguments: object) -> RecallArguments | str:
-    """What was asked for, or a text that tells the model what is wrong with its arguments.
+    """The arguments of a call, or a text for the model that describes what is wrong with them.
 
-    Numbers in texts, JSON in a text, and empty values for what was not meant are understood.
+    Also accepts numbers as texts, JSON in a text, and empty values for omitted arguments.
     """
     if isinstance(arguments, str | bytes):
         try:

@@ -2,6 +2,9 @@
 
 ``concurrent.futures.Future`` with ``asyncio.wrap_future`` costs a lock, a condition and one wake-up
 of the loop per append. An ``Ack`` has no lock, and ``settle`` wakes each loop once per batch.
+
+Invariant: an await adds its waiter before it reads ``_done``, and settling sets ``_done`` before it
+reads the waiters. At least one side therefore sees the other, and no wake-up is lost.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ T = TypeVar("T")
 
 
 class Ack(Generic[T]):
-    """The outcome of something another thread does.
+    """The outcome of work in another thread.
 
-    It may be awaited from any event loop, once, never, or several times; a cancelled await leaves
-    the work itself alone. An error that nobody awaits is dropped without a warning.
+    Any event loop may await it, once, several times, or never. Cancelling an await does not cancel
+    the work. An error that nobody awaits is dropped without a warning.
     """
 
     __slots__ = ("_done", "_error", "_value", "_waiters")
@@ -31,14 +34,14 @@ class Ack(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> Ack[T]:
-        """One that is settled already."""
+        """An ack that is already settled with ``value``."""
         ack = cls()
         ack._set(value, None)
         return ack
 
     @classmethod
     def failed(cls, error: BaseException) -> Ack[T]:
-        """One that has failed already."""
+        """An ack that is already settled with ``error``."""
         ack = cls()
         ack._set(None, error)
         return ack
@@ -48,7 +51,7 @@ class Ack(Generic[T]):
         return self._done
 
     def _set(self, value: T | None, error: BaseException | None) -> list[asyncio.Future[None]]:
-        """Settle, and return who has to be woken."""
+        """Settle, and return the waiters to wake."""
         self._value, self._error = value, error
         self._done = True
         return self._waiters
@@ -56,8 +59,7 @@ class Ack(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            # Without a lock: whoever comes second, this append or the settling thread's
-            # ``_done = True``, sees what the first one did.
+            # Add the waiter first, look at ``_done`` again second: see the module's invariant.
             self._waiters.append(waiter)
             if not self._done:
                 yield from waiter.__await__()
@@ -82,7 +84,7 @@ def settle(outcomes: Iterable[Outcome]) -> None:
         try:
             loop.call_soon_threadsafe(_wake, waiters)
         except RuntimeError:
-            continue  # the loop was closed; whoever waited there is gone
+            continue  # the loop was closed, and its waiters with it
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:
@@ -94,8 +96,8 @@ def _wake(waiters: list[asyncio.Future[None]]) -> None:
 class Bell:
     """Wakes subscriptions after a commit.
 
-    Take ``listen()`` first, look for records second, await what was taken third: a commit between
-    the first and the third step has settled it, so none is missed.
+    A subscription calls ``listen()`` first, reads records second, and awaits the ack of the first
+    step third. Any commit after the first step settles that ack, so no record is missed.
     """
 
     def __init__(self) -> None:
@@ -103,11 +105,11 @@ class Bell:
         self._next: Ack[None] = Ack()
 
     def listen(self) -> Ack[None]:
-        """Settled by the next ``ring``."""
+        """The ack that the next ``ring`` settles."""
         return self._next
 
     def ring(self) -> None:
-        """Wake all who listen. Callable from any thread."""
+        """Settle the ack that listeners hold. Callable from any thread."""
         with self._lock:
             rung, self._next = self._next, Ack()
         settle([(rung, None, None)])

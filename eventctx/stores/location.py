@@ -1,4 +1,4 @@
-"""Where a store is: a URL, a path, the environment, else a file in the user's data folder."""
+"""Locates a store by URL or path; without one, by the environment or the user's data folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENVIRONMENT: Final = "EVENTCTX_STORE"
 
 
 def default_path() -> Path:
-    """The store in the user's data folder."""
+    """The path of the store in the user's data folder."""
     import platformdirs
 
     return Path(platformdirs.user_data_path("eventctx", appauthor=False)) / "contexts.db"
@@ -23,14 +23,17 @@ def default_path() -> Path:
 def default_store() -> str:
     """The store that the environment names, else the one in the user's data folder.
 
-    Raises InvalidSetting for a ``~`` of nobody.
+    Raises InvalidSetting for ``~name`` if there is no such user.
     """
     named = os.environ.get(ENVIRONMENT)
     return in_users_folder(named) if named else str(default_path())
 
 
 def in_users_folder(store: str, setting: str = "store") -> str:
-    """A path or URL with ``~`` put in full, which no shell did. Raises InvalidSetting."""
+    """``store`` with a leading ``~`` of its path expanded, since no shell has seen it.
+
+    Raises InvalidSetting, which names ``setting``, for ``~name`` if there is no such user.
+    """
     head, separator, path = ("", "", store)
     if store.startswith("sqlite:///"):
         head, separator, path = store.partition(":///")

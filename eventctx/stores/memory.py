@@ -1,4 +1,4 @@
-"""A store in memory: for tests, trials, and sessions that nobody needs to keep."""
+"""A store in memory, for tests, trials, and sessions that need not be kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Stream:
         return self.base + len(self.records) - 1
 
     def owner(self, position: int) -> _Stream:
-        """The stream itself or the ancestor that holds ``position``."""
+        """The stream that holds ``position``: this one or an ancestor."""
         stream = self
         while position < stream.base and stream.parent is not None:
             stream = stream.parent
@@ -51,7 +51,7 @@ class _Stream:
 class MemoryStore:
     """``EventStore`` in this process's memory; everything is gone when the process ends.
 
-    Appends are done when ``append`` returns; the awaitable only hands over the outcome. Safe to use
+    An append is complete when ``append`` returns; the awaitable only gives its outcome. Safe to use
     from several threads and event loops.
     """
 
@@ -87,7 +87,7 @@ class MemoryStore:
         limit: int | None = None,
         bodies: bool = True,
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read``. What is appended after the read began is left out."""
+        """See ``EventStore.read``. Records appended after the read began are left out."""
         with self._lock:
             self._check_open()
             found = self._existing(stream)
@@ -132,7 +132,7 @@ class MemoryStore:
             return [_body(found, address) for address in addresses]
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``. A retry with the same first record returns what is there."""
+        """See ``EventStore.fork``. A retry with the same first record returns the stored one."""
         with self._lock:
             self._check_open()
             parent = self._existing(stream)
@@ -156,7 +156,7 @@ class MemoryStore:
     async def subscribe(
         self, *, stream: str | None = None, after: int = -1, bodies: bool = False
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.subscribe``. A stream that does not exist yet is waited for."""
+        """See ``EventStore.subscribe``. Waits for a stream that does not exist yet."""
         while not self._closed:
             bell = self._bell.listen()
             with self._lock:
@@ -173,7 +173,7 @@ class MemoryStore:
                 await bell
 
     async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
-        """See ``EventStore.erase``. Snapshots of streams that can read the records are dropped.
+        """See ``EventStore.erase``. Drops the snapshots of all streams that can read the records.
 
         Raises StreamNotFound, and LogCorrupted for an address without a body.
         """
@@ -201,7 +201,7 @@ class MemoryStore:
             return self._snapshots.get((stream, name))
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
-        """See ``EventStore.save_snapshot``. Of a stream that does not exist none is kept."""
+        """See ``EventStore.save_snapshot``. A snapshot of an unknown stream is not kept."""
         with self._lock:
             if stream in self._streams and not self._closed:
                 self._snapshots[stream, name] = snapshot
@@ -272,7 +272,7 @@ def _appended(records: Sequence[Record]) -> Appended:
 
 
 def _retried(stream: _Stream, first: int, drafts: Sequence[Draft]) -> Appended | None:
-    """What an earlier try of this append wrote; None if it was not this append."""
+    """The records of an earlier try of this append; None if other records lie there."""
     if first + len(drafts) - 1 > stream.head:
         return None
     found = [stream.at(position) for position in range(first, first + len(drafts))]

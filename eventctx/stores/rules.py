@@ -1,4 +1,4 @@
-"""What every store decides the same way: versions, retries, and which drafts can be stored."""
+"""Rules that all stores share: expected versions, retries, and which drafts can be stored."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def accepts(expected: Expected, head: int, last: bytes | None) -> bool:
 
 
 def retried_at(expected: Expected, head: int, count: int) -> int | None:
-    """Where the ``count`` records lie if this append was done before; None if it cannot be.
+    """First position of the ``count`` records if this append was made before; None if impossible.
 
-    A writer that names no position can only be recognised by the last records of the stream.
+    An append that expects no position can only be compared with the last records of the stream.
     """
     if expected is NO_STREAM:
         first = 0
@@ -46,9 +46,9 @@ def retried_at(expected: Expected, head: int, count: int) -> int | None:
 
 
 def conflict(stream: str, expected: Expected, head: int) -> WrongExpectedVersion:
-    """The error that names both versions."""
+    """The error for an append that met another version; it names both versions."""
     if isinstance(expected, Last):
-        # The same position with another record is told apart by the id alone.
+        # Both sides name one position and differ in the record there, so the ids must be shown.
         if expected.position == head:
             return WrongExpectedVersion(stream, f"{head} (event {expected.id.hex()})", head)
         return WrongExpectedVersion(stream, expected.position, head)
@@ -58,16 +58,16 @@ def conflict(stream: str, expected: Expected, head: int) -> WrongExpectedVersion
 
 
 def same_ids(found: Sequence[bytes], drafts: Sequence[Draft]) -> bool:
-    """Whether the records found are the ones that the drafts would make."""
+    """Whether the event ids found are those of the drafts, in order."""
     return len(found) == len(drafts) and all(
         event_id == draft.id for event_id, draft in zip(found, drafts, strict=True)
     )
 
 
 def chain(stream: str, previous: bytes | None, first: int, drafts: Sequence[Draft]) -> list[bytes]:
-    """Digests of ``drafts`` from position ``first`` on, behind ``previous`` (None: the start).
+    """Digests of ``drafts`` from position ``first`` on, chained to ``previous`` (None: the start).
 
-    Raises InvalidSetting for no drafts, and for a draft that cannot be stored as it is.
+    Raises InvalidSetting if there are no drafts, or a draft cannot be stored.
     """
     if not drafts:
         raise InvalidSetting(f"append to {stream!r}: expected at least one draft, found none")
@@ -107,7 +107,7 @@ def _check(stream: str, draft: Draft) -> None:
                 f"append to {stream!r}: body {index} of a {draft.type!r} needs a digest of 32 "
                 f"bytes, found {len(body.digest)}"
             )
-        # A body without content would later read as an erased one.
+        # A body stored without data or salt would read as an erased one later.
         if (body.data is None or body.salt is None) is not body.erased:
             raise InvalidSetting(
                 f"append to {stream!r}: body {index} of a {draft.type!r} needs data and salt, or "

@@ -26,14 +26,15 @@ _SMALL_JOB_BYTES = 512
 class SqliteStore:
     """``EventStore`` in one SQLite file, with a write-ahead log beside it while it is open.
 
-    Durability ``full`` (the default): an awaited append survives a power cut; the commit waits for
-    the disk. ``normal``: the disk is waited for only when the log is moved into the file (about
-    every 4 MB). A crash of the process loses nothing, but a power cut or a crash of the operating
-    system may lose the appends of the last seconds to minutes, acknowledged ones too; what is left
-    is always a prefix in the order of the log. A disk that lies about flushing is beyond both.
+    Durability ``full`` (the default): an awaited append survives a power cut, because the commit
+    waits for the disk. ``normal``: SQLite waits for the disk only when it moves the log into the
+    file (about every 4 MB). A crash of the process loses nothing, but a power cut or a crash of the
+    operating system may lose the appends of the last seconds to minutes, acknowledged ones too; the
+    records left are always a prefix in the order of the log. Neither setting helps on a disk that
+    reports a flush that it has not done.
 
     Appends queue up to 64 MiB. Beyond that ``append`` blocks its thread until the disk has taken
-    the surplus, so a flood that nobody awaits cannot fill the memory.
+    the surplus, so that appends which nobody awaits cannot fill the memory.
 
     An object belongs to the process that opened it: do not use it after ``os.fork``.
     """
@@ -63,8 +64,8 @@ class SqliteStore:
     ) -> SqliteStore:
         """Open the store at ``path``, creating it unless ``create`` is false.
 
-        A file or folder that may not be written is opened for reading. ``lock_timeout`` is how many
-        seconds to wait while another process writes. Raises NotAStore, StoreTooNew,
+        A file or folder without write permission is opened for reading. ``lock_timeout`` is the
+        longest wait, in seconds, while another process writes. Raises NotAStore, StoreTooNew,
         StoreUnavailable, StoreReadOnly (new, but not writable), StoreFull, InvalidSetting.
         """
         if durability not in get_args(Durability):
@@ -78,7 +79,7 @@ class SqliteStore:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The absolute path of the database file."""
         return self._path
 
     def append(
@@ -97,7 +98,7 @@ class SqliteStore:
         limit: int | None = None,
         bodies: bool = True,
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read``. What is appended after the read began is left out."""
+        """See ``EventStore.read``. Records appended after the read began are left out."""
         left = _count(limit)
         while True:
             page, stop = await self._reader.call(
@@ -139,17 +140,17 @@ class SqliteStore:
         return cast(list[Body], await self._reader.call(Queries.bodies, stream, addresses))
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``. A retry with the same first record returns what is there."""
+        """See ``EventStore.fork``. A retry with the same first record returns the stored one."""
         size = sizes((first,))
         return cast(Appended, await self._write(Log.fork, stream, at, new, first, size=size))
 
     async def subscribe(
         self, *, stream: str | None = None, after: int = -1, bodies: bool = False
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.subscribe``. A stream that does not exist yet is waited for.
+        """See ``EventStore.subscribe``. Waits for a stream that does not exist yet.
 
-        Commits of other processes are noticed within about 20 ms. A close may come before the last
-        records were delivered; subscribe again after the last one handled.
+        Commits of other processes are noticed within about 20 ms. ``close`` may end a subscription
+        before it has delivered the last records; subscribe again after the last one handled.
         """
         self._reader.watch(1)
         try:
@@ -180,13 +181,13 @@ class SqliteStore:
         return cast(list[Record], page)
 
     async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
-        """See ``EventStore.erase``. The bytes are overwritten in the file, and its log is emptied.
+        """See ``EventStore.erase``. Overwrites the bytes in the file, and empties its log.
 
-        Emptying the log waits up to ``lock_timeout`` for other processes that are reading; when
-        they do not end, the log keeps the old bytes until a later checkpoint or the last close.
+        Emptying the log waits up to ``lock_timeout`` for reads of other processes; if they do not
+        end in time, the log keeps the old bytes until a later checkpoint or the last close.
 
-        Snapshots of streams that can read the records are dropped, as they may hold something of
-        them. Raises StreamNotFound, and LogCorrupted for an address without a body.
+        Drops the snapshots of all streams that can read the records, as they may hold erased
+        content. Raises StreamNotFound, and LogCorrupted for an address without a body.
         """
         return cast(int, await self._write(Log.erase, stream, bodies))
 
@@ -227,7 +228,8 @@ class SqliteStore:
             self._closed = True
             self._bell.ring()
             self._reader.stop()
-            # Last: the last connection to close moves the log into the file and removes it.
+            # The writer closes last: the last connection moves the log into the file, and removes
+            # the log.
             if self._connection is not None:
                 self._connection.close(True)
 

@@ -1,4 +1,4 @@
-"""SQLite's errors in the words of ``eventctx.errors``. A driver's exception is only a cause."""
+"""Translates SQLite's errors to ``eventctx.errors``; a driver's exception is only their cause."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PASSING = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the surroundings are at fault (lock, disk, rights) and not one of the appends."""
+    """Whether the cause is the lock, the disk or the rights, rather than one of the appends."""
     return isinstance(error, (*_PASSING, apsw.CantOpenError, apsw.CorruptError, apsw.NoMemError))
 
 
 def translated(error: Exception, path: Path, system_errno: int = 0) -> EventctxError:
     """The eventctx error for ``error``, with ``error`` as its cause.
 
-    ``system_errno`` is what the operating system said, from ``Connection.system_errno``.
+    ``system_errno`` is the operating system's error number, from ``Connection.system_errno``.
     """
     if isinstance(error, EventctxError):
         return error
@@ -72,7 +72,7 @@ def _named(error: Exception, path: Path, system_errno: int) -> EventctxError:
 
 
 def read_only(path: Path) -> StoreReadOnly:
-    """The store can be read here, but not written."""
+    """The error for a write to a store that can only be read."""
     return StoreReadOnly(
         f"{path}: expected to be allowed to write, but the file or its folder is read-only; change "
         "the rights, or copy the file"
@@ -80,10 +80,10 @@ def read_only(path: Path) -> StoreReadOnly:
 
 
 def closed(path: Path) -> StoreUnavailable:
-    """The store was used after ``close``."""
+    """The error for a use of the store after ``close``."""
     return StoreUnavailable(f"{path}: the store is closed; open it again")
 
 
 def not_a_store(path: Path, found: str) -> NotAStore:
-    """The path is something else."""
+    """The error for a path that holds something else, named by ``found``."""
     return NotAStore(f"{path}: expected an eventctx database, found {found}; choose another path")

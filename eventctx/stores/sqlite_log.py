@@ -1,7 +1,7 @@
-"""Writes inside one transaction: what an append, a fork and an erasure do to the tables.
+"""Writes inside one transaction: how an append, a fork and an erasure change the tables.
 
-A method that raises an eventctx error has changed nothing. New rows are collected and inserted
-together by ``flush``; whatever reads the tables flushes first.
+Invariants: a method that raises an eventctx error has changed nothing, and one that reads the
+tables flushes first. New rows are collected, and ``flush`` inserts them together.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Log:
         self._next = 0
         self._version: int | None = None
         self.erased = False
-        """Whether something was erased since this was last set to false."""
+        """Whether a body was erased since the writer last set this to false."""
 
     def begin(self) -> bool:
         """Start a transaction; true if another process wrote since the last one."""
@@ -67,18 +67,18 @@ class Log:
         return foreign
 
     def commit(self) -> None:
-        """Insert what was collected and commit it."""
+        """Insert the collected rows and commit."""
         self.flush()
         self._cursor.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Undo the transaction, if there is one, and everything remembered from it."""
+        """Undo the open transaction, if any, and drop the caches and the collected rows."""
         self.forget()
         if self._connection.in_transaction:
             self._cursor.execute("ROLLBACK")
 
     def forget(self) -> None:
-        """Drop the caches and what was collected."""
+        """Drop the caches and the collected rows."""
         self._heads.clear()
         self._types.clear()
         self._records.clear()
@@ -128,7 +128,7 @@ class Log:
         return self._insert(new, owner, at + 1, (first,), digests)
 
     def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
-        """See ``EventStore.erase``. Snapshots that may hold something of it are dropped too."""
+        """See ``EventStore.erase``. Also drops snapshots that may hold erased content."""
         self.flush()
         segments = self._queries.lineage(stream)
         inline: list[tuple[bytes, int]] = []
@@ -168,7 +168,7 @@ class Log:
         return changed
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
-        """See ``EventStore.save_snapshot``. Of a stream that does not exist none is kept."""
+        """See ``EventStore.save_snapshot``. A snapshot of an unknown stream is not kept."""
         head = self._head(stream)
         if head is not None:
             self._cursor.execute(
@@ -239,7 +239,7 @@ class Log:
         return Appended(tuple(records), Receipt(stream, final.position, final.digest))
 
     def _retried(self, stream: str, first: int, drafts: Sequence[Draft]) -> Appended | None:
-        """What an earlier try of this append wrote; None if it was not this append."""
+        """The records of an earlier try of this append; None if other records lie there."""
         self.flush()
         found: list[Record] = []
         last = first + len(drafts) - 1

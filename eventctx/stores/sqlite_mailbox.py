@@ -1,4 +1,9 @@
-"""A bounded queue from any number of threads to one thread, taken in batches."""
+"""A bounded queue from any number of threads to one thread, which takes jobs in batches.
+
+Invariant: a job is added only while the queued jobs hold less than ``limit`` bytes, so the queue
+holds at most ``limit`` bytes plus one job. Jobs leave in the order in which they came. After
+``close`` no job is added, and the receiver still gets all those in the queue.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +27,9 @@ class Job(NamedTuple):
 class Mailbox:
     """First in, first out, over all senders.
 
-    ``put`` blocks its thread, an event loop too, while ``limit`` bytes are waiting. The receiving
-    thread needs no event loop to go on, so that cannot deadlock; it lasts as long as the disk
-    needs for the surplus.
+    ``put`` blocks its thread, and with it an event loop, while ``limit`` bytes are queued. This
+    cannot deadlock, since the receiving thread needs no event loop to continue; it lasts as long as
+    the disk needs for the surplus.
     """
 
     def __init__(self, limit: int) -> None:
@@ -55,9 +60,10 @@ class Mailbox:
             return True
 
     def take(self, most: int, size: int, timeout: float | None = None) -> list[Job] | None:
-        """All that waits, up to ``most`` jobs or ``size`` bytes, and at least one job.
+        """Take the queued jobs, at least one, and at most ``most`` jobs or about ``size`` bytes.
 
-        Empty after ``timeout`` seconds without a job; None once closed and drained.
+        Waits for a job: the list is empty after ``timeout`` seconds without one, and the result is
+        None once the mailbox is closed and empty.
         """
         with self._arrival:
             if not self._jobs and not self._closed:
@@ -78,7 +84,7 @@ class Mailbox:
             return taken
 
     def close(self) -> None:
-        """Accept nothing more. What is queued can still be taken."""
+        """Accept no more jobs. Those in the queue can still be taken."""
         with self._arrival:
             self._closed = True
             self._arrival.notify_all()

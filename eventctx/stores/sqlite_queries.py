@@ -1,4 +1,4 @@
-"""Reads on one connection. Not for more than one thread at a time."""
+"""Reads on one connection, for one thread at a time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OwnedRange(NamedTuple):
 
 
 class Queries:
-    """What can be asked of the database, with caches of what never changes once committed."""
+    """Queries of the database, with caches of values that never change once committed."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -52,13 +52,13 @@ class Queries:
         self._names: dict[int, str] = {}
 
     def forget(self) -> None:
-        """Drop the caches, as after a rollback of what they were read from."""
+        """Drop the caches, as after a rollback of rows that they hold."""
         self._lineages.clear()
         self._types.clear()
         self._names.clear()
 
     def lineage(self, stream: str) -> tuple[OwnedRange, ...]:
-        """Where the stream's positions are, oldest first. Raises StreamNotFound."""
+        """The ranges of rows that make up the stream, oldest first. Raises StreamNotFound."""
         if (cached := self._lineages.get(stream)) is not None:
             return cached
         segments: list[OwnedRange] = []
@@ -81,7 +81,7 @@ class Queries:
         return found
 
     def head(self, stream: str) -> StreamInfo | None:
-        """The stream as it stands; None if it does not exist."""
+        """The stream's last position, digest and origin; None if it does not exist."""
         row = self._one(_HEADS + "WHERE s.name = ?", (stream,))
         return None if row is None else StreamInfo(*row)
 
@@ -95,8 +95,8 @@ class Queries:
     ) -> tuple[list[Record], int]:
         """Some records from ``start`` to ``stop`` (both inclusive; None: the head).
 
-        At most ``limit``, PAGE_RECORDS, and about PAGE_BYTES. Returns the ``stop`` in force too,
-        so that a read of several pages does not chase a growing stream.
+        At most ``limit``, PAGE_RECORDS, and about PAGE_BYTES. Also returns the last position to
+        read, so that a read of several pages does not follow a stream that grows meanwhile.
         """
         segments = self.lineage(stream)
         head = self._one("SELECT max(position) FROM records WHERE stream=?", (segments[-1].owner,))
@@ -170,7 +170,7 @@ class Queries:
             last = position
             after = done + 1
             if index == 0:
-                # Neighbours in the log, which most are, are read in one go.
+                # Most addresses are neighbours in the log: one query reads them all.
                 while after < count and last < segment.last and addresses[after] == (last + 1, 0):
                     last += 1
                     after += 1
@@ -210,7 +210,7 @@ class Queries:
         return None if row is None else int(row[0])
 
     def data_version(self) -> int:
-        """Changes whenever another connection commits."""
+        """A number that changes whenever another connection commits."""
         return cast(int, self._connection.pragma("data_version"))
 
     def _one(self, sql: str, bindings: tuple[Any, ...]) -> Row | None:

@@ -16,13 +16,13 @@ from eventctx.stores.sqlite_mailbox import Job, Mailbox
 from eventctx.stores.sqlite_queries import Queries
 
 POLL_SECONDS = 0.015
-"""How long a commit of another process may go unnoticed by a subscription."""
+"""Seconds between two looks for commits of other processes, for subscriptions."""
 
 
 class Reader:
-    """Runs functions of ``Queries`` in order.
+    """Runs functions of ``Queries`` in order of their calls.
 
-    While someone watches, ``changed`` is called (in this thread) after commits of any connection.
+    While there are watchers, it calls ``changed`` in its thread after commits of any connection.
     """
 
     def __init__(
@@ -41,14 +41,17 @@ class Reader:
         self._thread.start()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
-        """Run ``function(queries, *args)`` and return what it returns."""
+        """Run ``function(queries, *args)``; the ack gives its result.
+
+        The ack fails with StoreUnavailable after ``stop``.
+        """
         ack: Ack[Any] = Ack()
         if not self._mailbox.put(Job(ack, function, args, 0)):
             return Ack.failed(closed(self._path))
         return ack
 
     def watch(self, change: int) -> None:
-        """One watcher more (1) or less (-1). The next ``call`` makes it take effect."""
+        """Add (1) or remove (-1) a watcher. This takes effect with the next ``call``."""
         with self._watchers_lock:
             self._watchers += change
 
@@ -86,4 +89,4 @@ class Reader:
         try:
             return self._queries.data_version()
         except apsw.Error:
-            return seen  # locked or damaged: the next read says so to whoever asks
+            return seen  # locked or damaged: the next read reports it to its caller

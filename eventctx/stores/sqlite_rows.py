@@ -1,4 +1,4 @@
-"""Drafts to rows and rows to records. Hex ids are stored as the bytes they stand for."""
+"""Turns drafts to rows, and rows to records. Hex ids are stored as the bytes they encode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENVELOPE = (
 WITH_DATA = _ENVELOPE + "salt,data"
 """Columns of a record with its first body's content."""
 WITHOUT_DATA = _ENVELOPE + "salt IS NULL,NULL"
-"""The same without touching the data: the column of the salt says whether it was erased."""
+"""The same without reading the data; in place of the salt, 1 if the body was erased, else 0."""
 
 BODY_WITH_DATA = "digest,facts,salt,data"
 BODY_WITHOUT_DATA = "digest,facts,salt IS NULL,NULL"
@@ -32,12 +32,12 @@ _HEX_LENGTHS = frozenset({16, 32})
 
 
 def body_id(global_position: int, index: int) -> int:
-    """Where body ``index`` (from 1) of a record is in the table of further bodies."""
+    """The row id of body ``index`` (from 1) of a record in the table of further bodies."""
     return (global_position << _BODY_BITS) + index
 
 
 def packed(text: str | None) -> str | bytes | None:
-    """Half the size for ids of 16 or 32 lowercase hex digits; other texts as they are."""
+    """An id of 16 or 32 lowercase hex digits as bytes, half its size; other texts unchanged."""
     if text is None or len(text) not in _HEX_LENGTHS:
         return text
     try:
@@ -102,10 +102,11 @@ def records_from(
     further: Callable[[int], list[Body]],
     size: int,
 ) -> tuple[list[Record], bool]:
-    """Records of a cursor over WITH_DATA or WITHOUT_DATA, and whether the cursor was used up.
+    """Records of a cursor over WITH_DATA or WITHOUT_DATA, and whether all its rows were read.
 
-    Stops early after ``size`` bytes of data. ``name_of`` is the stream's name, or finds it from
-    its row id; ``further(global_position)`` reads the bodies behind the first.
+    Stops early after ``size`` bytes of data. ``name_of`` is the stream's name, or a function that
+    finds it from its row id; ``further(global_position)`` reads the bodies behind the first.
+    Raises LogCorrupted for a damaged row.
     """
     found: list[Record] = []
     fixed = name_of if isinstance(name_of, str) else None
@@ -116,7 +117,7 @@ def records_from(
     ) in rows:  # fmt: skip
         if count == 0:
             bodies: tuple[Body, ...] = ()
-        elif type(count) is not int:  # a page of the file is another one's, or none
+        elif type(count) is not int:  # a damaged file: the page is another table's, or empty
             name = fixed if fixed is not None else name_of(stream)  # type: ignore[operator]
             raise LogCorrupted(name, position, f"expected a count of bodies, found {count!r}")
         else:

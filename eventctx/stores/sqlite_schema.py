@@ -1,9 +1,9 @@
 """The database file: its tables, how it is recognised, and how it is opened.
 
 Rows lie in the order of the log: ``records.pos`` is the global position. A record's first body is
-in its own row, data last, so that a fold that needs no content never touches the overflow pages
-of a large one; further bodies are in ``bodies`` under ``pos * 2**20 + index``. A stream's head is
-its last record and stands nowhere else, so the two cannot disagree and an append writes one page
+in the record's row, data last, so that a fold that needs no content never reads the overflow pages
+of a large body; further bodies are in ``bodies`` under ``pos * 2**20 + index``. A stream's head is
+its last record and is stored nowhere else, so the two cannot disagree and an append writes one page
 less. An erased body has no salt and no data.
 """
 
@@ -57,10 +57,10 @@ class Opened(NamedTuple):
 
 
 class LockWait:
-    """A busy handler that looks often, and remembers that it had to wait.
+    """A busy handler that tries the lock often, and records that it had to wait.
 
-    SQLite's own waits up to 100 ms between two looks, in which two busy writers starve each other
-    for seconds.
+    SQLite's own handler pauses up to 100 ms between two tries, with which two busy writers starve
+    each other for seconds.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -69,7 +69,7 @@ class LockWait:
         self.waited = False
 
     def __call__(self, attempts: int) -> bool:
-        """Wait a little; false when the time is up. SQLite counts the attempts from 0."""
+        """Pause, and return whether to try again; SQLite counts ``attempts`` from 0."""
         now = time.monotonic()
         if attempts == 0:
             self._deadline = now + self._timeout
@@ -84,7 +84,7 @@ class LockWait:
 def open_file(
     path: str | Path, *, durability: Durability, create: bool, lock_timeout: float
 ) -> tuple[Path, Opened]:
-    """Open or create the database at ``path``; its absolute path is returned too.
+    """Open or create the database at ``path``, and return its absolute path with the connections.
 
     ``lock_timeout`` is in seconds.
 
@@ -93,7 +93,7 @@ def open_file(
     """
     # Absolute: the working directory may change, and ``:memory:`` is a file name here.
     path = Path(path).absolute()
-    _look_at(path, create)
+    _check_path(path, create)
     lock = LockWait(lock_timeout)
     connections: list[apsw.Connection] = []
 
@@ -131,8 +131,11 @@ def _close(connections: list[apsw.Connection]) -> None:
             connection.close(True)
 
 
-def _look_at(path: Path, create: bool) -> None:
-    """Refuse what can be seen to be no database before SQLite touches it."""
+def _check_path(path: Path, create: bool) -> None:
+    """Refuse a path that is plainly no database, before SQLite touches it.
+
+    Raises NotAStore, StoreUnavailable.
+    """
     try:
         if path.is_dir():
             raise not_a_store(path, "a folder")
@@ -151,7 +154,7 @@ def _look_at(path: Path, create: bool) -> None:
 
 
 def _can_use_wal(connection: apsw.Connection) -> bool:
-    """False where the folder does not let SQLite keep its log beside the file."""
+    """False if SQLite may not keep its log in the file's folder."""
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     except (apsw.CantOpenError, apsw.ReadOnlyError):
@@ -173,7 +176,7 @@ def _open_for_reading(
                 f"{path}: the newest records are in {log.name}, which can only be read by someone "
                 "who may write the folder; open the store once with such rights"
             )
-        # Nobody can be writing a file without a log in a folder that cannot hold one.
+        # There is no log, and the folder cannot hold one: nobody can be writing this file.
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         reader = connect(path.absolute().as_uri() + "?immutable=1", flags, busy)
     if _is_new(reader, path):
@@ -183,8 +186,9 @@ def _open_for_reading(
 
 def _is_new(connection: apsw.Connection, path: Path) -> bool:
     """True for an empty database. Raises NotAStore and StoreTooNew."""
-    # In this order: who makes the store meanwhile gives it tables and identity at once, and tables
-    # that were seen without looking at the identity again would pass for another program's.
+    # Tables first, identity second. Another process that creates the store in between commits both
+    # together; read the other way round, its tables would lack an identity and pass for another
+    # program's.
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     identity = connection.pragma("application_id")
     if identity == APPLICATION_ID:
@@ -217,7 +221,7 @@ def _set_wal(connection: apsw.Connection, path: Path, lock_timeout: float) -> No
         try:
             mode = connection.pragma("journal_mode", "wal")
         except apsw.BusyError:
-            # SQLite does not ask the busy handler here: it cannot wait while it changes the mode.
+            # SQLite does not call the busy handler here: it cannot wait while it changes the mode.
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.005)
@@ -237,7 +241,7 @@ def _configure(
     connection.execute(
         f"PRAGMA synchronous={durability};"
         "PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;"
-        # What is erased, or moved to another page, must not stay legible in the file.
+        # Bytes that were erased, or moved to another page, must not stay legible in the file.
         "PRAGMA secure_delete=ON;"
         "PRAGMA foreign_keys=ON;"
         f"PRAGMA journal_size_limit={64 * 2**20}"

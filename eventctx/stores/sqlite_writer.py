@@ -2,6 +2,12 @@
 
 There is no timer. While a commit waits for the disk, appends queue up; the next transaction takes
 them all. A lone append is written at once, a hundred sessions share each commit.
+
+Invariants: jobs run in the order of ``submit``, and an ack is settled only after its transaction
+was committed. A job that raises an eventctx error has changed nothing, so it fails alone and its
+transaction goes on. Any other error rolls the transaction back: if the lock, the disk or the rights
+are the cause, all its jobs fail; otherwise each job is run again in a transaction of its own, so
+that only the bad one fails.
 """
 
 from __future__ import annotations
@@ -65,7 +71,10 @@ class Writer:
         _running.add(self)
 
     def submit(self, function: Callable[..., Any], args: tuple[Any, ...], size: int) -> Ack[Any]:
-        """Queue ``function(log, *args)``; ``size`` is what the queue's limit counts, in bytes."""
+        """Queue ``function(log, *args)``; its ``size`` in bytes counts towards the queue's limit.
+
+        Blocks while the queue is full; the ack fails with StoreUnavailable after ``stop``.
+        """
         ack: Ack[Any] = Ack()
         if not self._mailbox.put(Job(ack, function, args, size)):
             return Ack.failed(closed(self._path))
@@ -86,7 +95,7 @@ class Writer:
         self._checkpoint("PASSIVE")
 
     def _write(self, jobs: list[Job]) -> bool:
-        """One transaction; true if other processes want to write as well."""
+        """Run ``jobs`` in one transaction; true if other processes write or wait to write."""
         outcomes: list[Outcome] = []
         log = self._log
         self._lock.waited = False
@@ -114,14 +123,14 @@ class Writer:
         with suppress(apsw.Error):
             self._log.rollback()
         if len(jobs) > 1 and not is_passing(error):
-            # One of them cannot be stored. Alone, it fails alone.
+            # One of the jobs cannot be stored; in a transaction of its own it fails alone.
             for job in jobs:
                 self._write([job])
             return
         settle([(job.ack, None, translated(error, self._path, system_errno)) for job in jobs])
 
     def _checkpoint(self, mode: str) -> None:
-        # A checkpoint that fails or cannot finish is made up for by a later one.
+        # If a checkpoint fails or cannot finish, a later one does its work.
         with suppress(apsw.Error):
             self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
         self._log_pages = 0
@@ -136,6 +145,6 @@ _running: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _write_what_is_queued() -> None:
-    """An interpreter that ends without ``close`` still writes what nobody waited for."""
+    """Write appends that nobody awaited, when the interpreter ends without ``close``."""
     for writer in list(_running):
         writer.stop()

@@ -1,1 +1,1 @@
-"""What became of a message, and what two views differ in."""
+"""Explanations: the history of a message in the views, and the difference of two views."""

@@ -1,8 +1,8 @@
-"""What became of every message: each change to it after it was added, and what caused it.
+"""The history of every message: each change to it after it was added, with its cause.
 
-A plan speaks only of what was in view, and plans of older logs repeat what is long gone; so what
-is recorded here is what a record really changed, found by comparing the views around it. The
-state is persistent: the state at any request is kept at no cost while the fold goes on.
+A plan covers only messages in view, and plans of older logs repeat messages that are long gone. So
+a change is found by comparing the views before and after a record, not by reading its plan. The
+state is persistent: a caller may keep the state at any request at no cost while the fold goes on.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ What = Literal[
     "unpinned",
     "erased",
 ]
-"""What can happen to a message. ``set`` and ``cleared``: taken out of the transcript by one."""
+"""Kinds of change. ``set``, ``cleared``: such an event took the message out of the transcript."""
 
 
 class CompactionFacts(msgspec.Struct, frozen=True):
-    """Who decided a compaction, on what, and why; sizes are tokens.
+    """A compaction's trigger, policy, request and sizes; sizes are tokens.
 
-    ``asked_because`` is the reason that whoever asked for it gave. ``settings`` are those of
-    ``strategy``; where it could not decide, ``fallback`` did on settings of its own, and
-    ``error`` says why.
+    ``asked_because`` is the reason given with the request. ``settings`` are those of ``strategy``;
+    if that could not decide because of ``error``, ``fallback`` did, with settings of its own.
     """
 
     trigger: str
@@ -63,7 +62,7 @@ class CompactionFacts(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """The record that changed something; ``compaction`` where it ended one. Times are UTC ns."""
+    """The record that made a change; ``compaction`` if it ended one. Times are UTC nanoseconds."""
 
     position: int
     type: str
@@ -74,10 +73,10 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Change(NamedTuple):
-    """Something that happened to message ``number``.
+    """A change to message ``number``.
 
-    ``reason`` is a plan's reason code. ``into`` is the message that stands for a merged one, where
-    the view shows which.
+    ``reason`` is a plan's reason code. ``into`` is the message that replaces a merged one, if the
+    view shows which.
     """
 
     number: int
@@ -102,7 +101,7 @@ class ChangesState(NamedTuple):
 
     ``listed`` are the runs of numbers that the last set left in the transcript; all numbers from
     ``listed_to`` on were added since. ``begun`` are compactions that have not ended, by span.
-    ``plan`` is the one in force, and ``planned`` the record that carries it.
+    ``plan`` is the plan in force, and ``planned`` the record that carries it.
     """
 
     view: ViewState
@@ -143,7 +142,7 @@ def evolve(state: ChangesState, record: Record) -> ChangesState:
 
 
 def in_transcript(state: ChangesState, number: int) -> bool:
-    """Whether a message that was added is in the transcript still."""
+    """Whether a message that was added is still in the transcript."""
     return number >= state.listed_to or any(first <= number <= last for first, last in state.listed)
 
 
@@ -185,7 +184,7 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
         if now is not None:
             changes += _altered(ref, now, cause, reason)
         elif run is not None:
-            left: Any = run.disposition  # it is not in view: neither kept nor shortened
+            left: Any = run.disposition  # the message left the view: neither kept nor shortened
             into = _stands_for(ref, state.view) if left == "merged" else None
             changes.append(Change(ref.number, left, cause, reason, into))
     return _with(state, changes)._replace(plan=plan, planned=cause)
@@ -259,19 +258,19 @@ def _with(state: ChangesState, changes: Iterable[Change]) -> ChangesState:
 
 
 def _numbers(state: ChangesState, view: ViewState) -> set[int]:
-    """The numbers of the transcript as ``view`` knows it."""
+    """The numbers of the messages in the transcript of ``view``."""
     return numbers_in(state.listed).union(range(state.listed_to, view.next_number))
 
 
 def _pairs(before: ViewState, after: ViewState) -> Iterator[tuple[MessageRef, MessageRef | None]]:
-    """Every message that was in view, and as what it is now."""
+    """Every message that was in view, with its reference now; None if it left the view."""
     now = {ref.number: ref for ref in after.layout.refs}
     for ref in before.layout.refs:
         yield ref, now.get(ref.number)
 
 
 def _altered(ref: MessageRef, now: MessageRef, cause: Cause, reason: str = "") -> Iterator[Change]:
-    """What happened to a message that stays in view."""
+    """The changes to a message that stays in view."""
     if ref.shortened and not now.shortened:
         yield Change(ref.number, "restored", cause)
     elif now.shortened and (now.position, now.index) != (ref.position, ref.index):
@@ -281,7 +280,7 @@ def _altered(ref: MessageRef, now: MessageRef, cause: Cause, reason: str = "") -
 
 
 def _stands_for(ref: MessageRef, view: ViewState) -> int | None:
-    """The message in view that begins as a merged one does; None where none or no text tells."""
+    """The message in view that begins like a merged one; None if there is none, or no text."""
     if not ref.facts.mark:
         return None
     same = [one.number for one in view.layout.refs if one.facts.mark == ref.facts.mark]

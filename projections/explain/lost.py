@@ -1,4 +1,4 @@
-"""What a view does not show, or not whole: all of it in runs, and what a person said by itself."""
+"""Messages that a view does not show, or not whole: all of them in runs, human ones one by one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from eventctx.projections.explain.why import ViewHistory, Why
 class LeftOut(NamedTuple):
     """Messages of the transcript that a view leaves out or shortens for the same reason.
 
-    ``disposition`` is a plan's, or ``omitted`` for results that answer no call in view; ``runs``
-    are numbers ``(first, last)`` that follow each other, but for those that are in no transcript.
+    ``disposition`` is a plan's, or ``omitted`` for results that answer no call in view. ``runs``
+    are pairs ``(first, last)`` of numbers; numbers inside a run that are no longer in the
+    transcript do not end it.
     """
 
     disposition: str
@@ -19,27 +20,27 @@ class LeftOut(NamedTuple):
     runs: tuple[tuple[int, int], ...]
 
 
-def lost(account: ViewHistory) -> tuple[Why, ...]:
-    """The human messages added so far that a view does not show, each with the reason why.
+def lost(history: ViewHistory) -> tuple[Why, ...]:
+    """The human messages added so far that a view does not show, each with the reason.
 
-    One that is shortened or bare is in view. Messages that a set or a clear took out of the
-    transcript are among them: whoever did it, the model does not see them.
+    A message that is shortened or stripped of its thinking is in view. Messages that a set or a
+    clear took out of the transcript are included, since the model does not see them either.
     """
     return tuple(
         [
-            account.why(number)
-            for number, origin in enumerate(account.state.origins)
-            if origin.ref.facts.human and number not in account.shown
+            history.why(number)
+            for number, origin in enumerate(history.state.origins)
+            if origin.ref.facts.human and number not in history.shown
         ]
     )
 
 
-def left_out(account: ViewHistory) -> tuple[LeftOut, ...]:
+def left_out(history: ViewHistory) -> tuple[LeftOut, ...]:
     """The transcript's messages that a view does not show whole, by disposition and reason."""
     runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     last: tuple[str, str] | None = None
-    for number in range(len(account.state.origins)):
-        why = account.why(number)
+    for number in range(len(history.state.origins)):
+        why = history.why(number)
         if why.standing in ("set", "cleared"):
             continue
         key = (why.standing, "" if why.ruling is None else why.ruling.reason)

@@ -1,4 +1,4 @@
-"""Two requests of one session, side by side: what entered, left and changed between them."""
+"""The difference of two requests of one session: messages that entered, left or changed."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Kind = Literal[
     "thinking_left_out",
     "results_left_out",
 ]
-"""What the later view does with a message that the earlier one did not.
+"""The change of a message from the earlier view to the later one.
 
 ``entered``: added in between. ``restored``: came back, or is whole again. ``omitted``: a result
-whose call is gone. ``results_left_out``: other results of its row answer no call in view.
+whose call is gone. ``results_left_out``: results in it no longer answer a call in view.
 """
 
 GROUPS: Final = ("system", "human", "user", "assistant", "result", "other", "inserted", "made_up")
-"""Kinds of message (``messages.Kind``), insertions, and what stands in for what is missing."""
+"""Kinds of message (``messages.Kind``), insertions, and ``made_up``: synthetic results, opening."""
 
 
 class Difference(NamedTuple):
-    """Message ``number``, what became of it, and why; ``origin`` says where its body lies."""
+    """The change of message ``number`` and its reason; ``origin`` is the message as added."""
 
     number: int
     kind: Kind
@@ -42,9 +42,9 @@ class Difference(NamedTuple):
 
 
 class Extra(NamedTuple):
-    """An entry that is no message: an insertion, a made-up result, or an opening.
+    """An entry that is no message: an insertion, a synthetic result, or an opening.
 
-    ``ref`` is the insertion, the call that got no result, or None.
+    ``ref`` is the insertion, the message with the call that got no result, or None.
     """
 
     kind: str
@@ -53,7 +53,11 @@ class Extra(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """All differences, by number; extras in view order; and what was added and gone in between."""
+    """The differences of two views.
+
+    ``differences`` are by number; ``came`` and ``went`` are extras in view order; ``passed`` counts
+    the messages that were added in between and are not in the later view.
+    """
 
     differences: tuple[Difference, ...]
     came: tuple[Extra, ...]
@@ -62,7 +66,7 @@ class Compared(NamedTuple):
 
 
 def compare(before: ViewHistory, after: ViewHistory) -> Compared:
-    """What ``after``, the later state of the same log, shows otherwise than ``before``."""
+    """The differences between ``before`` and ``after``, a later state of the same log."""
     found = [*_left(before, after), *_came(before, after), *_changed(before, after)]
     earlier, later = _extras(before), _extras(after)
     first, following = len(before.state.origins), len(after.state.origins)
@@ -74,13 +78,13 @@ def compare(before: ViewHistory, after: ViewHistory) -> Compared:
     )
 
 
-def token_groups(account: ViewHistory, tokens: int, factor: float) -> dict[str, int]:
-    """Tokens of a request by group; ``beside`` is what is not in its entries, up to ``tokens``.
+def token_groups(history: ViewHistory, tokens: int, factor: float) -> dict[str, int]:
+    """Tokens of a request by group; ``beside`` is the rest of ``tokens``, outside its entries.
 
-    ``factor`` is the one that was learnt from reported usage and is in ``tokens`` already.
+    ``factor`` is the one that was learnt from reported usage; ``tokens`` includes it already.
     """
     counted = dict.fromkeys(GROUPS, 0)
-    for entry in account.entries:
+    for entry in history.entries:
         counted[_group(entry)] += entry.tokens
     groups = {name: round(count * factor) for name, count in counted.items() if count}
     return {**groups, "beside": tokens - sum(groups.values())}
@@ -125,10 +129,10 @@ def _changed(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
             yield Difference(number, "results_left_out", None, origin)
 
 
-def _extras(account: ViewHistory) -> dict[tuple[object, ...], Extra]:
-    """Entries that are no message, by what makes them the same in another view."""
+def _extras(history: ViewHistory) -> dict[tuple[object, ...], Extra]:
+    """Entries that are no message, by a key that is equal for the same entry in another view."""
     found: dict[tuple[object, ...], Extra] = {}
-    for entry in account.entries:
+    for entry in history.entries:
         ref = entry.ref
         if isinstance(ref, InsertionRef):
             found["insertion", ref.position, ref.index] = Extra(ref.kind, ref, "")

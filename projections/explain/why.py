@@ -1,4 +1,4 @@
-"""Why a message is in a view, or is not: the answer for one number, from its whole history."""
+"""Explains why a message is in a view or not: the answer for one number, from its history."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Status = Literal[
     "cleared",
     "not_added",
 ]
-"""How a message stands in a view. ``omitted``: a result that answers no call in view; ``set`` and
-``cleared``: taken out of the transcript by one; ``not_added``: it came only later."""
+"""The status of a message in a view. ``omitted``: a result that answers no call in view; ``set``
+and ``cleared``: such an event took it out of the transcript; ``not_added``: it was added later."""
 
 SIZES: Final = ("budget", "threshold", "target")
-"""Sizes that a compaction is made for; they are recorded with its end, in tokens."""
+"""The sizes that a compaction works with, in tokens; they are recorded with its end."""
 
 _RECENT: Final = (
     "keep_recent",
@@ -62,16 +62,16 @@ GOVERNING: Final[dict[str, tuple[str, ...]]] = {
     "restored": (),
     "imported": (),
 }
-"""Reason codes to the settings that govern them, whichever policy has them. A code that is not
-here (a score, a summary, a custom one) is a policy's own: all its settings bear on it."""
+"""The settings that govern each reason code, for any policy that has them. A code that is not here
+(a score, a summary, a custom one) is a policy's own, and all settings of the policy govern it."""
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """What a record made of a message: why, by which rule, under which settings.
+    """The reason for a message's status: the record that caused it, the rule and its settings.
 
-    ``disposition`` is a plan's, or what happened. ``reason`` is a plan's code ("" where no plan
-    speaks of it) and ``rule`` what it says. ``settings`` are those that govern the rule, with
-    their values then; a fallback's own are not recorded.
+    ``disposition`` is a plan's, or the kind of change. ``reason`` is a plan's code ("" if no plan
+    covers the message) and ``rule`` the text of that code. ``settings`` are those that govern the
+    rule, with their values at the time; the own settings of a fallback are not recorded.
     """
 
     cause: Cause
@@ -82,17 +82,23 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """How message ``number`` stands in a view, and why.
+    """The status (``standing``) of message ``number`` in a view, and the reasons for it.
 
-    ``added`` is the record that brought it. ``ruling`` is what took it out or shortened it; None
-    where it stands as it was added or came back whole. ``stays`` is what the plan in force says
-    of one in view; None where that plan, ``planned``, is older than the message (or than its
-    return), or there is none. ``stripped`` is what left its thinking out, ``restored`` its last
-    return, ``pinned_by`` the pin that holds, ``erased`` the end of its contents. ``into`` stands
-    for a merged one, as long as ``into_in_view``. ``caller`` is the call that an omitted result
-    answers, where there is one; ``results_left_out`` are ids of results in the row that answer no
-    call in view. ``insertions`` are those in view that stand for it, and ``origin`` and ``shown``
-    its own references as added and as in view.
+    - ``compactions``: how many were applied to the view.
+    - ``added``: the record that added it.
+    - ``ruling``: the reason why it was taken out or shortened; None if it is as it was added, or
+      was restored whole.
+    - ``stays``: for a message in view, the reason in the plan in force, ``planned``; None if there
+      is no plan, or the message was added or restored after it.
+    - ``stripped``: the reason why its thinking is left out.
+    - ``restored``: its last return to the view; ``pinned_by``: the pin in effect; ``erased``: the
+      erasure of its contents.
+    - ``into``: for a merged message, the one that replaces it; ``into_in_view``: whether that one
+      is still in view.
+    - ``caller``: the message with the call that an omitted result answers, if there is one.
+    - ``results_left_out``: ids of results in the message that answer no call in view.
+    - ``insertions``: insertions in view that stand for it.
+    - ``origin``, ``shown``: its references as it was added, and as it is in view.
     """
 
     number: int
@@ -122,7 +128,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewHistory:
-    """One view, indexed for questions: what is in it, and what happened to every message."""
+    """One view, indexed for explanations: its entries, and the changes to every message."""
 
     def __init__(self, state: ChangesState) -> None:
         self.state = state
@@ -139,7 +145,7 @@ class ViewHistory:
 
     @cached_property
     def _callers(self) -> dict[str, list[int]]:
-        """Message numbers by the ids of the calls that they make."""
+        """Message numbers by the ids of the calls in them."""
         found: dict[str, list[int]] = {}
         for number, origin in enumerate(self.state.origins):
             for call_id in origin.ref.facts.calls:
@@ -175,7 +181,7 @@ class ViewHistory:
         return self._out(known, changes)
 
     def added(self, number: int) -> Cause:
-        """The record that brought a message."""
+        """The record that added a message."""
         ref, kind, time, turn_id, iteration = self.state.origins[number]
         turn = timeline.turn_number(self.state.time, turn_id)
         return Cause(ref.position, kind, time, turn, iteration)
@@ -193,12 +199,12 @@ class ViewHistory:
         )
 
     def _stays(self, why: Why) -> Reason | None:
-        """What the plan in force says of a message that is in view."""
+        """The reason in the plan in force for a message that is in view."""
         plan, cause = self.state.plan, self.state.planned
         if plan is None or cause is None or why.number > plan.through:
             return None
         if why.restored is not None and why.restored.position > cause.position:
-            return None  # what an older log repeats of it held before its return
+            return None  # the plan was made before the message came back
         run = find(plan.runs, why.number)
         if run is None:
             return Reason(cause, "kept")
@@ -244,7 +250,7 @@ class ViewHistory:
 
 
 def ruling_of(cause: Cause, disposition: str, reason: str) -> Reason:
-    """What one record made of a message, with the rule and the settings that govern it."""
+    """The reason for a message's status, with the rule and the settings that govern it."""
     return Reason(cause, disposition, reason, REASONS.get(reason, ""), _settings(cause, reason))
 
 
@@ -253,7 +259,7 @@ def _settings(cause: Cause, reason: str) -> dict[str, Any]:
     compaction = cause.compaction
     if compaction is None or not reason:
         return {}
-    # Where a fallback decided, what is recorded are the settings of the policy that could not.
+    # If a fallback decided, the recorded settings are those of the policy that could not.
     own = compaction.settings if compaction.fallback is None else {}
     known = {**own, **{name: getattr(compaction, name) for name in SIZES}}
     names = GOVERNING.get(reason, tuple(known))
@@ -273,7 +279,7 @@ def _cause(change: Change | None) -> Cause | None:
 
 
 def _pin(changes: Sequence[Change]) -> Cause | None:
-    """The pin that holds: the first one since the last time it was not pinned."""
+    """The pin in effect: the first one since the message was last not pinned; None if none is."""
     held: Cause | None = None
     for change in changes:
         if change.what == "pinned" and held is None:

@@ -1,8 +1,8 @@
-"""Metrics as a fold over a session's records: what each record measures, live and from the log.
+"""Metrics as a fold over a session's records: each record gives measurements, live or from the log.
 
-A stream's own records measure; what a fork inherits only sets the scene. Payloads that cannot be
-read measure nothing. Where records are missing (a fold that begins in the middle), the share of
-the prefix that is reused is not measured until it is known again.
+Only a stream's own records are measured; a fork's inherited records only set the state. A payload
+that cannot be read gives no measurement. If records are missing (a fold that begins in the middle),
+the reused share of the prefix is not measured until the view is known again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from eventctx.projections.view.request_view import ViewState
 Attributes = dict[str, str]
 
 MAX_CALLS: Final = 64
-"""Model calls of a session that are remembered; one that ended may still get its usage."""
+"""Most model calls of a session that are kept; a call that ended may still get its usage."""
 MAX_NAME: Final = 128
-"""Longest value of an attribute, in characters; what is longer is no name."""
+"""Longest value of an attribute, in characters; a longer text is no name."""
 
 _SECOND: Final = 1_000_000_000
 _CODE: Final = re.compile(rf"[\w.:-]{{1,{MAX_NAME}}}")
 
 
 class Measurement(NamedTuple):
-    """One value for one instrument, in its unit. No caller may change ``attributes``."""
+    """One value for one instrument, in its unit. Callers must not change ``attributes``."""
 
     instrument: Instrument
     value: int | float
@@ -53,12 +53,12 @@ class Call(NamedTuple):
 
 
 class MetricState(NamedTuple):
-    """Where the fold stands.
+    """The state of the fold.
 
-    ``measured`` is what the last record measured. ``position`` is that record's (-1: none).
-    ``view`` is the request view, None where it is not known; ``sent`` the last request, None where
-    there was none or one may be missing; ``erased`` the bodies emptied since. ``calls`` has the
-    newest last.
+    ``measured`` are the measurements of the last record, ``position`` its position (-1: none).
+    ``view`` is the request view, None if it is not known; ``sent`` is the last request, None if
+    there was none or one may be missing; ``erased`` are the bodies erased since. ``calls`` are the
+    last model calls, newest last.
     """
 
     measured: tuple[Measurement, ...]
@@ -75,9 +75,9 @@ def initial() -> MetricState:
 
 
 def evolve(state: MetricState, record: Record) -> MetricState:
-    """The state after ``record``; its ``measured`` is what the record measures.
+    """The state after ``record``; its ``measured`` are the measurements of the record.
 
-    A record at position 0 begins a stream, whatever was folded before.
+    A record at position 0 begins a new stream, whatever was folded before.
     """
     if record.position == 0:
         state = initial()
@@ -92,7 +92,7 @@ def evolve(state: MetricState, record: Record) -> MetricState:
 
 
 def fold(records: Iterable[Record]) -> Iterator[Measurement]:
-    """What one stream's own records measure, in their order; in a fork not what it inherits."""
+    """The measurements of one stream's own records, in order; none of those a fork inherits."""
     state, found = initial(), list[Measurement]()
     for record in records:
         state = evolve(state, record)
@@ -106,7 +106,7 @@ def _seen(view: ViewState, record: Record) -> ViewState | None:
     try:
         return request_view.evolve(view, record)
     except Exception:
-        # Damage can show as anything; whether a log is sound is for ``verify`` to say.
+        # A damaged record may raise any error; ``verify`` reports damage, metrics go on.
         return None
 
 
@@ -114,13 +114,13 @@ def _seen(view: ViewState, record: Record) -> ViewState | None:
 
 
 def _forked(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
-    # A call that was under way in the parent ends there.
+    # A call that was open at the fork ends in the parent.
     return state._replace(calls=())
 
 
 def _erased(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.Erased):
-        return state._replace(sent=None)  # of what was sent, something is no more
+        return state._replace(sent=None)  # an unknown part of the last request was erased
     return state._replace(erased=state.erased.union(event.bodies))
 
 
@@ -135,7 +135,7 @@ def _compacted(state: MetricState, record: Record, event: Event | Unknown) -> Me
         before, after = event.tokens_before, event.tokens_after
         found.append(Measurement(names.TOKENS_BEFORE, before, trigger | strategy))
         found.append(Measurement(names.TOKENS_AFTER, after, trigger | strategy))
-    if event.trigger != "imported":  # how long an imported one took, nobody recorded
+    if event.trigger != "imported":  # an imported one has no recorded duration
         took = event.duration / _SECOND
         found.append(Measurement(names.COMPACTION_DURATION, took, strategy | outcome))
     return state._replace(measured=_sound(found))
@@ -143,7 +143,7 @@ def _compacted(state: MetricState, record: Record, event: Event | Unknown) -> Me
 
 def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.RequestPrepared):
-        # A request that cannot be read was sent all the same: what comes next follows on it.
+        # It was sent although we cannot read it, so the request before it is not the last one.
         return state._replace(sent=None)
     model = _model(event.model)
     found = [Measurement(names.REQUEST_TOKENS, event.tokens, model)]
@@ -163,11 +163,11 @@ def _reused(state: MetricState, event: events.RequestPrepared, sent: RequestPref
     if before is None:
         return None
     if not event.breaks and before.carrier is None and sent.carrier is None:
-        return 1.0  # rule 5 of the views: between breaks they only grow at their end
+        return 1.0  # DESIGN §6, rule 5: between breaks, views only grow at their end
     try:
         return prefix.reused(before, sent, state.erased)
     except Exception:
-        # An insertion whose body is missing or damaged.
+        # The body of an insertion is missing or damaged.
         return None
 
 
@@ -178,23 +178,23 @@ def _called(state: MetricState, record: Record, event: Event | Unknown) -> Metri
     known = _call(state, span_id)
     if known is not None and not known.ended:
         return state
-    said: Attributes = {conv.OPERATION: conv.CHAT, **_model(event.model)}
+    attributes: Attributes = {conv.OPERATION: conv.CHAT, **_model(event.model)}
     if event.provider is not None:
-        said[conv.PROVIDER_NAME] = _named(event.provider)
+        attributes[conv.PROVIDER_NAME] = _named(event.provider)
     others = tuple([call for call in state.calls if call.span_id != span_id])
-    return state._replace(calls=(*others[1 - MAX_CALLS :], Call(span_id, record.time, said)))
+    return state._replace(calls=(*others[1 - MAX_CALLS :], Call(span_id, record.time, attributes)))
 
 
 def _answered(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     call = _call(state, record.span_id)
     if call is None or call.ended or isinstance(event, Unknown):
         return state
-    said = call.attributes
+    attributes = call.attributes
     if isinstance(event, events.ProviderError):
-        said = said | {conv.ERROR_TYPE: _error_type(event)}
+        attributes = attributes | {conv.ERROR_TYPE: _error_type(event)}
     took = (record.time - call.start) / _SECOND
     calls = tuple([one._replace(ended=True) if one is call else one for one in state.calls])
-    found = [Measurement(names.OPERATION_DURATION, took, said)]
+    found = [Measurement(names.OPERATION_DURATION, took, attributes)]
     return state._replace(measured=_sound(found), calls=calls)
 
 
@@ -202,16 +202,16 @@ def _used(state: MetricState, record: Record, event: Event | Unknown) -> MetricS
     if not isinstance(event, events.UsageReported):
         return state
     call = _call(state, record.span_id)
-    said: Attributes = {conv.OPERATION: conv.CHAT} if call is None else dict(call.attributes)
-    said |= _model(event.model)
+    known: Attributes = {conv.OPERATION: conv.CHAT} if call is None else dict(call.attributes)
+    known |= _model(event.model)
     found: list[Measurement] = []
-    # What a provider leaves out is recorded as 0.
+    # A count that the provider does not report is recorded as 0.
     if event.prompt > 0:
-        found.append(Measurement(names.TOKEN_USAGE, event.prompt, said | {_TYPE: "input"}))
+        found.append(Measurement(names.TOKEN_USAGE, event.prompt, known | {_TYPE: "input"}))
     if event.output > 0 and event.output_exact:
-        found.append(Measurement(names.TOKEN_USAGE, event.output, said | {_TYPE: "output"}))
+        found.append(Measurement(names.TOKEN_USAGE, event.output, known | {_TYPE: "output"}))
     if event.prompt > 0 and event.cache_read <= event.prompt:
-        by = {name: value for name, value in said.items() if name != conv.OPERATION}
+        by = {name: value for name, value in known.items() if name != conv.OPERATION}
         share = event.cache_read / event.prompt
         found.append(Measurement(names.PROMPT_CACHED, share, by))
     return state._replace(measured=_sound(found))
@@ -235,7 +235,7 @@ _STEPS: Final[dict[str, Callable[[MetricState, Record, Event | Unknown], MetricS
 
 
 def _sound(found: list[Measurement]) -> tuple[Measurement, ...]:
-    """The measurements without those that no instrument takes: a record may say anything."""
+    """The measurements that instruments accept; a record may hold negative or infinite values."""
     return tuple([one for one in found if one.value >= 0 and isfinite(one.value)])
 
 
@@ -255,7 +255,7 @@ def _named(name: str) -> str:
 
 
 def _error_type(event: events.ProviderError) -> str:
-    """The error's type or code; hosts write what they like there, and some of it is a message."""
+    """The error's type or code, if it has the form of one; some hosts record a message there."""
     if _CODE.fullmatch(event.error_type):
         return event.error_type
     return "cancelled" if event.status == "cancelled" else conv.ERROR_OTHER

@@ -1,13 +1,13 @@
-"""Every metric instrument: name, unit, attributes, buckets. The one place where they are spelt.
+"""Every metric instrument: name, unit, attributes, buckets. No other file spells them.
 
 ``gen_ai.client.operation.duration`` and ``gen_ai.client.token.usage`` are OpenTelemetry's. They
 are as in the GenAI conventions of schema 1.37.0, which released instrumentations send. Upstream
-moves on (open-telemetry/semantic-conventions-genai, main @ e07f4eba, 2026-10-02: token usage has
-become counters, pull request 374; another name for the duration is proposed, 521), and has no
-release to follow. All else is under ``eventctx.``; attributes have the names that spans give them.
+has changed since (open-telemetry/semantic-conventions-genai, main @ e07f4eba, 2026-10-02: token
+usage has become counters, pull request 374; another name for the duration is proposed, 521), but
+has no release to follow. All other names are under ``eventctx.``; attributes are named as on spans.
 
-Attributes take few values. None holds an id, a path, a message or the text of an error. Units are
-UCUM's. Boundaries are advice: a view that the host sets up goes first.
+Attributes have few values. None holds an id, a path, a message or the text of an error. Units are
+UCUM's. Boundaries are advice: a view that the host sets up replaces them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - a name, no secret
 class Instrument(NamedTuple):
     """An instrument, and the attributes that its measurements may have.
 
-    ``boundaries`` are the upper, inclusive bounds of a histogram's buckets, in its unit.
-    ``operational`` ones measure the running program, and cannot be folded from a log.
+    ``boundaries`` are the upper, inclusive bounds of a histogram's buckets, in its unit. An
+    ``operational`` instrument measures the running program, and cannot be folded from a log.
     """
 
     name: str
@@ -181,4 +181,4 @@ INSTRUMENTS: Final = (
     *(PROMPT_CACHED, OPERATION_DURATION, TOKEN_USAGE),
     *(APPEND_DURATION, HOOK_ERRORS, HOOK_DROPS),
 )
-"""All of them, in the order of the reference page."""
+"""All instruments, in the order of the reference page."""

@@ -1,8 +1,8 @@
-"""How much of a request the next one begins with: what a provider's prompt cache can serve again.
+"""The part of a request that the next one begins with, which a provider's cache can serve again.
 
-Entries are compared by the bodies that they show and how they show them, never by their text. A
-body has a digest of its own, so a message that was taken out and added again counts as another
-one, though a provider sees the same bytes: the share is never more than theirs.
+Entries are compared by the bodies that they show and how they show them, not by their text. Every
+body has a digest of its own, so a message that was taken out and added again counts as another one,
+though the provider receives the same bytes: our share is never more than the provider's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
 
 Erased = frozenset[tuple[int, int]]
-"""Addresses ``(position, index)`` of bodies that were emptied."""
+"""Addresses ``(position, index)`` of erased bodies."""
 
 
 class RequestPrefix(NamedTuple):
-    """A request as it was prepared: the view, and the insertions of this request alone.
+    """A prepared request: the view, and ``own``, the insertions of this request alone.
 
-    ``view`` is None where it is not known; ``carrier``, the record that holds the insertions'
-    bodies, where there are none.
+    ``view`` is None if it is not known. ``carrier`` is the record that holds the insertions'
+    bodies, None if there are no insertions.
     """
 
     view: ViewState | None
@@ -33,8 +33,8 @@ class RequestPrefix(NamedTuple):
     carrier: Record | None = None
 
     def entries(self) -> list[Entry]:
-        """All entries in order; costs as much as the view is long."""
-        assert self.view is not None  # noqa: S101 - asked by callers that looked
+        """All entries in order, in time proportional to the view's length."""
+        assert self.view is not None  # noqa: S101 - callers have checked it
         view = self.view
         if self.carrier is not None:
             view = with_insertions(view, self.own, self.carrier)
@@ -44,7 +44,7 @@ class RequestPrefix(NamedTuple):
 def reused(before: RequestPrefix, after: RequestPrefix, erased: Erased) -> float | None:
     """The share, 0 to 1, of the estimated tokens of ``before`` with which ``after`` begins.
 
-    Whole messages count. ``erased`` are the bodies emptied in between. None where a view is not
+    Only whole messages count. ``erased`` are the bodies erased in between. None if a view is not
     known.
     """
     if before.view is None or after.view is None:
@@ -64,7 +64,7 @@ def _same(old: list[Entry], new: list[Entry], erased: Erased) -> Iterable[Entry]
 
 
 def _shown(entry: Entry) -> tuple[object, ...]:
-    """What makes the message that a model sees; token counts and places are no part of it."""
+    """The parts of an entry that decide the message that a model sees: no counts, no places."""
     kind, ref, call_id, omit = entry
     if kind == "synthetic":
         return kind, call_id, entry.dialect
@@ -74,7 +74,7 @@ def _shown(entry: Entry) -> tuple[object, ...]:
 
 
 def _place(entry: Entry) -> tuple[int, int] | None:
-    # A made-up result shows nothing of its call's body.
+    # A synthetic result shows nothing of its call's body.
     if entry.ref is None or entry.kind == "synthetic":
         return None
     return entry.ref.position, entry.ref.index

@@ -1,1 +1,1 @@
-"""Spans as folds over records, with and without contents, and the forms they are exported in."""
+"""Spans as folds over records, with and without contents, and their export formats."""

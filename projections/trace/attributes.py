@@ -1,7 +1,7 @@
-"""What each event says about its span: name and attributes at the start, status at the end.
+"""The span of each event: name and attributes at its start, status and attributes at its end.
 
 Pure functions of one event. Names come from ``semconv``; attributes that are None are left out,
-zeros stay. No content is in them: no message text, no tool input or output.
+zeros stay. They hold no content: no message text, no tool input or output.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eventctx.log.codec import Unknown
 from eventctx.log.record import Record
 from eventctx.projections.flat import Scalar, capped, scalars
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.compaction_attributes import asked, came_to
+from eventctx.projections.trace.compaction_attributes import at_end, at_start
 
 Attribute = Scalar | tuple[str, ...]
 Attributes = dict[str, Attribute]
@@ -23,7 +23,7 @@ Family = Literal["turn", "chat", "tool", "plan", "compact"]
 Kind = Literal["internal", "client"]
 SpanStatus = Literal["unset", "error"]
 
-# Written out: one of these is on every model call.
+# Constants, since every model call has these and a joined name costs time.
 _SEQ: Final = f"{conv.REQUEST}seq"
 _TOKENS: Final = f"{conv.REQUEST}tokens"
 _MESSAGES: Final = f"{conv.REQUEST}messages"
@@ -45,7 +45,7 @@ _TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
 
 
 class SpanStart(NamedTuple):
-    """How a span begins."""
+    """The beginning of a span."""
 
     family: Family
     name: str
@@ -54,7 +54,7 @@ class SpanStart(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """How a span ends. Success stays ``unset``: a status of OK would be final."""
+    """The end of a span. A success has status ``unset``, since a status of OK would be final."""
 
     family: Family
     status: SpanStatus
@@ -63,7 +63,7 @@ class Closing(NamedTuple):
 
 
 def identity(record: Record) -> Attributes:
-    """The attributes that every span carries."""
+    """The attributes that every span has."""
     found: Attributes = {
         conv.CONVERSATION_ID: record.stream,
         conv.SESSION_ID: record.stream,
@@ -77,19 +77,19 @@ def identity(record: Record) -> Attributes:
 
 
 def opening(event: object) -> SpanStart | None:
-    """How the span that this event begins begins; None when it begins none."""
-    how = _OPENINGS.get(type(event))
-    return None if how is None else how(event)
+    """The beginning of this event's span; None if the event begins no span."""
+    rule = _OPENINGS.get(type(event))
+    return None if rule is None else rule(event)
 
 
 def closing(event: object, record: Record) -> Closing | None:
-    """How the span of this event of ``record`` ends; None when it ends none."""
-    how = _CLOSINGS.get(type(event))
-    return None if how is None else how(event, record)
+    """The end of the span of this event of ``record``; None if the event ends no span."""
+    rule = _CLOSINGS.get(type(event))
+    return None if rule is None else rule(event, record)
 
 
 def usage(event: events.UsageReported) -> Attributes:
-    """Token counts of a call; ``input_tokens`` includes what the provider read from its cache."""
+    """Token counts of a call; ``input_tokens`` includes those read from the provider's cache."""
     found: Attributes = {
         conv.INPUT_TOKENS: event.prompt,
         conv.OUTPUT_TOKENS: event.output,
@@ -104,7 +104,7 @@ def usage(event: events.UsageReported) -> Attributes:
 
 
 def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
-    """What a chat span says of the request that it sends; flags only where they are set."""
+    """The attributes of a chat span about the request that it sends; flags only if they are set."""
     found: Attributes = {
         _SEQ: record.position,
         conv.REQUEST_DIGEST: event.digest,
@@ -136,14 +136,14 @@ def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
 
 
 def in_force(plan: int | None) -> Attributes:
-    """Say that a compacted view was sent, by the plan of the post_compact at position ``plan``."""
+    """The attributes of a request with a compacted view; ``plan``: position of the post_compact."""
     if plan is None:
         return {}
     return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
 
 
-def tick(record: Record, event: events.Event | Unknown) -> Attributes:
-    """Attributes of a record that is shown as an event on a span."""
+def event_attributes(record: Record, event: events.Event | Unknown) -> Attributes:
+    """The attributes of a record that is shown as an event on a span."""
     return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
 
 
@@ -152,18 +152,18 @@ def _of_event(_type: str, field: str) -> str:
 
 
 def _turn(event: events.PromptSubmit) -> SpanStart:
-    said = _given({conv.AGENT_NAME: event.agent, conv.TURN_NUMBER: event.number})
-    return _opening("turn", conv.INVOKE_AGENT, event.agent or "agent", said)
+    known = _given({conv.AGENT_NAME: event.agent, conv.TURN_NUMBER: event.number})
+    return _opening("turn", conv.INVOKE_AGENT, event.agent or "agent", known)
 
 
 def _chat(event: events.ProviderRequest) -> SpanStart:
-    said = _given({conv.REQUEST_MODEL: event.model, conv.PROVIDER_NAME: event.provider})
-    return _opening("chat", conv.CHAT, event.model, said, "client")
+    known = _given({conv.REQUEST_MODEL: event.model, conv.PROVIDER_NAME: event.provider})
+    return _opening("chat", conv.CHAT, event.model, known, "client")
 
 
 def _tool(event: events.ToolPre) -> SpanStart:
-    said = _given({conv.TOOL_NAME: event.name, conv.TOOL_CALL_ID: event.call_id})
-    return _opening("tool", conv.EXECUTE_TOOL, event.name, said)
+    known = _given({conv.TOOL_NAME: event.name, conv.TOOL_CALL_ID: event.call_id})
+    return _opening("tool", conv.EXECUTE_TOOL, event.name, known)
 
 
 def _plan(event: events.PlanStart) -> SpanStart:
@@ -171,28 +171,28 @@ def _plan(event: events.PlanStart) -> SpanStart:
 
 
 def _compaction(event: events.PreCompact | events.PostCompact) -> SpanStart:
-    return _opening("compact", conv.COMPACT, event.strategy, asked(event))
+    return _opening("compact", conv.COMPACT, event.strategy, at_start(event))
 
 
 def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
-    said = _given({conv.RESPONSE_MODEL: event.model, conv.RESPONSE_ID: event.response_id})
+    known = _given({conv.RESPONSE_MODEL: event.model, conv.RESPONSE_ID: event.response_id})
     if event.finish_reason is not None:
-        said[conv.FINISH_REASONS] = (event.finish_reason,)
-    return _ended("chat", "ok", None, said)
+        known[conv.FINISH_REASONS] = (event.finish_reason,)
+    return _ended("chat", "ok", None, known)
 
 
 def _opening(
-    family: Family, operation: str, subject: str | None, said: Attributes, kind: Kind = "internal"
+    family: Family, operation: str, subject: str | None, known: Attributes, kind: Kind = "internal"
 ) -> SpanStart:
     name = f"{operation} {subject}" if subject else operation
-    return SpanStart(family, name, {conv.OPERATION: operation, **said}, kind)
+    return SpanStart(family, name, {conv.OPERATION: operation, **known}, kind)
 
 
 def _ended(
-    family: Family, outcome: str, message: str | None, said: Attributes | None = None
+    family: Family, outcome: str, message: str | None, known: Attributes | None = None
 ) -> Closing:
-    """A cancelled span is no failure: its status stays unset, and the outcome tells it apart."""
-    attributes: Attributes = {conv.OUTCOME: outcome, **(said or {})}
+    """The end of a span. Cancellation is no failure: the status is unset, the outcome names it."""
+    attributes: Attributes = {conv.OUTCOME: outcome, **(known or {})}
     failed = outcome in ("error", "failed")
     if failed:
         attributes.setdefault(conv.ERROR_TYPE, _error_type(message))
@@ -208,15 +208,15 @@ def _failed_call(family: Family, event: events.ProviderError | events.ToolError)
 
 
 def _compacted(event: events.PostCompact, record: Record) -> Closing:
-    said = came_to(event, record.position, record.digest.hex())
-    closed = _ended("compact", event.outcome, event.error, said)
+    known = at_end(event, record.position, record.digest.hex())
+    closed = _ended("compact", event.outcome, event.error, known)
     if event.outcome == "applied":
         closed.attributes[conv.OUTCOME] = "ok"
     return closed
 
 
 def _error_type(message: str | None, otherwise: str = conv.ERROR_OTHER) -> str:
-    """The type that a message begins with (``ValueError: no``), else the conventions' fallback."""
+    """The error type at the start of a message (``ValueError: no``), else ``otherwise``."""
     named = None if message is None else _TYPE_NAME.match(message)
     return otherwise if named is None else named[1]
 

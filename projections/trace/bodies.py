@@ -1,7 +1,8 @@
-"""The texts that a trace with contents may show again, and when they are forgotten.
+"""The texts that a trace with contents may need again, and when they are dropped.
 
-A request shows messages of long ago, so their bodies are kept until its record comes. What no view
-shows any more goes when much has gathered, and at once where it was erased.
+A request contains messages of long ago, so the bodies of messages are kept for the requests to
+come. Bodies that the view no longer shows are dropped when they have grown past a limit, and erased
+bodies at once.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.state import ViewState
 
 MAX_KEPT: Final = 8 * 2**20
-"""Bytes of bodies kept before those out of view are forgotten; more where the view is larger."""
+"""Bytes of bodies kept before those out of view are dropped; more if the view itself is larger."""
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """What is kept of one stream.
+    """The texts kept of one stream.
 
-    ``bodies`` by position and index, None for an erased one, and ``made``, messages in the
-    conventions' form by entry of a view, only ever grow and never change, so values may share them.
-    ``size`` is the bodies' in bytes, at ``limit`` some are forgotten.
+    ``bodies`` are by position and index, None for an erased one; ``made`` are messages in the
+    conventions' form, as JSON, by entry of a view. Entries of both are only added, never changed,
+    so several ``Texts`` may share the dicts. ``size`` is that of the bodies in bytes; above
+    ``limit``, bodies out of view are dropped.
     """
 
     bodies: dict[tuple[int, int], bytes | None]
@@ -36,12 +38,12 @@ class Texts(msgspec.Struct, frozen=True):
 
 
 def none_yet() -> Texts:
-    """Of a stream without records."""
+    """The texts of a stream without records."""
     return Texts({}, {})
 
 
 def keep(texts: Texts, record: Record) -> Texts:
-    """With the bodies of ``record``, as far as it was read with them."""
+    """The texts with the bodies of ``record``, if it was read with its bodies."""
     grown = 0
     for index, body in enumerate(record.bodies):
         if body.data is not None or body.erased:
@@ -51,7 +53,7 @@ def keep(texts: Texts, record: Record) -> Texts:
 
 
 def forget(texts: Texts, view: ViewState) -> Texts:
-    """Without what ``view`` does not show, if much has gathered."""
+    """The texts without those that ``view`` does not show, once they are above the limit."""
     if texts.size <= texts.limit:
         return texts
     entries = view.layout.entries()
@@ -63,7 +65,7 @@ def forget(texts: Texts, view: ViewState) -> Texts:
 
 
 def erase(texts: Texts, event: Erased) -> Texts:
-    """With nothing left of the bodies that the event says were emptied."""
+    """The texts without the bodies that the event lists as erased."""
     gone = dict.fromkeys(event.bodies)
     bodies = texts.bodies | {place: None for place in gone if place in texts.bodies}
     made = {
@@ -76,7 +78,7 @@ def erase(texts: Texts, event: Erased) -> Texts:
 
 
 def shown(texts: Texts, entry: Entry, clean: Clean) -> str | None:
-    """The message of an entry in the conventions' form, as JSON; None where its body is not kept.
+    """The message of an entry in the conventions' form, as JSON; None if its body is not kept.
 
     ``clean`` redacts a text.
     """

@@ -1,8 +1,8 @@
-"""What a compaction says on its span: what was asked, what was decided, and what it came to.
+"""The attributes of a compaction's span: the request, the decision and the result.
 
-Pure functions of one event. Message numbers are the transcript's, so every one of them can be
-given to ``eventctx why``; reasons are the codes of ``plan.REASONS``. No content is in them: the
-texts that a plan inserts or shortens stay in the log.
+Pure functions of one event. Message numbers are the transcript's, so ``eventctx why`` takes any of
+them; reasons are the codes of ``plan.REASONS``. Attributes hold no content: the texts that a plan
+inserts or shortens stay in the log.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from eventctx.projections.trace import semconv as conv
 MAX_RUNS: Final = 100
 """Runs of message numbers in one attribute; a count of those left out follows."""
 
-Said = dict[str, Scalar | tuple[str, ...]]
+CompactionAttributes = dict[str, Scalar | tuple[str, ...]]
 
 
-def asked(event: PreCompact | PostCompact) -> Said:
-    """What is known when a compaction begins."""
-    said: Said = {
+def at_start(event: PreCompact | PostCompact) -> CompactionAttributes:
+    """The attributes known when a compaction begins."""
+    found: CompactionAttributes = {
         "trigger": event.trigger,
         "strategy": event.strategy,
         "strategy_version": event.strategy_version,
     }
     if event.budget is not None:
-        said["tokens.budget"] = event.budget
+        found["tokens.budget"] = event.budget
     if event.threshold is not None:
-        said["tokens.threshold"] = event.threshold
+        found["tokens.threshold"] = event.threshold
     if event.requested_by is not None:
-        said["requested_by"] = event.requested_by
+        found["requested_by"] = event.requested_by
     if isinstance(event, PreCompact):
-        said["tokens.before"] = event.tokens
-        said["messages.before"] = event.messages
-        said |= _interceptors(event)
+        found["tokens.before"] = event.tokens
+        found["messages.before"] = event.messages
+        found |= _interceptors(event)
         for name, value in event.settings.items():
             if value is not None:
-                said[f"setting.{name}"] = value
-    return _named(said)
+                found[f"setting.{name}"] = value
+    return _prefixed(found)
 
 
-def came_to(event: PostCompact, position: int, digest: str) -> Said:
-    """What is known when it ended, as the record at ``position`` with this (hex) digest."""
+def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttributes:
+    """The attributes known at its end; ``position`` and ``digest`` (hex) are its record's."""
     before, after = event.tokens_before, event.tokens_after
-    said: Said = {
+    found: CompactionAttributes = {
         "outcome": event.outcome,
         "digest": digest,
         "tokens.before": before,
@@ -62,21 +62,21 @@ def came_to(event: PostCompact, position: int, digest: str) -> Said:
         "messages.removed": event.messages_before - event.messages_after,
     }
     if before:
-        said["ratio"] = round(after / before, 4)
+        found["ratio"] = round(after / before, 4)
     if event.target is not None:
-        said["tokens.target"] = event.target
+        found["tokens.target"] = event.target
     if event.fallback is not None:
-        said["fallback"] = event.fallback
+        found["fallback"] = event.fallback
     if event.plan is not None:
-        said |= _decided(event.plan)
-    named = {conv.COMPACTION_ID: position, **_named(said)}
+        found |= _decided(event.plan)
+    named = {conv.COMPACTION_ID: position, **_prefixed(found)}
     if event.outcome == "applied":
         named[conv.CONVERSATION_COMPACTED] = True
     return named
 
 
 def numbers_text(runs: Iterable[tuple[int, int]]) -> str:
-    """Runs of message numbers as text: ``0-5,8,11-12``; at most ``MAX_RUNS`` of them."""
+    """Runs of message numbers as text, ``0-5,8,11-12``; at most ``MAX_RUNS`` of them."""
     joined: list[tuple[int, int]] = []
     for first, last in runs:
         if joined and joined[-1][1] + 1 == first:
@@ -90,36 +90,36 @@ def numbers_text(runs: Iterable[tuple[int, int]]) -> str:
     return f"{text} and {left} more runs" if left > 0 else text
 
 
-def _interceptors(event: PreCompact) -> Said:
-    said: Said = {}
+def _interceptors(event: PreCompact) -> CompactionAttributes:
+    found: CompactionAttributes = {}
     if event.reason is not None:
-        said["reason"] = capped(event.reason)
+        found["reason"] = capped(event.reason)
     if event.veto is not None:
-        said["veto"] = capped(event.veto)
+        found["veto"] = capped(event.veto)
     if event.pins:
-        said["pins"] = numbers_text((number, number) for number in event.pins)
-    return said
+        found["pins"] = numbers_text((number, number) for number in event.pins)
+    return found
 
 
-def _decided(plan: Plan) -> Said:
-    """Per disposition the count, the numbers, and how many of them for which reason."""
-    said: Said = {}
+def _decided(plan: Plan) -> CompactionAttributes:
+    """Per disposition the number of messages, their numbers, and a count for each reason."""
+    found: CompactionAttributes = {}
     for disposition in DISPOSITIONS:
         runs = [run for run in plan.runs if run.disposition == disposition]
-        said[f"{disposition}.count"] = sum(run.last - run.first + 1 for run in runs)
+        found[f"{disposition}.count"] = sum(run.last - run.first + 1 for run in runs)
         if runs:
-            said[f"{disposition}.numbers"] = numbers_text((run.first, run.last) for run in runs)
+            found[f"{disposition}.numbers"] = numbers_text((run.first, run.last) for run in runs)
             reasons: Counter[str] = Counter()
             for run in runs:
                 reasons[run.reason] += run.last - run.first + 1
-            said[f"{disposition}.reasons"] = tuple(
+            found[f"{disposition}.reasons"] = tuple(
                 f"{reason}={count}" for reason, count in reasons.most_common()
             )
     if plan.insertions:
         kinds = Counter(insertion.kind for insertion in plan.insertions)
-        said["insertions"] = tuple(f"{kind}={count}" for kind, count in kinds.most_common())
-    return said
+        found["insertions"] = tuple(f"{kind}={count}" for kind, count in kinds.most_common())
+    return found
 
 
-def _named(said: Said) -> Said:
-    return {conv.COMPACTION + name: value for name, value in said.items()}
+def _prefixed(found: CompactionAttributes) -> CompactionAttributes:
+    return {conv.COMPACTION + name: value for name, value in found.items()}

@@ -1,9 +1,14 @@
-"""Contents on spans, where they are asked for: a second stage behind the fold of spans.
+"""Contents of spans, if they are enabled: a second stage behind the fold of spans.
 
-A request's messages, the model's answer, a tool's arguments and its result are in the log beside
-the activity that they belong to, and mostly after it: an answer is added when the call that gave it
-has ended. So this stage holds a finished span back until what belongs to it has come, at the latest
-until the next thing begins. Records have to be read with their bodies; one state folds one stream.
+A request's messages, the model's answer, a tool's arguments and its result are records of their
+own, and most of them come after the span that they belong to: an answer is added when the call that
+gave it has ended. So this stage holds a finished span back until its content has come, at the
+latest until the next activity of the turn begins (``_BOUNDARIES``). Content that comes before its
+span ends is kept, by span, by turn and iteration, or by call id, until the span takes it.
+
+Invariants: a span leaves this stage once and is not changed afterwards; every table is bounded, so
+a span may lack content, but the state does not grow with the log; erased content goes at once.
+Records must be read with their bodies; one state folds one stream.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.state import ViewState
 
 MAX_CONTENT: Final = 262_144
-"""Characters of one attribute; of a request the oldest messages are left out beyond it."""
+"""Most characters of one attribute; beyond it, a request's oldest messages are left out."""
 _REMEMBERED: Final = 128
 _BOUNDARIES: Final = frozenset(("provider:request", "tool:pre", "prompt:complete", "session:end"))
 
@@ -40,12 +45,16 @@ V = TypeVar("V")
 
 
 class ContentState(msgspec.Struct, frozen=True):
-    """Where the stage stands.
+    """The state of the stage.
 
-    ``waiting`` are finished spans whose content may still come. The rest is what is known of
-    requests (by position), answers (by span, or by turn and iteration), calls and results (by call
-    id), and of each turn what was asked and said; and which spans are compactions: a summarizer's
-    call in one is answered by no message.
+    - ``clean``: redacts a text.
+    - ``view``, ``texts``: the request view, and the texts of its messages.
+    - ``waiting``: finished spans whose content may still come.
+    - ``requests``: attributes of requests, by the position of the prepared request.
+    - ``answers``: answers as JSON, by span id, and by turn and iteration.
+    - ``calls``, ``results``: tool calls' arguments and results, by call id.
+    - ``prompts``: messages of the person, by turn; ``replies``: the last answer, by turn.
+    - ``compacting``: span ids of compactions. No message answers a summarizer's call in one.
     """
 
     clean: Clean
@@ -56,8 +65,8 @@ class ContentState(msgspec.Struct, frozen=True):
     answers: dict[Key, tuple[str, ...]] = {}
     calls: dict[str, str] = {}
     results: dict[str, str] = {}
-    asked: dict[str, tuple[str, ...]] = {}
-    said: dict[str, tuple[str, ...]] = {}
+    prompts: dict[str, tuple[str, ...]] = {}
+    replies: dict[str, tuple[str, ...]] = {}
     compacting: tuple[str, ...] = ()
 
 
@@ -75,7 +84,7 @@ def evolve(
     """
     out: list[Span] = []
     state = _absorbed(state, record)
-    if record.type == "session:fork":  # the view goes on, what waits is the parent's to tell
+    if record.type == "session:fork":  # the view goes on; spans that wait are the parent's
         state = ContentState(state.clean, state.view, state.texts)
     if record.type in _BOUNDARIES:
         state = _released(state, record, out)
@@ -97,7 +106,7 @@ def evolve(
 
 def unfinished(state: ContentState, spans: Iterable[Span]) -> list[Span]:
     """The spans that still wait, and behind them ``spans``, which no record has ended."""
-    return [*state.waiting, *(_told(state, span) for span in spans)]
+    return [*state.waiting, *(_with_content(state, span) for span in spans)]
 
 
 # -- records -------------------------------------------------------------------------------------
@@ -108,13 +117,16 @@ def _absorbed(state: ContentState, record: Record) -> ContentState:
     try:
         view = request_view.evolve(state.view, record)
     except EventctxError:
-        # A damaged record has no content to show; verify says what is wrong with it.
+        # A damaged record has no content to show; ``verify`` reports what is wrong with it.
         return replace(state, texts=texts)
     return replace(state, view=view, texts=trace_bodies.forget(texts, view))
 
 
 def _erased(state: ContentState, record: Record) -> ContentState:
-    """The state without what was destroyed; other texts that are at hand go along."""
+    """The state without the erased content, and without all other content that it has collected.
+
+    Collected texts are not linked to the bodies that they come from, so all of them go.
+    """
     event = read(record)
     if not isinstance(event, Erased):
         return state
@@ -131,7 +143,7 @@ def _erased(state: ContentState, record: Record) -> ContentState:
 
 
 def _request(state: ContentState, record: Record) -> Attributes:
-    """The messages of a request, newest first in importance: the oldest give way to the limit."""
+    """The messages of a request, cut to ``MAX_CONTENT``: system messages stay, the oldest go."""
     event = read(record)
     if not isinstance(event, RequestPrepared):
         return {}
@@ -149,13 +161,13 @@ def _request(state: ContentState, record: Record) -> Attributes:
     shown = texts[kept:]
     if kept > systems:
         shown.insert(0, _left_out(kept - systems))
-    said: Attributes = {conv.INPUT_MESSAGES: _array(shown)}
+    attributes: Attributes = {conv.INPUT_MESSAGES: _array(shown)}
     if systems:
         parts = [
             part for text in texts[:systems] for part in msgspec.json.decode(text).get("parts", ())
         ]
-        said[conv.SYSTEM_INSTRUCTIONS] = msgspec.json.encode(parts).decode()[:MAX_CONTENT]
-    return said
+        attributes[conv.SYSTEM_INSTRUCTIONS] = msgspec.json.encode(parts).decode()[:MAX_CONTENT]
+    return attributes
 
 
 def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState:
@@ -167,7 +179,7 @@ def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState
     for part in message["parts"]:
         call_id = part.get("id")
         if part["type"] == "tool_call" and isinstance(call_id, str):
-            # Some hosts give calls the same ids in every turn: an older result is not this one's.
+            # Some hosts use the same call ids in every turn: drop the result of the older call.
             results = {one: text for one, text in state.results.items() if one != call_id}
             calls = _remembering(state.calls, call_id, part["arguments"])
             state = replace(state, calls=calls, results=results)
@@ -177,20 +189,21 @@ def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState
     if facts.kind == "assistant":
         state = _answer(state, record, _json(message))
         if turn_id is not None:
-            state = replace(state, said=_remembering(state.said, turn_id, (_json(message),)))
+            replies = _remembering(state.replies, turn_id, (_json(message),))
+            state = replace(state, replies=replies)
     elif facts.human and turn_id is not None:
-        asked = (*state.asked.get(turn_id, ()), _json(message))
-        state = replace(state, asked=_remembering(state.asked, turn_id, asked))
+        prompts = (*state.prompts.get(turn_id, ()), _json(message))
+        state = replace(state, prompts=_remembering(state.prompts, turn_id, prompts))
     return state
 
 
 def _answer(state: ContentState, record: Record, answer: str) -> ContentState:
-    """Give an answer to the call that ended before it, or keep it for the one that will end."""
+    """Add an answer to the chat span that waits for it, or keep it for one that is still open."""
     for place in range(len(state.waiting) - 1, -1, -1):
         span = state.waiting[place]
         if _is_chat(span) and _key_of(span) == (record.turn_id, record.iteration):
-            told = str(span.attributes.get(conv.OUTPUT_MESSAGES, "[]"))
-            more = _array([*([told[1:-1]] if told != "[]" else []), _final(answer, span)])
+            earlier = str(span.attributes.get(conv.OUTPUT_MESSAGES, "[]"))
+            more = _array([*([earlier[1:-1]] if earlier != "[]" else []), _final(answer, span)])
             span = replace(span, attributes={**span.attributes, conv.OUTPUT_MESSAGES: more})
             waiting = (*state.waiting[:place], span, *state.waiting[place + 1 :])
             return replace(state, waiting=waiting)
@@ -211,7 +224,7 @@ def _result(state: ContentState, call_id: str, result: str, out: list[Span]) -> 
 
 
 def _released(state: ContentState, record: Record, out: list[Span]) -> ContentState:
-    """Let go what belongs to a part of the turn that is over now."""
+    """Release the spans of the part of the turn that is over with this record."""
     keep: list[Span] = []
     parallel = (record.turn_id, record.iteration) if record.iteration is not None else None
     for span in state.waiting:
@@ -240,16 +253,16 @@ def _finished(state: ContentState, span: Span, record: Record, out: list[Span]) 
     if span.parent_span_id in state.compacting:
         out.append(span)
         return state
-    told = _told(state, span)
+    filled = _with_content(state, span)
     key = _key_of(span)
     if _is_chat(span):
         left = {one: text for one, text in state.answers.items() if one not in (key, span.span_id)}
         state = replace(state, answers=left)
-    if _waits(told, record):
-        surplus, waiting = (*state.waiting, told)[:-_REMEMBERED], (*state.waiting, told)
+    if _waits(filled, record):
+        surplus, waiting = (*state.waiting, filled)[:-_REMEMBERED], (*state.waiting, filled)
         out += surplus
         return replace(state, waiting=waiting[-_REMEMBERED:])
-    out.append(told)
+    out.append(filled)
     return state
 
 
@@ -263,29 +276,29 @@ def _waits(span: Span, record: Record) -> bool:
     return conv.TOOL_CALL_ID in span.attributes and conv.TOOL_RESULT not in span.attributes
 
 
-def _told(state: ContentState, span: Span) -> Span:
-    """The span with the contents that are known of it."""
-    said = span.attributes
+def _with_content(state: ContentState, span: Span) -> Span:
+    """The span with the contents that have come so far."""
+    known = span.attributes
     found: Attributes = {}
-    operation = said.get(conv.OPERATION)
+    operation = known.get(conv.OPERATION)
     if operation == conv.CHAT:
-        found |= state.requests.get(_whole(said.get(f"{conv.REQUEST}seq")), {})
+        found |= state.requests.get(_whole(known.get(f"{conv.REQUEST}seq")), {})
         answers = state.answers.get(span.span_id) or state.answers.get(_key_of(span))
         if answers:
             found[conv.OUTPUT_MESSAGES] = _array(_final(answer, span) for answer in answers)
     elif operation == conv.EXECUTE_TOOL:
-        call_id = str(said.get(conv.TOOL_CALL_ID))
+        call_id = str(known.get(conv.TOOL_CALL_ID))
         for name, texts in ((conv.TOOL_ARGUMENTS, state.calls), (conv.TOOL_RESULT, state.results)):
             if call_id in texts:
                 found[name] = texts[call_id]
     elif operation == conv.INVOKE_AGENT:
-        turn_id = str(said.get(conv.TURN_ID))
-        if turn_id in state.asked:
-            found[conv.INPUT_MESSAGES] = _array(state.asked[turn_id])
-        if turn_id in state.said:
-            said_last = [_final(answer, span) for answer in state.said[turn_id]]
-            found[conv.OUTPUT_MESSAGES] = _array(said_last)
-    return replace(span, attributes=said | found) if found else span
+        turn_id = str(known.get(conv.TURN_ID))
+        if turn_id in state.prompts:
+            found[conv.INPUT_MESSAGES] = _array(state.prompts[turn_id])
+        if turn_id in state.replies:
+            replies = [_final(answer, span) for answer in state.replies[turn_id]]
+            found[conv.OUTPUT_MESSAGES] = _array(replies)
+    return replace(span, attributes=known | found) if found else span
 
 
 def _with_summary(state: ContentState, span: Span, record: Record) -> Span:
@@ -328,9 +341,9 @@ def _at(at: int | None, record: Record) -> int:
 
 
 def _final(answer: str, span: Span) -> str:
-    """An answer with the reason why it ended; empty where nobody said.
+    """An answer with its finish reason; an empty one if the provider reported none.
 
-    The released conventions require one, and Phoenix shows no answer of a call without it.
+    The released conventions require it, and Phoenix shows no answer of a call without it.
     """
     reasons = span.attributes.get(conv.FINISH_REASONS)
     reason = reasons[0] if isinstance(reasons, tuple) and reasons else ""
@@ -356,7 +369,7 @@ _NOT_KEPT: Final = _json(
         "parts": [{"type": "text", "content": "[a message left out of this span; the log has it]"}],
     }
 )
-"""For a message that was out of view for so long that its text is not at hand."""
+"""Stands for a message whose text was dropped while it was out of view."""
 
 
 def _array(texts: Iterable[str]) -> str:
@@ -364,7 +377,7 @@ def _array(texts: Iterable[str]) -> str:
 
 
 def _remembering(known: dict[K, V], key: K, value: V) -> dict[K, V]:
-    """``known`` with one more, the newest last; without the oldest when there are many."""
+    """``known`` with one more entry, the newest last; without the oldest above ``_REMEMBERED``."""
     grown = {one: other for one, other in known.items() if one != key}
     grown[key] = value
     if len(grown) > _REMEMBERED:

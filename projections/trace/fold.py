@@ -1,10 +1,17 @@
 """Spans as a fold over a session's records, the same live and from the log.
 
-A span is opened by one record and closed by another with the same span id: turns, model calls,
-tool calls, planning phases and compactions. Every other record becomes an event on the innermost
-open span that it names. Ids, times and parents are the records' own; nothing is made up, so
-folding the same records twice gives equal spans. One state folds one stream; of a fork only its own
-records, so that reading through it does not tell the parent's story again.
+One record opens a span and another with the same span id closes it: turns, model calls, tool calls,
+planning phases and compactions. Every other record becomes an event on the innermost open span that
+it names. One state folds one stream, and of a fork only the fork's own records, since the spans of
+the inherited ones are the parent's.
+
+Two kinds of record do not arrive where they belong, so the fold keeps them for a while. A prepared
+request comes before the model call that sends it, and waits for that call (``waiting``). A usage
+report may come after its model call has ended, so a call that ended well waits for it
+(``answered``), at the latest until a model call of another iteration or the end of the turn.
+
+Invariant: ids, times and parents come from the records, never from a clock or a random source, so
+folding the same records again gives equal spans. All that the state keeps is bounded.
 """
 
 from __future__ import annotations
@@ -29,19 +36,22 @@ from eventctx.log.events import (
 from eventctx.log.ids import derive_span_id
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
-from eventctx.projections.trace import attributes as say
+from eventctx.projections.trace import attributes as attrs
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes, Closing
 from eventctx.projections.trace.ids import TraceIds, locate, needs
-from eventctx.projections.trace.spans import OpenSpan, Span, begin, finish, give_up, with_tick
+from eventctx.projections.trace.spans import OpenSpan, Span, begin, finish, give_up, with_event
 
 MAX_OPEN: Final = 256
-"""Spans one session may have open; the oldest is given up as unfinished beyond that."""
+"""Most open spans of one session; beyond that, the oldest is finished as ``unfinished``."""
 _MAX_WAITING: Final = 8
 
 
 class SentRequest(msgspec.Struct, frozen=True):
-    """A prepared request, and what is said of it on the model calls that send it."""
+    """A prepared request, and the attributes of the model calls that send it.
+
+    ``plan`` is the position of the post_compact in force.
+    """
 
     record: Record
     plan: int | None
@@ -49,15 +59,21 @@ class SentRequest(msgspec.Struct, frozen=True):
 
 
 class TraceState(msgspec.Struct, frozen=True, gc=False):
-    """Where the fold stands.
+    """The state of the fold.
 
-    ``finished`` are the spans that the last record ended, children before parents. ``open`` is by
-    span id, oldest first. ``answered`` are model calls that ended and wait a little for their
-    usage. ``waiting`` are prepared requests that no model call has sent yet, ``sent`` the last ones
-    that one has: a call that failed is made again. ``plan`` is the position of the post_compact in
-    force, as far as it is known. ``compactions`` counts those seen; None where the fold did not see
-    the stream's beginning. ``digest`` is that of the last request's view. ``floor`` is when the
-    last turn began: what took longer than the log shows began no earlier.
+    - ``finished``: the spans that the last record ended, children before parents.
+    - ``open``: open spans by span id, oldest first.
+    - ``answered``: model calls that ended and wait for their usage.
+    - ``waiting``: prepared requests that no model call has sent yet; ``sent``: the last ones that
+      a call has sent, kept because a call that failed is made again.
+    - ``ids``: the trace ids.
+    - ``plan``: position of the post_compact in force, if known.
+    - ``compactions``: how many were seen; None if the fold did not see the stream's beginning.
+    - ``digest``: of the last request's view.
+    - ``started``: whether a record was folded.
+    - ``time``: of the last record, in UTC nanoseconds.
+    - ``floor``: start of the last turn, in UTC nanoseconds; a compaction whose duration reaches
+      further back is shown as begun then.
     """
 
     finished: tuple[Span, ...] = ()
@@ -85,7 +101,7 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     if type(event) not in _STEERING and state.started and not needs(record):
         return _shown(state, record, event)
     if record.type == "session:fork":
-        state = TraceState()  # what came before is the parent's to trace
+        state = TraceState()  # the records before it are in the parent's traces
     ids, trace_id = locate(state.ids, record, event)
     compactions = state.compactions
     if not state.started and (record.position == 0 or record.type == "session:fork"):
@@ -96,10 +112,10 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     )
     if record.type == "session:end":
         state = _release(state, lambda _: False)
-    begins = None if isinstance(event, PostCompact) else say.opening(event)
+    begins = None if isinstance(event, PostCompact) else attrs.opening(event)
     if begins is not None and record.span_id is not None and record.span_id not in state.open:
         return _open(state, record, event, trace_id, begins, before)
-    ends = say.closing(event, record)
+    ends = attrs.closing(event, record)
     if ends is not None:
         return _close(state, record, event, trace_id, ends)
     if isinstance(event, UsageReported):
@@ -108,39 +124,40 @@ def evolve(state: TraceState, record: Record) -> TraceState:
         return _prepare(state, record, event)
     if isinstance(event, Cleared):
         state = replace(state, plan=None)
-    return _tick(state, record, event)
+    return _show(state, record, event)
 
 
 _STEERING: Final = frozenset(
     (
-        *say.SPANS,
+        *attrs.SPANS,
         *(UsageReported, RequestPrepared, Cleared, SessionFork, SessionEnd),
     )
 )
-"""Events that begin, end or change a span. All others are shown on one and change nothing else."""
+"""Events that begin, end or change a span. All others are only shown as events on a span."""
 
 
 def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     span = _span_showing(state, record)
     if span is None:
         return replace(state, finished=(), time=record.time)
-    spans = state.open | {span.span_id: with_tick(span, record, event)}
+    spans = state.open | {span.span_id: with_event(span, record, event)}
     return replace(state, finished=(), time=record.time, open=spans)
 
 
 def unfinished(state: TraceState) -> tuple[Span, ...]:
-    """The spans that no record has ended, innermost first, as of the last record seen.
+    """The spans that no record has ended, innermost first, as of the last record folded.
 
-    Their outcome is ``unfinished``, except for model calls that were only waiting for their usage.
+    Their outcome is ``unfinished``, except for model calls that ended and only wait for their
+    usage.
     """
     left = [give_up(span, state.time) for span in reversed(state.open.values())]
     return (*state.answered, *left)
 
 
 def fold(records: Iterable[Record]) -> Iterator[Span]:
-    """Yield the spans of one stream's records in the order they ended, unfinished ones last.
+    """The spans of one stream's records in the order they ended, unfinished ones last.
 
-    Of a fork its own, also where the records begin with what it inherits.
+    For a fork only its own spans, even if the records begin with those it inherits.
     """
     state, found = initial(), list[Span]()
     for record in records:
@@ -159,10 +176,10 @@ def _open(
     record: Record,
     event: Event | Unknown,
     trace_id: str,
-    begins: say.SpanStart,
+    begins: attrs.SpanStart,
     before: int,
 ) -> TraceState:
-    attributes = say.identity(record) | begins.attributes
+    attributes = attrs.identity(record) | begins.attributes
     spans = dict(state.open)
     turn = _turn(state, record.turn_id)
     if begins.family == "turn":
@@ -188,8 +205,8 @@ def _open(
         state = replace(state, finished=(*state.finished, give_up(oldest, before)))
     state = replace(state, open=spans)
     if begins.family == "compact":
-        state = _tick(state, record, event)
-        state = _tick_above(state, record, event)
+        state = _show(state, record, event)
+        state = _show_above(state, record, event)
     return state
 
 
@@ -200,14 +217,15 @@ def _close(
     if isinstance(event, PostCompact):
         if span is None or span.family != "compact":
             state, span = _compaction_alone(state, record, event, trace_id)
-        state = _tick_above(state, record, event)
-        # A compaction that asks nobody is recorded as a whole when it is decided; it took longer.
+        state = _show_above(state, record, event)
+        # A compaction without a call to a model is recorded as a whole once it is decided: both its
+        # records have about the time of its end, and its start follows from the duration.
         began = max(record.time - event.duration, state.floor)
-        span = with_tick(replace(span, start=min(span.start, began)), record, event)
+        span = with_event(replace(span, start=min(span.start, began)), record, event)
         if event.outcome == "applied" and event.plan is not None:
             state = replace(state, plan=record.position)
     if span is None or span.family != ends.family:
-        return _tick(state, record, event)
+        return _show(state, record, event)
     spans = dict(state.open)
     spans.pop(span.span_id, None)
     state = replace(state, open=spans)
@@ -226,37 +244,37 @@ def _close(
 
 
 def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
-    """Give a call's usage to its chat, and to the sum on its turn."""
-    said = say.usage(event)
+    """Add a call's usage to its chat span, and to the sum on its turn."""
+    usage = attrs.usage(event)
     turn = _turn(state, record.turn_id)
     if turn is not None:
         sums: Attributes = {}
         for name in (conv.INPUT_TOKENS, conv.OUTPUT_TOKENS):
-            old, new = turn.attributes.get(name, 0), said[name]
+            old, new = turn.attributes.get(name, 0), usage[name]
             if isinstance(old, int) and isinstance(new, int):
                 sums[name] = old + new
         state = _put(state, replace(turn, attributes=turn.attributes | sums))
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":
-        return _put(state, replace(span, attributes=span.attributes | said))
+        return _put(state, replace(span, attributes=span.attributes | usage))
     for done in state.answered:
         if done.span_id == record.span_id:
             rest = tuple([other for other in state.answered if other is not done])
-            done = replace(done, attributes=done.attributes | said)
+            done = replace(done, attributes=done.attributes | usage)
             return replace(state, answered=rest, finished=(*state.finished, done))
-    return _tick(state, record, event)
+    return _show(state, record, event)
 
 
 def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:
-    """Keep a prepared request for the chat that sends it, which as a rule begins later."""
+    """Keep a prepared request for the chat that sends it, which usually begins later."""
     state = replace(state, plan=event.plan, digest=event.digest)
-    said = say.prepared(record, event) | say.in_force(event.plan)
+    known = attrs.prepared(record, event) | attrs.in_force(event.plan)
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":
-        return _put(state, replace(span, attributes=span.attributes | said))
-    waiting = (*state.waiting, SentRequest(record, event.plan, said))
+        return _put(state, replace(span, attributes=span.attributes | known))
+    waiting = (*state.waiting, SentRequest(record, event.plan, known))
     if len(waiting) > _MAX_WAITING:
-        state = _tick(state, waiting[0].record, read(waiting[0].record))
+        state = _show(state, waiting[0].record, read(waiting[0].record))
     return replace(state, waiting=waiting[-_MAX_WAITING:])
 
 
@@ -283,19 +301,19 @@ def _take_prepared(
     for one in state.sent:
         if one.record.position == event.prepared:
             return state, one.attributes
-    # A summariser's prompt is no view of the session, so a plan in force says nothing about it.
+    # A summariser's prompt is no view of the session, so the plan in force does not apply to it.
     if _in_compaction(state, record):
         return state, {}
-    return state, say.in_force(state.plan)
+    return state, attrs.in_force(state.plan)
 
 
 def _compaction_alone(
     state: TraceState, record: Record, event: PostCompact, trace_id: str
 ) -> tuple[TraceState, OpenSpan]:
-    """Make the span of a post_compact without its pre_compact; it says all that is needed."""
-    begins = say.opening(event)
+    """Begin the span of a post_compact without a pre_compact; it has all that is needed."""
+    begins = attrs.opening(event)
     assert begins is not None  # noqa: S101 - a post_compact always opens
-    attributes = say.identity(record) | begins.attributes
+    attributes = attrs.identity(record) | begins.attributes
     if state.compactions is not None:
         state = replace(state, compactions=state.compactions + 1)
         attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
@@ -331,10 +349,10 @@ def _awaits_usage(ends: Closing, span: OpenSpan) -> bool:
     return ends.attributes[conv.OUTCOME] == "ok" and conv.INPUT_TOKENS not in span.attributes
 
 
-def _tick(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
-    """Show a record on the span it names, else on that one's parent, else on its turn."""
+def _show(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    """Show a record as an event on the span it names, else on its parent span, else on its turn."""
     span = _span_showing(state, record)
-    return state if span is None else _put(state, with_tick(span, record, event))
+    return state if span is None else _put(state, with_event(span, record, event))
 
 
 def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
@@ -345,26 +363,26 @@ def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
     )
 
 
-def _tick_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+def _show_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     span = state.open.get(record.parent_span_id or "") or _turn(state, record.turn_id)
     if span is None or span.span_id == record.span_id:
         return state
-    return _put(state, with_tick(span, record, event))
+    return _put(state, with_event(span, record, event))
 
 
 def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpan]:
-    """Show on the turn the requests that were prepared in it and never sent."""
+    """Show as events on the turn the requests that were prepared in it and never sent."""
     left: list[SentRequest] = []
     for one in state.waiting:
         if one.record.turn_id == turn.turn_id:
-            turn = with_tick(turn, one.record, read(one.record))
+            turn = with_event(turn, one.record, read(one.record))
         else:
             left.append(one)
     return replace(state, waiting=tuple(left)), turn
 
 
 def _release(state: TraceState, keeps: Callable[[Span], bool]) -> TraceState:
-    """Finish the model calls that were waiting for usage, except those that wait on."""
+    """Finish the model calls that wait for usage, except those that ``keeps`` selects."""
     if not state.answered:
         return state
     keep = tuple([done for done in state.answered if keeps(done)])
@@ -373,7 +391,7 @@ def _release(state: TraceState, keeps: Callable[[Span], bool]) -> TraceState:
 
 
 def _in_parallel(record: Record) -> Callable[[Span], bool]:
-    """Whether an earlier model call is of the same iteration as the one that ``record`` begins."""
+    """A test whether a model call is of the same iteration as the one that ``record`` begins."""
     same = (record.turn_id, record.iteration)
     return lambda done: (
         record.iteration is not None

@@ -1,8 +1,8 @@
-"""Which trace a record belongs to: a small fold that log lines and spans share.
+"""The trace of each record: a small fold that log lines and spans share.
 
 A turn's records belong to the trace that ``prompt:submit`` names, or to the one derived from
-session and turn. Outside a turn the operation at the root names the trace: a record without a
-parent is a root itself, and a record with a parent belongs where its parent does.
+session and turn. Outside a turn, the trace id is derived from the operation at the root: a record
+without a parent is a root, and a record with a parent belongs to its parent's trace.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from eventctx.log.ids import derive_trace_id, is_trace_id
 from eventctx.log.record import Record
 
 MAX_REMEMBERED: Final = 64
-"""Turns with an ambient trace, and nested spans outside turns, that one session remembers."""
+"""Most turns with an ambient trace, and most nested spans outside turns, kept for one session."""
 
 
 class TraceIds(msgspec.Struct, frozen=True):
-    """What a session's later records need: only what does not follow from their own ids.
+    """The trace ids of a session that cannot be derived from a later record's own ids.
 
-    ``turns`` are ``(turn id, ambient trace id)``, ``nested`` ``(span id, trace id)`` of spans
-    outside turns that have a parent; newest last.
+    ``turns`` are pairs ``(turn id, ambient trace id)``; ``nested`` are pairs ``(span id, trace
+    id)`` of spans outside turns that have a parent. Both have the newest last.
     """
 
     turns: tuple[tuple[str, str], ...] = ()
@@ -32,14 +32,14 @@ class TraceIds(msgspec.Struct, frozen=True):
 
 
 def needs(record: Record) -> bool:
-    """Whether ``locate`` may learn something from this record."""
+    """Whether this record can change the state of ``locate``."""
     return record.type == "prompt:submit" or (
         record.turn_id is None and record.parent_span_id is not None
     )
 
 
 def locate(ids: TraceIds, record: Record, event: Event | Unknown) -> tuple[TraceIds, str]:
-    """Return what is known after ``record``, and the id of its trace (32 hex digits)."""
+    """Return the state after ``record``, and the id of its trace (32 hex digits)."""
     turn_id = record.turn_id
     if turn_id is not None:
         if isinstance(event, PromptSubmit) and event.trace_id and is_trace_id(event.trace_id):

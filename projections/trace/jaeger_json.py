@@ -1,8 +1,8 @@
-"""Spans as the JSON that Jaeger's user interface opens from a file, with no backend at all.
+"""Spans as the JSON that Jaeger's user interface opens from a file, without a backend.
 
-It is the answer of Jaeger's query API: traces of spans with microseconds, tags for attributes,
-logs for events, and a table of processes for resources. Attributes that are lists become JSON text
-and integers beyond what JavaScript can hold become strings, as Jaeger does with spans it is sent.
+It is the format of an answer of Jaeger's query API: traces of spans with microseconds, tags for
+attributes, logs for events, and a table of processes for resources. As Jaeger does with the spans
+that it receives, lists become JSON text, and integers beyond JavaScript's range become strings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EncodedSpan = bytes
 
 
 def encode_span(span: Span, version: str) -> EncodedSpan:
-    """One span of a trace. ``version`` is that of eventctx."""
+    """One span of a trace as JSON. ``version`` is eventctx's."""
     start = span.start // _MICROSECOND
     return _encoder.encode(
         {
@@ -53,7 +53,7 @@ def encode_span(span: Span, version: str) -> EncodedSpan:
 def file_parts(
     traces: Mapping[str, Iterable[EncodedSpan]], resource: Mapping[str, Attribute]
 ) -> Iterator[bytes]:
-    """Yield the parts of a file that holds these traces, by trace id."""
+    """Yield the parts of a file with these traces, which are given by trace id."""
     tags = [_tag(name, value) for name, value in resource.items() if name != conv.SERVICE_NAME]
     process = {"serviceName": resource.get(conv.SERVICE_NAME, conv.SCOPE), "tags": tags}
     processes = _encoder.encode({_PROCESS: process})
@@ -70,7 +70,7 @@ def _child_of(span: Span) -> dict[str, Any]:
 
 
 def _tags(span: Span, version: str) -> list[dict[str, Any]]:
-    # Jaeger writes otel.scope.*, its interface still looks for the scope under otel.library.*.
+    # Jaeger writes otel.scope.*, but its interface still reads the scope from otel.library.*.
     tags = [
         _tag("otel.scope.name", conv.SCOPE),
         _tag("otel.scope.version", version),

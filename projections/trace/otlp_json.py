@@ -1,8 +1,9 @@
-"""Spans as OTLP JSON, the form of the OpenTelemetry protocol that is written to files.
+"""Spans as OTLP JSON, the OpenTelemetry protocol's format for files.
 
-By the protocol's JSON mapping: ids are hex, 64-bit integers strings, enumerations numbers. Every
-line of a file is one export request (``{"resourceSpans": […]}``), as the OpenTelemetry Collector
-writes and reads them. Source: opentelemetry-proto, docs/specification.md, "JSON Protobuf Encoding".
+In the protocol's JSON mapping ids are hex, 64-bit integers are strings, and enumerations are
+numbers. Every line of a file is one export request (``{"resourceSpans": […]}``), as the
+OpenTelemetry Collector writes and reads them. Source: opentelemetry-proto, docs/specification.md,
+"JSON Protobuf Encoding".
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from eventctx.projections.trace.spans import Span
 _KINDS: Final = {"internal": 1, "client": 3}
 _ERROR: Final = {"code": 2}
 _LOCAL: Final = 0x100
-"""Known not to have a remote parent (SpanFlags of the protocol), as the SDK's encoder has it."""
+"""Known not to have a remote parent (the protocol's SpanFlags), as the SDK's encoder sets it."""
 
 _encoder = msgspec.json.Encoder()
 
 
 def export_line(spans: Iterable[Span], resource: Mapping[str, Attribute], version: str) -> bytes:
-    """One export request, without a line feed. ``version`` is that of eventctx."""
+    """One export request, without a line feed. ``version`` is eventctx's."""
     return _encoder.encode(
         {
             "resourceSpans": [
@@ -45,7 +46,7 @@ def export_line(spans: Iterable[Span], resource: Mapping[str, Attribute], versio
 
 
 def _span(span: Span) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    encoded: dict[str, Any] = {
         "traceId": span.trace_id,
         "spanId": span.span_id,
         "flags": _LOCAL,
@@ -56,9 +57,9 @@ def _span(span: Span) -> dict[str, Any]:
         "attributes": _attributes(span.attributes),
     }
     if span.parent_span_id is not None:
-        told["parentSpanId"] = span.parent_span_id
+        encoded["parentSpanId"] = span.parent_span_id
     if span.events:
-        told["events"] = [
+        encoded["events"] = [
             {
                 "timeUnixNano": str(event.time),
                 "name": event.name,
@@ -67,8 +68,8 @@ def _span(span: Span) -> dict[str, Any]:
             for event in span.events
         ]
     if span.status == "error":
-        told["status"] = _ERROR if span.message is None else {**_ERROR, "message": span.message}
-    return told
+        encoded["status"] = _ERROR if span.message is None else {**_ERROR, "message": span.message}
+    return encoded
 
 
 def _attributes(attributes: Mapping[str, Attribute]) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""Names of span attributes: OpenTelemetry's GenAI conventions, and ours beside them.
+"""Names of span attributes: those of OpenTelemetry's GenAI conventions, and our own.
 
-The conventions are in development and no package on PyPI carries them in full, so the names that
-we use stand here, as of open-telemetry/semantic-conventions-genai, main @ e07f4eba (2026-10-02).
-A test holds their spelling fast. A compaction span is not standardised: all that upstream has is
-``gen_ai.conversation.compacted``, so the rest of it is under ``eventctx.``.
+The conventions are in development and no package on PyPI has all of them, so the names that we use
+are defined here, as of open-telemetry/semantic-conventions-genai, main @ e07f4eba (2026-10-02). A
+test compares their spelling with that source. The conventions have no compaction span, only
+``gen_ai.conversation.compacted``, so its other attributes are under ``eventctx.``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 OPERATION: Final = "gen_ai.operation.name"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
-"""Only ever true: upstream forbids false, as absence already says it."""
+"""Only ever true: upstream forbids false, which absence already means."""
 AGENT_NAME: Final = "gen_ai.agent.name"
 PROVIDER_NAME: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
@@ -29,17 +29,17 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
 CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
-"""The name before that, for which Jaeger's interface and Phoenix look; both are sent."""
+"""The older name of the same count, which Jaeger's interface and Phoenix read; both are sent."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 
 SCOPE: Final = "eventctx"
-"""The instrumentation scope of our spans and metrics, and the service where nobody names one."""
+"""The instrumentation scope of our spans and metrics, and the default service name."""
 SERVICE_NAME: Final = "service.name"
 HOST_ID: Final = "host.id"
 SESSION_ID: Final = "session.id"
 ERROR_TYPE: Final = "error.type"
 ERROR_OTHER: Final = "_OTHER"
-"""What the conventions ask for where the kind of an error is not known."""
+"""The value that the conventions require if the type of an error is not known."""
 
 INVOKE_AGENT: Final = "invoke_agent"
 CHAT: Final = "chat"
@@ -52,19 +52,19 @@ TURN_ID: Final = "eventctx.turn.id"
 TURN_NUMBER: Final = "eventctx.turn.number"
 ITERATION: Final = "eventctx.iteration"
 EVENT_SEQ: Final = "eventctx.event.seq"
-"""A record's position in its stream; on a span, that of the record which began it."""
+"""A record's position in its stream; on a span, the position of the record that began it."""
 OUTCOME: Final = "eventctx.outcome"
-"""ok, error, cancelled, or unfinished where no record ended it; of a compaction failed, skipped."""
+"""ok, error, cancelled, unfinished (no record ended it); of a compaction also failed, skipped."""
 EVENTS_DROPPED: Final = "eventctx.events.dropped"
 
 REQUEST: Final = "eventctx.request."
 COMPACTION: Final = "eventctx.compaction."
 COMPACTION_ID: Final = "eventctx.compaction.id"
-"""Position of the post_compact; a chat's ``last_id`` and a prepared request's plan name it."""
+"""Position of the post_compact; a chat's ``last_id`` and a prepared request's plan refer to it."""
 COMPACTION_LAST_ID: Final = "eventctx.compaction.last_id"
 COMPACTION_SEQUENCE: Final = "eventctx.compaction.sequence"
 COMPACTION_VIEW_BEFORE: Final = "eventctx.compaction.view.before"
-"""Digest of the last request before a compaction; the next chat has that of the first after it."""
+"""Digest of the last request before a compaction; the next chat has the first one's after it."""
 REQUEST_DIGEST: Final = "eventctx.request.digest"
 
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
@@ -79,6 +79,6 @@ CONTENT: Final = frozenset(
         *(TOOL_ARGUMENTS, TOOL_RESULT, COMPACTION_SUMMARY),
     )
 )
-"""Attributes that hold contents: JSON text, there only where somebody asked for it."""
+"""Attributes that hold contents, as JSON text; spans have them only if contents are enabled."""
 CAPTURE_CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The conventions' environment variable by which a program asks for contents."""
+"""The conventions' environment variable that enables contents."""

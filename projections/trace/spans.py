@@ -1,4 +1,4 @@
-"""What a span is, open and finished, and how records are shown on it."""
+"""Open and finished spans, and the span events that show records on them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from eventctx.projections.trace.attributes import (
     Kind,
     SpanStart,
     SpanStatus,
-    tick,
+    event_attributes,
 )
 
-MAX_TICKS: Final = 128
-"""Events on one span, OpenTelemetry's own default. Those beyond it are counted on the span."""
-MAX_MESSAGE_TICKS: Final = 64
-"""How many of them may be added messages, so that rarer events find room in a long turn."""
+MAX_EVENTS: Final = 128
+"""Most events on one span, OpenTelemetry's own default. The span has a count of the others."""
+MAX_MESSAGE_EVENTS: Final = 64
+"""Most of them that may be added messages, so that a long turn has room for rarer events."""
 
 
 class SpanEvent(msgspec.Struct, frozen=True, gc=False):
@@ -38,8 +38,8 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
 class Span(msgspec.Struct, frozen=True, gc=False):
     """A finished span. ``start`` and ``end`` are UTC nanoseconds, ids lowercase hex.
 
-    ``message`` says more about an error. ``attributes`` are strings, numbers, booleans, and tuples
-    of strings; no caller may change them.
+    ``message`` describes an error. ``attributes`` are strings, numbers, booleans, and tuples of
+    strings; callers must not change them.
     """
 
     name: str
@@ -55,18 +55,20 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     events: tuple[SpanEvent, ...]
 
 
-class Ticks(msgspec.Struct, frozen=True, gc=False):
-    """A span's events so far, newest first: adding one copies nothing."""
+class SpanEventList(msgspec.Struct, frozen=True, gc=False):
+    """A span's events so far as a linked list, newest first, so that adding one copies nothing."""
 
-    older: Ticks | None
+    older: SpanEventList | None
     event: SpanEvent
 
 
 class OpenSpan(msgspec.Struct, frozen=True, gc=False):
-    """A span whose end was not seen yet.
+    """A span that no record has ended yet.
 
-    ``quiet_since`` is when the session was last heard of before another turn began: the best
-    guess at the end of a span that a crash left open.
+    ``start`` is in UTC nanoseconds. ``shown`` counts its events, ``messages_shown`` those that are
+    added messages, ``dropped`` the events beyond the limits. ``quiet_since`` is the time, in UTC
+    nanoseconds, of the last record before another turn began: the best guess at the end of a span
+    that a crash left open.
     """
 
     family: Family
@@ -78,7 +80,7 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     turn_id: str | None
     start: int
     attributes: Attributes
-    ticks: Ticks | None = None
+    events: SpanEventList | None = None
     shown: int = 0
     messages_shown: int = 0
     dropped: int = 0
@@ -93,9 +95,9 @@ def begin(
     start: int,
     attributes: Attributes,
 ) -> OpenSpan:
-    """Return the span that ``record`` begins; ``start`` in UTC nanoseconds.
+    """Return the span that ``record`` begins; ``start`` is in UTC nanoseconds.
 
-    Its texts, as the name of a tool, are cut to ``MAX_TEXT`` characters.
+    Its texts, such as the name of a tool, are cut to ``MAX_TEXT`` characters.
     """
     return OpenSpan(
         begins.family,
@@ -111,7 +113,7 @@ def begin(
 
 
 def _short(attributes: Attributes) -> Attributes:
-    """The attributes, themselves if no text in them is too long."""
+    """The attributes with texts cut to ``MAX_TEXT`` characters; the same dict if none is longer."""
     long = {
         name: capped(value)
         for name, value in attributes.items()
@@ -120,30 +122,31 @@ def _short(attributes: Attributes) -> Attributes:
     return attributes | long if long else attributes
 
 
-def with_tick(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:
-    """Return the span with one more event on it, or with one more counted as dropped."""
+def with_event(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:
+    """Return the span with ``record`` as one more event, or as one more dropped event."""
     message = record.type == "context:message_added"
-    if span.shown >= MAX_TICKS or (message and span.messages_shown >= MAX_MESSAGE_TICKS):
+    if span.shown >= MAX_EVENTS or (message and span.messages_shown >= MAX_MESSAGE_EVENTS):
         return replace(span, dropped=span.dropped + 1)
+    shown = SpanEvent(record.type, record.time, event_attributes(record, event))
     return replace(
         span,
-        ticks=Ticks(span.ticks, SpanEvent(record.type, record.time, tick(record, event))),
+        events=SpanEventList(span.events, shown),
         shown=span.shown + 1,
         messages_shown=span.messages_shown + message,
     )
 
 
 def finish(
-    span: OpenSpan, end: int, status: SpanStatus, message: str | None, said: Attributes
+    span: OpenSpan, end: int, status: SpanStatus, message: str | None, known_at_end: Attributes
 ) -> Span:
-    """Return the finished span; ``said`` are the attributes known at its end."""
+    """Return the finished span; ``end`` is in UTC nanoseconds."""
     shown: list[SpanEvent] = []
-    ticks = span.ticks
-    while ticks is not None:
-        shown.append(ticks.event)
-        ticks = ticks.older
+    link = span.events
+    while link is not None:
+        shown.append(link.event)
+        link = link.older
     shown.reverse()
-    attributes = span.attributes | _short(said)
+    attributes = span.attributes | _short(known_at_end)
     if span.dropped:
         attributes[conv.EVENTS_DROPPED] = span.dropped
     return Span(
@@ -153,7 +156,7 @@ def finish(
         span.span_id,
         span.parent_span_id,
         span.start,
-        # Imported records often share a time. Backends take a span of no length for damage.
+        # Imported records often share a time, and backends treat a span of length 0 as damaged.
         max(end, span.start + 1),
         status,
         None if message is None else capped(message),
@@ -163,6 +166,9 @@ def finish(
 
 
 def give_up(span: OpenSpan, now: int) -> Span:
-    """Return a span that no record ended, as it stood at ``now`` or when it fell quiet."""
+    """Return a span that no record has ended, as unfinished.
+
+    It ends when its session fell quiet, else at ``now`` (UTC nanoseconds).
+    """
     end = max(span.start, now if span.quiet_since is None else span.quiet_since)
     return finish(span, end, "unset", None, {conv.OUTCOME: "unfinished"})

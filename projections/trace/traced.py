@@ -1,4 +1,4 @@
-"""The two stages of a trace as one fold: spans, and where they are asked for their contents."""
+"""The two stages of a trace as one fold: spans, and, if wanted, their contents."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from eventctx.projections.trace.spans import OpenSpan, Span
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """Where both stages stand. ``finished`` are the spans that the last record completed.
+    """The state of both stages. ``finished`` are the spans that the last record completed.
 
-    ``history`` is the last position that was only caught up with: what began until there is for
-    those to end who began it, or for the log to tell.
+    ``history`` is the position of the last record folded by ``caught_up`` (-1: none). A span that
+    began in this history and is still open belongs to the process that began it, or to a fold of
+    the whole log; ``unfinished`` leaves it out.
     """
 
     spans: TraceState
@@ -29,7 +30,7 @@ class Traced(msgspec.Struct, frozen=True):
     history: int = -1
 
     def begun(self, record: Record) -> OpenSpan | None:
-        """The open span that ``record`` is of."""
+        """The open span whose id ``record`` carries; None if there is none."""
         return self.spans.open.get(record.span_id or "")
 
 
@@ -42,7 +43,7 @@ def initial(clean: Clean | None = None) -> Traced:
 
 
 def fresh(first: Traced) -> Traced:
-    """The state before another stream's first record, as ``first`` was before its own."""
+    """The state before another stream's first record, with or without contents as in ``first``."""
     return first if first.content is None else initial(first.content.clean)
 
 
@@ -56,7 +57,7 @@ def evolve(state: Traced, record: Record) -> Traced:
 
 
 def caught_up(first: Traced, records: Iterable[Record]) -> Traced:
-    """The state behind a stream's ``records``, none of which were heard as they were appended."""
+    """The state behind a stream's ``records``, which were appended before anyone observed them."""
     state, last = fresh(first), -1
     for record in records:
         state, last = evolve(state, record), record.position
@@ -64,7 +65,7 @@ def caught_up(first: Traced, records: Iterable[Record]) -> Traced:
 
 
 def unfinished(state: Traced) -> list[Span]:
-    """The spans that no record has completed, as of the last one seen, but those of the history."""
+    """The spans that no record has completed, as of the last record, without the history's."""
     left: Iterable[Span] = trace.unfinished(state.spans)
     if state.content is not None:
         left = trace_content.unfinished(state.content, left)

@@ -1,1 +1,1 @@
-"""The request view: what a model is sent, folded from the records."""
+"""The request view: the messages that a model is sent, folded from the records."""

@@ -1,12 +1,16 @@
 """The order of a view: references in, entries out, under the rules that every provider needs.
 
-Rules (DESIGN §6): results follow their call directly, and a row that got between comes behind
-them; a call without a result gets a synthetic one; a result without a call is left out; the first
-row that is no system message is in role user. None of this changes the transcript.
+Rules (DESIGN §6): results follow their call directly, and a row between them moves behind them; a
+call without a result gets a synthetic one; a result without a call is left out; the first row that
+is not a system message has role user. None of this changes the transcript.
 
-A layout is built whole after a break, and grows in amortised constant time in between: what is
-settled is sealed, with a running digest over it; only the tool round still in progress (the
-*region*) is arranged anew when a row arrives. Growing and building anew give the same entries.
+The idea: adding a message must not arrange the whole view again. So a layout has two parts. The
+*sealed* part holds entries that later messages cannot change, with a running digest over them. The
+*region* holds the messages of the tool round still in progress, and is arranged anew when a row
+arrives; once all its calls are answered, or the model has gone on without the answers, it is sealed
+too. Thus a layout grows in amortised constant time, and is built from nothing only after a break.
+
+Invariant: growing a layout row by row and building it from all its rows give the same entries.
 """
 
 from __future__ import annotations
@@ -32,7 +36,11 @@ OPENING: Final = "[The conversation goes on from here; what came before is not i
 
 
 class Entry(NamedTuple):
-    """One message of a view. ``ref`` is None for an opening; a synthetic result's is its call's."""
+    """One message of a view.
+
+    ``ref`` is None for an opening; for a synthetic result it is the message with the call, whose id
+    is ``call_id``. ``omit`` are call ids whose results, in this message, answer no call in view.
+    """
 
     kind: Literal["message", "insertion", "synthetic", "opening"]
     ref: MessageRef | InsertionRef | None
@@ -48,16 +56,19 @@ class Entry(NamedTuple):
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect that a text made for this entry must be in."""
+        """The dialect for a text generated for this entry."""
         return "chat" if self.ref is None else self.ref.facts.dialect
 
 
 class Layout(NamedTuple):
     """Visible messages, their sealed entries, and the region that may still change.
 
-    ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a synthetic
-    result in the sealed part; ``omitted`` counts messages left out as orphans or duplicates;
-    ``late`` counts results that came after their call was abandoned.
+    ``refs`` and ``insertions`` are all that is in view; ``sealed_digest`` and ``sealed_tokens`` are
+    of the sealed entries; ``opened`` is true once the first row that is not a system message was
+    laid out. ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a
+    synthetic result in the sealed part. ``omitted`` counts messages left out as orphans or
+    duplicates; ``late`` counts results that came after their call was abandoned; ``shortened``
+    counts shortened messages in an entry.
     """
 
     refs: Series[MessageRef]
@@ -82,7 +93,7 @@ class Layout(NamedTuple):
         return _arrange(self.region, self.opened)[0] if self.region else []
 
     def slice(self, start: int, stop: int) -> list[Entry]:
-        """The entries from ``start`` to ``stop``, without making the others."""
+        """The entries from ``start`` to before ``stop``, without a list of all entries."""
         settled = self.sealed[start:stop]
         missing = stop - max(start, len(self.sealed))
         return [*settled, *self.tail()[:missing]] if missing > 0 else settled
@@ -93,7 +104,7 @@ class Layout(NamedTuple):
         return self.sealed_tokens + sum([entry.tokens for entry in self.tail()])
 
     def measure(self) -> tuple[str, int, int]:
-        """Digest (hex), number of entries, and tokens of the view; cost is the region's size."""
+        """Digest (hex), number of entries, and tokens of the view, in time of the region's size."""
         tail = self.tail()
         digest = self.sealed_digest.copy()
         _feed(digest, tail)
@@ -131,7 +142,7 @@ def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -
 
 
 def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> int:
-    """Shortened rows that are in no entry: they count as omitted."""
+    """The number of shortened rows in no entry; these count as omitted."""
     return sum([rows[row].shortened for group in groups if group.orphan for row in group.results])
 
 
@@ -146,7 +157,7 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
     if not (region or grows or facts.calls or facts.kind == "result"):
         return _with_sealed(layout, refs, [Entry("message", ref)])
     if region and facts.kind == "assistant" and not _continues(layout, facts):
-        # The model went on without waiting: whatever is unanswered now was abandoned.
+        # The model went on without waiting: the calls still unanswered are abandoned.
         layout = _seal(layout, layout.refs, region)
         region = ()
     region = (*region, ref)
@@ -157,13 +168,14 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
 
 
 def _continues(layout: Layout, facts: Facts) -> bool:
-    """Whether an assistant row goes on with the answer whose last row was the row before it."""
+    """Whether an assistant row continues the answer that the row directly before it belongs to."""
     last = layout.region[-1]
     return layout.refs[-1] is last and joins(last.facts, facts)
 
 
 def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
-    # The sealed part holds a synthetic result in this one's place: a break, so build anew.
+    # The sealed part has a synthetic result in the place of this one. That changes entries already
+    # sealed, which is a break, so the layout is built from nothing.
     rebuilt = build(layout.refs.append(ref), layout.insertions)
     same = rebuilt.slice(0, len(layout.sealed)) == list(layout.sealed)
     return rebuilt._replace(late=layout.late + (not same))
@@ -183,7 +195,7 @@ def _with_sealed(
     abandoned: Sequence[str] = (),
     omitted: int = 0,
 ) -> Layout:
-    """The layout with ``entries`` behind what is sealed, and no region."""
+    """The layout with ``entries`` appended to the sealed part, and an empty region."""
     entries, opened = _open(entries, layout.opened)
     digest = layout.sealed_digest.copy()
     _feed(digest, entries)
@@ -204,7 +216,7 @@ def _with_sealed(
 
 
 def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group], list[int]]:
-    """The groups that are settled, and the rows of the region behind them."""
+    """The groups to seal, and the indexes of the rows behind them that form the region."""
     last = next((g for g in reversed(groups) if any(_assistant(rows[i]) for i in g.calls)), None)
     if last is None:
         return groups, []
@@ -233,7 +245,7 @@ def _arrange(region: Sequence[MessageRef], opened: bool) -> tuple[list[Entry], b
 
 
 def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[Entry], int]:
-    """Entries of ``groups`` in order, and how many rows were left out."""
+    """The entries of ``groups`` in order, and the number of rows left out."""
     entries: list[Entry] = []
     omitted = 0
     for group in groups:
@@ -256,7 +268,7 @@ def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[
 def _insert(
     entries: list[Entry], insertions: Sequence[InsertionRef], region: Sequence[MessageRef]
 ) -> list[Entry]:
-    """Put insertions in their places; one whose message is gone goes to the start."""
+    """Put each insertion before its message, or at the start if that message is not in view."""
     if not insertions:
         return entries
     places: dict[int, int] = {}
@@ -270,17 +282,17 @@ def _insert(
     for order, one in enumerate(insertions):
         found = None if one.before is None else places.get(one.before)
         placed.append((_start(entries, one) if found is None else found, order, one))
-    # From the end, so that earlier places stay valid; of one place, the last one first.
+    # From the end, so that the places before stay valid; in one place, the last insertion first.
     for place, _, insertion in sorted(placed, key=lambda entry: entry[:2], reverse=True):
         result.insert(place, Entry("insertion", insertion))
     return result
 
 
 def _start(entries: list[Entry], insertion: InsertionRef) -> int:
-    """Behind the leading system messages that were there when the insertion was made.
+    """The place behind the leading system messages that are older than the insertion.
 
-    One that came later stands behind the insertion, in a view that grew and in one built anew. A
-    host's system prompt stands before everything.
+    A later system message stands behind the insertion, whether the view grew or was built from
+    nothing. A host's system prompt stands before everything.
     """
     if insertion.kind == "system_prompt":
         return 0
@@ -298,7 +310,10 @@ def _is_system(entry: Entry) -> bool:
 
 
 def _open(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]:
-    """Put an opening before a conversation that does not begin with a row in role user."""
+    """Put an opening before a conversation that does not begin with a row of role user.
+
+    ``opened`` is whether the conversation has begun already; also returns whether it has now.
+    """
     if opened:
         return entries, True
     for place, entry in enumerate(entries):
@@ -312,7 +327,7 @@ def _open(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]:
 
 
 def _feed(digest: Any, entries: Iterable[Entry]) -> None:
-    """Add entries to a view digest: body digests and dispositions, never text."""
+    """Add entries to a view digest: body digests and dispositions, not texts."""
     parts: list[bytes] = []
     for kind, ref, call_id, omit in entries:
         if kind == "message":

@@ -1,4 +1,4 @@
-"""A view under a plan: what stays, what is shown shorter, what is inserted, and what is unbound."""
+"""Applies a plan to a view: takes messages out, shortens, inserts, and strips bound thinking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HIDDEN = ("summarised", "dropped", "merged")
 def reference(
     record: Record, index: int, number: int, estimator: Estimator, shortened: bool = False
 ) -> MessageRef:
-    """The reference of message ``number``, whose body is ``index`` of ``record``."""
+    """The reference of message ``number``, whose body is body ``index`` of ``record``."""
     body = record.bodies[index]
     facts = decode_facts(body.facts)
     return MessageRef(
@@ -31,7 +31,7 @@ def reference(
 
 
 def with_stripped(state: ViewState, stripped: tuple[tuple[int, int], ...]) -> ViewState:
-    """The view without the thinking of these messages, as a plan with ``stripped`` makes it."""
+    """The view after a plan that only strips the thinking of messages in the runs ``stripped``."""
     refs = stripped_in(state.layout.refs, stripped, state.estimator)
     layout = layouts.build(refs, state.layout.insertions)
     return after_compaction(state._replace(layout=layout))
@@ -40,13 +40,13 @@ def with_stripped(state: ViewState, stripped: tuple[tuple[int, int], ...]) -> Vi
 def stripped_in(
     refs: Iterable[MessageRef], stripped: tuple[tuple[int, int], ...], estimator: Estimator
 ) -> list[MessageRef]:
-    """The references, of which those that ``stripped`` covers are shown without bound thinking."""
+    """The references, those in the runs ``stripped`` without their bound thinking."""
     numbers = numbers_in(stripped)
     return [without_thinking(ref, estimator) if ref.number in numbers else ref for ref in refs]
 
 
 def without_thinking(ref: MessageRef, estimator: Estimator) -> MessageRef:
-    """The reference of the same message, shown without its bound thinking blocks."""
+    """The reference of the same message without its bound thinking blocks."""
     if not ref.facts.bound:
         return ref
     facts = without_bound(ref.facts)
@@ -54,7 +54,7 @@ def without_thinking(ref: MessageRef, estimator: Estimator) -> MessageRef:
 
 
 def stripped_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
-    """Numbers whose bound thinking stands behind the first place where ``after`` differs."""
+    """Runs of messages with bound thinking behind the first entry where ``after`` differs."""
     old, new = before.entries(), after.entries()
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:
@@ -69,7 +69,7 @@ def stripped_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
 
 
 def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
-    """The view under ``plan``, carried by ``record``; only what is visible can stay visible."""
+    """The view under ``plan``, which ``record`` carries; messages out of view stay out of view."""
     texts = {short.number: short for short in plan.shortened}
     refs: list[MessageRef] = []
     leaving: list[tuple[int, Disposition]] = []
@@ -108,7 +108,7 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
 def with_insertions(
     state: ViewState, insertions: tuple[Insertion, ...], record: Record
 ) -> ViewState:
-    """The view of one request that has insertions of its own, carried by ``record``."""
+    """The view of one request with insertions of its own, which ``record`` carries."""
     if not insertions:
         return state
     added = insertion_refs(insertions, state, record)
@@ -119,12 +119,12 @@ def with_insertions(
 def insertion_refs(
     insertions: tuple[Insertion, ...], state: ViewState, record: Record
 ) -> list[InsertionRef]:
-    """References of insertions that ``record`` carries, or that it says to keep from the view."""
+    """References of the insertions: new ones, in ``record``, and ones that it keeps in view."""
     current = {(one.position, one.index): one for one in state.layout.insertions}
     refs: list[InsertionRef] = []
     for insertion in insertions:
         if insertion.at is not None and (insertion.at, insertion.body) in current:
-            # What it stood before may be gone: the plan says where it stands now.
+            # The message behind it may be gone, so its place is the one that the plan names.
             known = current[insertion.at, insertion.body]
             refs.append(msgspec.structs.replace(known, before=insertion.before))
             continue

@@ -1,4 +1,4 @@
-"""References: a message without its text, which is all that plans and views are decided on."""
+"""References: a message or insertion without its text. Plans and views need no more than that."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from eventctx.messages.facts import Facts
 
 
 class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Message ``number`` as a view shows it, and where its body lies in the stream.
+    """Message ``number`` as a view shows it; its body is ``index`` of the record at ``position``.
 
-    For a ``shortened`` message body, digest, facts and tokens are those of the shorter text. A
-    ``stripped`` one is shown without its bound thinking blocks, which facts and tokens leave out.
+    If ``shortened``, then body, digest, facts and tokens are those of the shorter text. If
+    ``stripped``, the view shows the message without its bound thinking blocks, and facts and
+    tokens do not count them.
     """
 
     number: int
@@ -26,9 +27,10 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An insertion as it stands in a view. ``before`` as in ``plan.Insertion``.
+    """An insertion in a view; its body is ``index`` of the record at ``position``.
 
-    ``through`` is the last message number when it was made; ``depth`` as in ``plan.Insertion``.
+    ``before``, ``stands_for`` and ``depth`` are as in ``plan.Insertion``. ``through`` is the last
+    message number at the time of the insertion.
     """
 
     kind: InsertionKind

@@ -1,4 +1,4 @@
-"""Entries to the messages of a request: stored bytes as they are, and the few texts made for it."""
+"""Turns entries to the messages of a request: stored bytes unchanged, and a few generated texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THINKING_LEFT_OUT = "[Only thinking was here; it is left out.]"
 
 
 def addresses(entries: Iterable[Entry]) -> list[Address]:
-    """The bodies that ``render`` needs, without repetition."""
+    """The addresses of the bodies that ``render`` needs, each once."""
     return list(
         dict.fromkeys(
             Address(entry.ref.position, entry.ref.index)
@@ -28,7 +28,7 @@ def addresses(entries: Iterable[Entry]) -> list[Address]:
 def render(
     entries: Iterable[Entry], bodies: Mapping[tuple[int, int], bytes | None]
 ) -> list[dict[str, Any]]:
-    """The messages of a view, each a new dict that nobody else holds.
+    """The messages of a view, each a new dict that the caller owns.
 
     ``bodies`` maps ``(position, index)`` to stored bytes, None for an erased body.
     """
@@ -59,7 +59,7 @@ def render(
 
 
 def _erased(ref: Any, omit: tuple[str, ...]) -> dict[str, Any]:
-    """What stands for a row whose contents were destroyed: who spoke, its calls and its results."""
+    """The placeholder for an erased row, with its role, its calls and its results."""
     facts = ref.facts
     results = [call_id for call_id in facts.results if call_id not in omit]
     if results:
@@ -96,7 +96,7 @@ def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _without(message: dict[str, Any], omit: tuple[str, ...]) -> dict[str, Any]:
-    """A copy of a row that holds several results, without those that answer no call in view."""
+    """The message without the results in ``omit``, which answer no call in view."""
     content = message.get("content")
     if isinstance(content, list):
         message["content"] = [
@@ -112,7 +112,7 @@ def _without(message: dict[str, Any], omit: tuple[str, ...]) -> dict[str, Any]:
 
 
 def without_thinking(message: dict[str, Any]) -> dict[str, Any]:
-    """The message without its thinking blocks, which what precedes them no longer matches."""
+    """The message without its thinking blocks, which no longer match the messages before them."""
     message.pop("thinking_block", None)
     content = message.get("content")
     if isinstance(content, list):
@@ -123,13 +123,16 @@ def without_thinking(message: dict[str, Any]) -> dict[str, Any]:
                 isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
             )
         ]
-        # A provider refuses an answer that holds nothing.
+        # Providers refuse a message without content.
         message["content"] = left or [{"type": "text", "text": THINKING_LEFT_OUT}]
     return message
 
 
 def synthetic_result(ref: MessageRef, call_id: str, caller: bytes | None) -> dict[str, Any]:
-    """A result, marked as made up, for a call that never got one, in the caller's dialect."""
+    """A result for a call that never got one, in the caller's dialect; its text marks it as such.
+
+    ``caller`` is the stored body of the message with the call, None if it was erased.
+    """
     kind = None
     if ref.facts.dialect == "responses" and caller is not None:
         kind = decode_body(caller).get("type")

@@ -1,8 +1,8 @@
-"""The request view: what a model is sent. A fold that keeps only what is in view.
+"""The request view as a fold: the messages that a model is sent.
 
-The state holds references of the visible messages, the plan in force, and counts of the rest, so
-it stays small however long the log is; that makes it cheap to snapshot and to open. Its cost per
-record is constant, and proportional to the view at a break.
+The state holds references of the visible messages, the position of the plan in force, and counts of
+the other messages, so it stays small however long the log is; that makes it cheap to snapshot and
+to open. A record costs constant time, a break time in proportion to the view.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ def prepared(
     floor_sent: bool = False,
     reconstructed: bool = False,
 ) -> RequestPrepared:
-    """The event that records the view of this state as a request."""
+    """The event that records the view of this state as a request.
+
+    ``scale`` turns the estimator's counts to tokens (the state's own by default); ``budget`` is in
+    tokens. The other arguments are fields of the event.
+    """
     digest, entries, counted = state.layout.measure()
     scale = calibration.scale(state.calibration) if scale is None else scale
     return RequestPrepared(
@@ -84,12 +88,12 @@ def _added(state: ViewState, record: Record) -> ViewState:
     )
     breaks = state.breaks
     if layout.late != state.layout.late:
-        breaks = _with(breaks, "late_result")
+        breaks = _with_break(breaks, "late_result")
         event: Any = decode_known(record)
         if event.unbound:
             refs = stripped_in(layout.refs, event.unbound, state.estimator)
             layout = layouts.build(refs, layout.insertions)._replace(late=layout.late)
-    # Written out: the one step that runs for every message, and _replace costs 1 µs.
+    # Written out, since this step runs for every message and _replace costs 1 µs.
     return ViewState(
         record.position,
         number + 1,
@@ -131,7 +135,7 @@ def _set(state: ViewState, record: Record) -> ViewState:
         next_number=state.next_number + fresh,
         messages=messages,
         layout=layouts.build(refs, _still_standing(state, event.order)),
-        breaks=_with(state.breaks, "set"),
+        breaks=_with_break(state.breaks, "set"),
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
         pins=state.pins.intersection(ref.number for ref in refs),
     )
@@ -140,7 +144,7 @@ def _set(state: ViewState, record: Record) -> ViewState:
 def _still_standing(
     state: ViewState, order: tuple[tuple[int, int], ...]
 ) -> tuple[InsertionRef, ...]:
-    """Insertions of which something that they stand for is still in the transcript."""
+    """The insertions that stand for at least one message still in the transcript."""
     return tuple(
         one
         for one in state.layout.insertions
@@ -158,7 +162,7 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
     return initial()._replace(
         next_number=state.next_number,
         layout=layouts.build((), prompts) if prompts else layouts.EMPTY,
-        breaks=_with(state.breaks, "clear"),
+        breaks=_with_break(state.breaks, "clear"),
         compactions=state.compactions,
         turns=state.turns,
         calibration=state.calibration,
@@ -211,7 +215,7 @@ def _restored(state: ViewState, record: Record) -> ViewState:
     return state._replace(
         gone=tuple(gone),
         layout=layouts.build(refs, state.layout.insertions),
-        breaks=_with(state.breaks, "restore"),
+        breaks=_with_break(state.breaks, "restore"),
         hidden=(summarised, dropped, merged),
     )
 
@@ -234,27 +238,27 @@ def _prompted(state: ViewState, record: Record) -> ViewState:
     others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
     refs = stripped_in(state.layout.refs, event.unbound, state.estimator)
     layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
-    # A view that nobody was sent yet is not changed by what it begins with.
+    # A system prompt set before the first request breaks no earlier view.
     sent = bool(state.calibration.asked)
-    breaks = _with(state.breaks, "insertion") if sent else state.breaks
+    breaks = _with_break(state.breaks, "insertion") if sent else state.breaks
     return state._replace(layout=layout, breaks=breaks)
 
 
 def _erased(state: ViewState, record: Record) -> ViewState:
-    return state._replace(breaks=_with(state.breaks, "erase"))
+    return state._replace(breaks=_with_break(state.breaks, "erase"))
 
 
 def _compacted(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.outcome == "skipped" and event.trigger != "manual":
-        # Nothing could go, or it was vetoed: not asked again until the view has grown.
+        # No message could go, or there was a veto: the next try waits until the view has grown.
         return after_compaction(state)
     if event.outcome != "applied" or event.plan is None:
         return state
     plan: Plan = event.plan
     after = apply_plan(state, plan, record)
     return after_compaction(after)._replace(
-        breaks=_with(state.breaks, "compaction"), compactions=state.compactions + 1
+        breaks=_with_break(state.breaks, "compaction"), compactions=state.compactions + 1
     )
 
 
@@ -265,50 +269,50 @@ def _prepared(state: ViewState, record: Record) -> ViewState:
         start = len(state.layout.sealed)
         tail = state.layout.tail()
         shown = (start, len(tail), layouts.digest_of(tail))
-    asked = calibration.RequestSize(
+    size = calibration.RequestSize(
         record.position, state.layout.tokens, not event.breaks, event.budget
     )
     state = state._replace(
-        breaks=(), shown=shown, calibration=calibration.prepared(state.calibration, asked)
+        breaks=(), shown=shown, calibration=calibration.prepared(state.calibration, size)
     )
-    return _read(state, calibration.called(state.calibration, event.model))
+    return _calibrated(state, calibration.called(state.calibration, event.model))
 
 
 def _called(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
-        return state  # a call that sends no view, such as a summarizer's, says nothing about it
-    return _read(state, calibration.called(state.calibration, event.model))
+        return state  # a call that sends no view, such as a summarizer's, does not calibrate it
+    return _calibrated(state, calibration.called(state.calibration, event.model))
 
 
 def _reported(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
         return state
-    called = _read(state, calibration.called(state.calibration, event.model))
-    read = calibration.reported(called.calibration, event.prepared, event.prompt, event.model)
-    return called._replace(calibration=read)
+    called = _calibrated(state, calibration.called(state.calibration, event.model))
+    learned = calibration.reported(called.calibration, event.prepared, event.prompt, event.model)
+    return called._replace(calibration=learned)
 
 
 def with_model(state: ViewState, model: str | None) -> ViewState:
-    """The view as it counts for a request to ``model``; the same where that is not known."""
-    return _read(state, calibration.called(state.calibration, model))
+    """The view, counted for a request to ``model``; unchanged if the model is not known."""
+    return _calibrated(state, calibration.called(state.calibration, model))
 
 
-def _read(state: ViewState, read: Calibration) -> ViewState:
-    """The view under a new gauge; counted again where another family's rates hold now."""
-    before, estimator = state.estimator, FAMILIES[read.family]
+def _calibrated(state: ViewState, new: Calibration) -> ViewState:
+    """The view under a new calibration; its tokens are counted again if the family changed."""
+    before, estimator = state.estimator, FAMILIES[new.family]
     if estimator == before:
-        return state if read is state.calibration else state._replace(calibration=read)
+        return state if new is state.calibration else state._replace(calibration=new)
     refs = [_counted(ref, estimator) for ref in state.layout.refs]
     insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
     layout = layouts.build(refs, insertions)._replace(late=state.layout.late)
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)
     )
-    read = calibration.recounted(read, layout.tokens, state.layout.tokens)
+    new = calibration.recounted(new, layout.tokens, state.layout.tokens)
     return state._replace(
-        layout=layout, size_after_compaction=size_after_compaction, calibration=read
+        layout=layout, size_after_compaction=size_after_compaction, calibration=new
     )
 
 
@@ -317,7 +321,7 @@ def _counted(ref: R, estimator: Estimator) -> R:
 
 
 def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
-    """The breaks so far, and one if a round that was shown unfinished reads differently now."""
+    """The breaks so far; ``late_result`` if the round that was unfinished reads differently now."""
     if state.shown is None or state.breaks:
         return state.breaks
     start, length, digest = state.shown
@@ -326,7 +330,7 @@ def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
     return ("late_result",)
 
 
-def _with(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
+def _with_break(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
     return breaks if kind in breaks else (*breaks, kind)
 
 

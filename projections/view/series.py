@@ -1,4 +1,8 @@
-"""A persistent sequence that grows at its end: append in constant time, old versions stay valid."""
+"""A persistent sequence: append takes amortised constant time, and old versions stay valid.
+
+Many versions share one list, each with a length of its own. Invariant: a list's items are never
+changed or removed, and only its newest version, the one as long as the list, may add to it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
 
-# Held only for "is this the newest version, then grow it"; one lock for all costs less than one
-# for each of the many versions.
+# Guards only "if this is the newest version, add to the list". One lock for all series costs less
+# than one for each of their many versions.
 _growing = threading.Lock()
 
 
@@ -46,7 +50,10 @@ class Series(Generic[T]):
         return self._version(shared, self._length + len(added))
 
     def continues(self, older: Series[T]) -> bool:
-        """Whether ``older`` is known, without comparing items, to be the beginning of this one."""
+        """Whether ``older`` is a version of the same list and no longer than this one.
+
+        Items are not compared: false does not mean that ``older`` is no beginning of this one.
+        """
         return self._items is older._items and self._length >= older._length
 
     @staticmethod

@@ -46,7 +46,7 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 
 def dump(state: ViewState) -> bytes:
-    """The state as bytes for a snapshot, behind a checksum of them."""
+    """The state as bytes for a snapshot: a checksum of ``CHECKSUM_BYTES``, then the data."""
     data = _encode(
         _Stored(
             state.position,
@@ -71,7 +71,7 @@ def dump(state: ViewState) -> bytes:
 
 
 def load(data: bytes) -> ViewState:
-    """The state from a snapshot; the layout is built anew, which gives the same entries.
+    """The state from a snapshot; the layout is built from its references, with the same entries.
 
     Raises DecodeError for bytes that ``dump`` did not make.
     """

@@ -1,4 +1,4 @@
-"""The request view's state: what is in view, and what is known of the rest."""
+"""The request view's state: the messages in view, and counts of the others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,23 @@ from eventctx.projections.view.layout import Layout
 class ViewState(NamedTuple):
     """The view after some record of a stream.
 
-    ``position`` is that record's (-1: none), ``next_number`` the number of the next message,
-    ``messages`` how many the transcript holds. ``gone`` are the runs of numbers that compactions
-    took out of view, ``hidden`` counts them as summarised, dropped and merged. ``breaks`` happened
-    since the last prepared request. ``size_after_compaction`` is the view's size, as the estimator
-    counts, and ``messages_after_compaction`` its messages but for system ones, after the last
-    compaction. ``turns`` is the number of the last turn. ``shown`` is what the last request showed
-    of a round in progress: where it began, how many entries, and their digest; None where no round
-    was in progress. ``calibration`` is what is known of token counts.
+    - ``position``: of that record; -1 before the first one.
+    - ``next_number``: the number of the next message to be added.
+    - ``messages``: how many messages the transcript holds.
+    - ``layout``: the messages and insertions in view, in order.
+    - ``gone``: runs of message numbers that compactions took out of view; ``hidden`` counts them as
+      summarised, dropped and merged.
+    - ``plan_position``: of the record with the plan in force; None before the first compaction.
+    - ``pins``: numbers of pinned messages.
+    - ``breaks``: causes, since the last prepared request, for which the next one will not merely
+      continue it.
+    - ``size_after_compaction``: tokens of the view after the last compaction, by the estimator;
+      ``messages_after_compaction``: its messages without the system messages.
+    - ``compactions``: how many were applied.
+    - ``turns``: the number of the last turn.
+    - ``shown``: the tool round in progress in the last request, as the place of its first entry,
+      its number of entries, and their digest; None if no round was in progress.
+    - ``calibration``: the relation of our token counts to those that the provider reports.
     """
 
     position: int
@@ -44,12 +53,12 @@ class ViewState(NamedTuple):
 
     @property
     def estimator(self) -> Estimator:
-        """What the tokens of this view are counted with."""
+        """The estimator that counts this view's tokens."""
         return FAMILIES[self.calibration.family]
 
 
 class ViewCounts(NamedTuple):
-    """What became of the transcript's messages in a view. Their sum is the transcript's length.
+    """Number of the transcript's messages per disposition; their sum is the transcript's length.
 
     ``omitted`` are results that answer no call in view.
     """
@@ -84,7 +93,7 @@ def initial() -> ViewState:
 
 
 def counts(state: ViewState) -> ViewCounts:
-    """Dispositions of all messages of the transcript at this point."""
+    """How many messages of the transcript have each disposition in this view."""
     shortened = state.layout.shortened
     omitted = state.layout.omitted
     return ViewCounts(
@@ -93,7 +102,10 @@ def counts(state: ViewState) -> ViewCounts:
 
 
 def after_compaction(state: ViewState) -> ViewState:
-    """The view as a compaction left it, from where it grows until the next one is due."""
+    """The state with the present size of the view recorded as the size after a compaction.
+
+    The next automatic compaction is due when the view has grown enough from there.
+    """
     return state._replace(
         size_after_compaction=state.layout.tokens,
         messages_after_compaction=conversation_length(state.layout),
@@ -101,5 +113,5 @@ def after_compaction(state: ViewState) -> ViewState:
 
 
 def conversation_length(layout: Layout) -> int:
-    """How many messages are in view, system messages apart."""
+    """How many messages are in view, not counting system messages."""
     return sum([ref.facts.kind != "system" for ref in layout.refs])

@@ -12,7 +12,7 @@ from eventctx.log.ids import derive_trace_id, is_span_id, is_trace_id, new_span_
 from eventctx.projections.trace import semconv
 from eventctx.projections.trace.compaction_attributes import MAX_RUNS, numbers_text
 from eventctx.projections.trace.fold import MAX_OPEN, TraceState, evolve, fold, initial, unfinished
-from eventctx.projections.trace.spans import MAX_MESSAGE_TICKS, MAX_TICKS, Span
+from eventctx.projections.trace.spans import MAX_EVENTS, MAX_MESSAGE_EVENTS, Span
 from tests.hooks.given import (
     HOST_SPAN,
     HOST_TRACE,
@@ -324,13 +324,13 @@ def test_ends_without_a_beginning_and_second_beginnings_make_no_spans():
 def test_a_span_has_a_bounded_number_of_events_and_counts_the_rest():
     session = Session()
     session.add(ev.PromptSubmit(number=1), span(1))
-    for _ in range(MAX_MESSAGE_TICKS + 10):
+    for _ in range(MAX_MESSAGE_EVENTS + 10):
         session.add(ev.MessageAdded(), span(1))
-    for _ in range(MAX_TICKS - MAX_MESSAGE_TICKS + 5):
+    for _ in range(MAX_EVENTS - MAX_MESSAGE_EVENTS + 5):
         session.add(ev.Unpinned(numbers=(1,)), span(1))
     session.add(ev.PromptComplete(), span(1))
     one = only(session)
-    assert len(one.events) == MAX_TICKS
+    assert len(one.events) == MAX_EVENTS
     assert one.attributes["eventctx.events.dropped"] == 15
 
 
@@ -532,14 +532,14 @@ def test_the_end_of_another_operation_does_not_end_a_span_of_the_same_id():
 def test_added_messages_leave_room_for_rarer_events():
     session = Session()
     session.add(ev.PromptSubmit(number=1), span(1))
-    for _ in range(MAX_TICKS):
+    for _ in range(MAX_EVENTS):
         session.add(ev.MessageAdded(), span(1))
     session.add(ev.Pinned(numbers=(1,)), span(1))
     session.add(ev.PromptComplete(), span(1))
     found = only(session)
     assert [event.name for event in found.events].count("context:message_added") == 64
     assert found.events[-1].name == "context:pinned"
-    assert found.attributes["eventctx.events.dropped"] == MAX_TICKS - MAX_MESSAGE_TICKS
+    assert found.attributes["eventctx.events.dropped"] == MAX_EVENTS - MAX_MESSAGE_EVENTS
 
 
 def test_a_span_whose_records_share_a_time_lasts_a_nanosecond():

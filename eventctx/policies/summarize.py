@@ -210,7 +210,7 @@ class _Scene:
             yield self.head
 
     def cut(self, middle: Sequence[Group], merged: Sequence[InsertionRef], most: int) -> Cut:
-        """The cut that takes ``middle`` out; no message of a summary that stays gets a second one."""
+        """The cut that takes ``middle`` out; messages that a summary covers are not in ``runs``."""
         covered = self._summarised([one for one in self.visible.insertions if one not in merged])
         numbers = sorted(self.visible.messages[row].number for one in middle for row in one.rows)
         return Cut(

@@ -68,7 +68,7 @@ class _Told(NamedTuple):
         self, engine: Engine, session: str, tell: Callable[[int], None] | None = None
     ) -> AsyncIterator[Span]:
         found = tracing.spans(
-            engine.store, session, turn=self.turn, contents=self.contents, tell=tell
+            engine.store, session, turn=self.turn, contents=self.contents, progress=tell
         )
         async for span in found:
             yield span if self.redactor is None else self.redactor.span(span)

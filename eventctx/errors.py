@@ -18,20 +18,20 @@ EventctxError
 │   └── UpcastMissing
 ├── CompactionError
 │   ├── InvalidPlan           a plan that would break a rule of the view
-│   └── ContextOverflow       what must stay is larger than the budget
+│   └── ContextOverflow       the messages that must stay are larger than the budget
 ├── HookError
 │   ├── UnknownEventName
 │   └── ExportFailed          a collector that does not take spans
-├── TurnError                 a turn that could not be brought to its end
-│   ├── ProviderFailed        a model call that failed; says whether trying again makes sense
-│   └── ToolFailed            a tool call that came to no result; the model is told, no caller is
+├── TurnError                 a turn that could not be completed
+│   ├── ProviderFailed        a model call that failed; its attributes tell whether to try again
+│   └── ToolFailed            a tool call without a result; reported to the model, never raised
 └── TranscriptError           a file to import
     ├── UnknownFormat
     ├── MalformedTranscript
     └── SourceChanged         lines that were imported before are different now
 
-A message says what was expected, what was found, and what to do. The facts are attributes too.
-A database driver's own exception is always the ``__cause__`` of one of these, never bare.
+A message names what was expected, what was found, and what to do. The facts are attributes, too.
+A database driver's own exception is always the ``__cause__`` of one of these, never raised itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class EventctxError(Exception):
 class InvalidMessage(EventctxError, ValueError):
     """A message that cannot be stored exactly as it is.
 
-    ``path`` is where in the message (``$.content[2].text``), ``found`` what stands there.
+    ``path`` is the place in the message (``$.content[2].text``), ``found`` the value there,
+    ``expected`` the form that it should have.
     """
 
     def __init__(self, path: str, found: str, expected: str) -> None:
@@ -63,13 +64,13 @@ class InvalidSetting(EventctxError, ValueError):
 
 
 class StoreError(EventctxError):
-    """Base of what a store can raise."""
+    """Base of the errors that a store raises."""
 
 
 class WrongExpectedVersion(StoreError):
     """The stream's last position is not the one that the writer had seen.
 
-    ``expected`` is the position or the symbol that was asked for, ``actual`` the stream's last
+    ``expected`` is the position or the symbol of the request, ``actual`` the stream's last
     position (-1: the stream does not exist).
     """
 
@@ -92,7 +93,7 @@ class StreamNotFound(StoreError):
 
 
 class StreamExists(StoreError):
-    """A new stream was asked for under a name that is taken."""
+    """A new stream was requested under a name that is taken."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(f"session {stream!r} exists already; choose another name")
@@ -104,7 +105,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreUnavailable):
-    """No space left; the append left nothing behind and can be retried."""
+    """No space is left on the disk; nothing of the append was kept, and it can be retried."""
 
 
 class StoreReadOnly(StoreUnavailable):
@@ -133,7 +134,7 @@ class LogCorrupted(StoreError):
 
 
 class DecodeError(EventctxError):
-    """A stored payload that is not what its type and version say."""
+    """A stored payload that does not have the form of its type and version."""
 
 
 class UpcastMissing(DecodeError):
@@ -141,7 +142,7 @@ class UpcastMissing(DecodeError):
 
 
 class CompactionError(EventctxError):
-    """Base of what planning a compaction can raise."""
+    """Base of the errors that planning a compaction raises."""
 
 
 class InvalidPlan(CompactionError):
@@ -157,10 +158,9 @@ class InvalidPlan(CompactionError):
 
 
 class ContextOverflow(CompactionError):
-    """What must stay in the view is larger than the budget.
+    """The messages that must stay in the view are larger than the budget.
 
-    ``budget`` and ``floor`` are tokens, ``parts`` names what the floor consists of and how many
-    tokens each part takes.
+    ``budget`` and ``floor`` are tokens; ``parts`` maps each part of the floor to its tokens.
     """
 
     def __init__(self, budget: int, floor: int, parts: dict[str, int]) -> None:
@@ -184,7 +184,7 @@ class UnknownEventName(HookError, ValueError):
 
 
 class ExportFailed(HookError):
-    """Spans could not be sent ``where``; ``reason`` is what the exporter said."""
+    """Spans could not be sent to ``where``; ``reason`` is the text that the exporter reported."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
@@ -197,15 +197,15 @@ class ExportFailed(HookError):
 
 
 class TurnError(EventctxError):
-    """Base of what keeps an orchestrator from bringing a turn to its end."""
+    """Base of the errors that keep an orchestrator from completing a turn."""
 
 
 class ProviderFailed(TurnError):
     """A model call failed.
 
-    ``retryable`` says whether the same request may succeed later, ``retry_after`` how many seconds
-    the provider asks to wait. ``too_long``: the request is larger than the model's window.
-    ``status`` is the HTTP status, where there was one.
+    ``retryable`` is true where the same request may succeed later, ``retry_after`` is the number
+    of seconds that the provider wants the caller to wait. ``too_long``: the request is larger than
+    the model's window. ``status`` is the HTTP status, where there was one.
     """
 
     def __init__(
@@ -230,9 +230,9 @@ class ProviderFailed(TurnError):
 
 
 class ToolFailed(TurnError):
-    """A tool call that came to no result for a reason that is not the tool's own exception.
+    """A tool call without a result, for a reason that is not the tool's own exception.
 
-    Recorded as a ``tool:error`` and told to the model; a turn does not raise it.
+    It is recorded as a ``tool:error`` and reported to the model; a turn does not raise it.
     """
 
     def __init__(self, tool: str, problem: str) -> None:
@@ -241,15 +241,15 @@ class ToolFailed(TurnError):
 
 
 class TranscriptError(EventctxError):
-    """Base of what importing a file can raise."""
+    """Base of the errors that importing a file raises."""
 
 
 class UnknownFormat(TranscriptError):
-    """The file is of no format that can be read."""
+    """The file has no format that eventctx can read."""
 
 
 class MalformedTranscript(TranscriptError):
-    """The file is of a known format but broken where nothing after it can be used."""
+    """The file has a known format, but a damage after which nothing in it can be used."""
 
 
 class SourceChanged(TranscriptError):

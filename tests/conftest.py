@@ -1,4 +1,4 @@
-"""What all tests share: where recorded sessions lie, if they are there."""
+"""Fixtures of all tests: the folder of recorded sessions, if there is one, and services."""
 
 from __future__ import annotations
 

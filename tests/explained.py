@@ -1,4 +1,4 @@
-"""A session to ask about, and compactions as another release may have written them."""
+"""A session for questions about views, and compactions that another release may have written."""
 
 from __future__ import annotations
 

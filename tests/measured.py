@@ -1,4 +1,4 @@
-"""What an SDK gathered, and what a fold measures, in one form that can be compared."""
+"""The points of an SDK and the measurements of a fold, in one form that can be compared."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Gathered:
 
 
 def summed(measurements: Iterable[Measurement]) -> Points:
-    """What an SDK should make of the measurements."""
+    """The points that an SDK should make of the measurements."""
     values: dict[tuple[str, frozenset[tuple[str, str]]], list[float]] = {}
     for one in measurements:
         key = (one.instrument.name, frozenset(one.attributes.items()))
@@ -81,7 +81,7 @@ def _point(instrument: Any, values: list[float]) -> Point:
 
 
 def by_position(records: Iterable[Record], name: str) -> dict[int, float]:
-    """What an instrument measures at each record's position."""
+    """The value of an instrument by position of the record that it was measured at."""
     state, found = initial(), {}
     for record in records:
         state = evolve(state, record)

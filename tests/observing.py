@@ -1,4 +1,4 @@
-"""A scripted agent on a live engine, and what was lost while it ran."""
+"""A scripted agent on a live engine, and the hook calls that were lost while it ran."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPANS = 2 + 2 * 3 * 2  # two turns, each of three rounds of a model call and a t
 
 
 async def agent(ctx: eventctx.Context, name: str = "read", text: str = "go") -> list[Any]:
-    """Two turns of three rounds; returns all that it was sent."""
+    """Two turns of three rounds; returns every request, and the transcript at the end."""
     seen: list[Any] = []
     for number in range(2):
         async with ctx.turn(f"turn-{number}", agent="coder") as turn:
@@ -107,7 +107,7 @@ class Case:
         prepare: Callable[[eventctx.Engine], Any] = lambda engine: None,
         hooks: Hooks | None = None,
     ) -> dict[tuple[str, str], int]:
-        """Run the agent to the end of the engine; returns what was lost, which stats show too."""
+        """Run the agent until the engine is closed; returns the losses, which stats show, too."""
         hooks = hooks or Hooks()
         async with turning(), eventctx.open(self.store, sinks=sinks, hooks=hooks) as engine:
             prepare(engine)
@@ -115,6 +115,6 @@ class Case:
             assert await agent(ctx) == self._expected[0]
             assert await logged(engine) == self._expected[1]
             assert (await engine.verify("s")).problems == ()
-        # In a thread, as the command runs a loop of its own.
+        # In a thread, because the command runs an event loop of its own.
         assert await asyncio.to_thread(shown, self.store) == lost(hooks)
         return lost(hooks)

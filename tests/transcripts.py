@@ -1,8 +1,8 @@
-"""Hypothesis strategies for agent transcripts in several dialects, with the flaws real ones have.
+"""Hypothesis strategies for agent transcripts in several dialects, with the flaws of real ones.
 
-A transcript is built from steps (a person speaks, the model answers, a tool round, a crash in
-mid-round, a hook's row between call and result, an orphan, a duplicate, a late result), so that
-every dialect sees the same stories.
+A transcript is built from steps (a person's message, an answer of the model, a tool round, a crash
+in mid-round, a hook's row between call and result, an orphan, a duplicate, a late result), so that
+every dialect gets the same stories.
 """
 
 from __future__ import annotations

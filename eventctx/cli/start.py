@@ -1,4 +1,4 @@
-"""Where the program begins: Ctrl-C stops it cleanly also while it still loads."""
+"""The program's entry point: Ctrl-C stops it cleanly even while it still loads."""
 
 from __future__ import annotations
 

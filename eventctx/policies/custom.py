@@ -1,8 +1,9 @@
 """A policy of the user's own: one function, given as such or by its dotted path.
 
-The function gets what every policy gets and returns a ``Proposal`` (``eventctx.policies.proposals``
-makes one from message numbers) or a question. The engine holds it to the rules like any other;
-whatever it does wrong, the ladder decides instead, and the log says why.
+The function gets the arguments of every policy and returns a ``Proposal``
+(``eventctx.policies.proposals`` makes one from message numbers) or a question. The engine checks
+it against the rules like any other policy. Where the function fails or breaks a rule, the ladder
+decides instead, and the log records why.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class Custom(msgspec.Struct, frozen=True, dict=True):
 
     ``function`` is a plain function (or anything else that can be called), or a path:
     ``package.module:function`` or ``package.module.function``, imported when the policy is made.
-    Like every policy it must not read a clock or draw, and ``version`` should go up when it
-    decides differently. Raises InvalidSetting for what cannot be found or called.
+    Like every policy it must not read a clock or draw random numbers, and ``version`` should go
+    up when it decides differently. Raises InvalidSetting for a path that cannot be imported and
+    for an object that cannot be called.
     """
 
     function: Any = None
@@ -51,7 +53,7 @@ class Custom(msgspec.Struct, frozen=True, dict=True):
         most = self.max_messages
         if most is not None and (type(most) is not int or most < 1):
             raise InvalidSetting(f"max_messages: expected an int from 1 or None, found {most!r}")
-        _ = self.call  # now, and not in the middle of a session
+        _ = self.call  # a wrong path fails now, and not in the middle of a session
 
     @cached_property
     def call(self) -> Callable[..., Any]:
@@ -61,7 +63,7 @@ class Custom(msgspec.Struct, frozen=True, dict=True):
     def propose(
         self, visible: Visible, budget: Budget, state: PolicyState
     ) -> Proposal | AskSummary | AskScores | AskMemory:
-        """What the function answers. Raises CompactionError where that is no proposal."""
+        """The function's proposal or question. Raises CompactionError for anything else."""
         answer = self.call(visible, budget, state)
         if isinstance(answer, Proposal | AskSummary | AskScores | AskMemory):
             return answer
@@ -91,7 +93,10 @@ def _checked(function: object) -> Callable[..., Any]:
 
 
 def path_of(function: object) -> str:
-    """A path as it is; of a function its ``module:qualname``, of other objects their class's."""
+    """A name for messages: a path as it is, else the ``module:qualname`` of a function or class.
+
+    Any other object is named by its class.
+    """
     if isinstance(function, str):
         return function
     known = function if hasattr(function, "__qualname__") else type(function)
@@ -99,7 +104,10 @@ def path_of(function: object) -> str:
 
 
 def imported(path: str) -> object:
-    """What stands at ``package.module:name.name`` or ``package.module.name``."""
+    """The object at ``package.module:name.name`` or ``package.module.name``.
+
+    Raises InvalidSetting where there is none.
+    """
     module, separator, name = path.partition(":")
     if not separator:
         module, _, name = path.rpartition(".")
@@ -122,7 +130,7 @@ def _module(module: str, path: str) -> ModuleType:
     try:
         return import_module(module)
     except Exception as error:
-        # A module of the user's own may raise anything while it is imported.
+        # A user's own module may raise anything while it is imported.
         raise InvalidSetting(
             f"function: expected {path!r} to be importable, found {type(error).__name__}: {error}; "
             "install or correct it, or pass the function itself"

@@ -1,10 +1,19 @@
 """The last stage of every policy: make a proposal fit the budget, cheapest loss first.
 
-In order: results that take more than their share of the budget are shortened; then old results,
-then old arguments, down to the target; then the oldest rounds and messages are dropped, until the
-view is well below the threshold again; last, the round in progress is shortened as far as it
-takes. System messages, pins and the latest human message are never touched. What is left then is
-the floor: if it exceeds the budget, ``Fitted.overflow`` says by which parts.
+A policy need not reach the budget by itself, because this stage reduces its proposal further:
+
+1. Results that take more than their share of the budget are shortened.
+2. Old results are shortened, then old arguments, until the view is down to the target.
+3. The oldest rounds and messages are dropped, then the oldest summaries and notices, until the
+   view is well below the threshold (``line_to_drop_to``).
+4. The round in progress is shortened in steps, as far as needed.
+
+Steps 2 to 4 are taken only where the proposal is above the line of step 3. System messages, pins,
+the words of the latest human message and the message to be answered are never touched, and a tool
+round is dropped as a whole or not at all. The smallest view that this allows is the floor.
+
+Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor and
+``Fitted.overflow`` names its parts.
 """
 
 from __future__ import annotations
@@ -21,16 +30,17 @@ from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 OLD_CHARACTERS: Final = 1_000
-"""What stays of an old result or of old arguments when room is needed."""
+"""Characters that are kept of an old result or of old arguments when room is needed."""
 
 OPEN_CHARACTERS: Final = (16_000, 4_000, 1_000, 250, 0)
-"""Steps by which the round in progress is shortened."""
+"""Characters that are kept of results, then of arguments, of the round in progress, by step."""
 
 
 class Fitted(NamedTuple):
-    """A proposal that fits, its estimated tokens, and the parts of a floor that does not fit.
+    """A reduced proposal, its estimated tokens, and the parts of a floor that does not fit.
 
-    ``overflow`` is empty unless ``tokens`` is more than the budget and nothing is left to reduce.
+    ``overflow`` maps the name of a part to its tokens. It is empty unless ``tokens`` is more than
+    the budget and nothing is left to reduce.
     """
 
     proposal: Proposal
@@ -39,14 +49,14 @@ class Fitted(NamedTuple):
 
 
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
-    """Reduce ``proposal`` until it fits ``budget``; pure, on facts alone."""
+    """Reduce ``proposal`` until it fits ``budget``. Pure; reads facts, never texts."""
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
     working_set = WorkingSet(visible, proposal)
     protected, open_round = protected_rows(visible, working_set.groups)
     working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
     drop_line = line_to_drop_to(budget)
     if working_set.total > drop_line:
-        # The policy did not get there: go for the target, so that the next request has room.
+        # The policy left too much. Aim for the target, so that the next request has room.
         whole = protected | open_round
         old = [row for row in range(len(visible.messages)) if row not in whole]
         for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
@@ -61,7 +71,7 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
         if protected.isdisjoint(group.rows) and open_round.isdisjoint(group.rows):
             working_set.drop(group, "budget")
     while working_set.total > drop_line and kept:
-        # Summaries and notices go last of what can go, oldest first.
+        # Summaries and notices stand for much in few tokens, so they go last, oldest first.
         working_set.total -= kept[0].tokens
         kept = kept[1:]
     _shorten_open_round(working_set, open_round - protected, drop_line, budget)
@@ -75,14 +85,18 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
 
 
 def line_to_drop_to(budget: Budget) -> int:
-    """How far down a view must come, for the next requests to have room."""
+    """The most tokens a compacted view may have, so that the next requests have room.
+
+    That is the budget or four fifths of the threshold, whichever is less.
+    """
     return min(budget.tokens, budget.threshold * 4 // 5)
 
 
 def shortenable(visible: Visible, protected: frozenset[int]) -> list[int]:
-    """Rows whose results may be shortened: not pins, and of protected rows those with both.
+    """Rows whose results may be shortened.
 
-    Of a row that holds a person's words and results, the results may be shortened.
+    Pins are none of them. A protected row is one only where it holds a person's words and results
+    together: the words stay whole, the results may be shortened.
     """
     pins = visible.pins
     return [
@@ -104,7 +118,7 @@ def _shorten_open_round(
                     return
                 if working_set.stays(row):
                     working_set.shorten(row, limit, "budget")
-        # Below a thousand characters a text is of little use: go on only where one must.
+        # A text below a thousand characters is of little use, so only the budget forces that.
         if characters <= OLD_CHARACTERS and working_set.total <= budget.tokens:
             return
 
@@ -125,10 +139,11 @@ def protected_rows(
 
 
 def to_answer(messages: Sequence[MessageRef], groups: Sequence[Group]) -> int | None:
-    """The row at the end that the model is to answer, whoever wrote it.
+    """The last row, which the model has to answer, whoever wrote it.
 
-    None where that is a tool round, which is protected as such. Where nobody asked anything it is
-    the model's own last words: a request of nothing at all would be refused.
+    None where the last row belongs to a tool round, which is protected as such. In a conversation
+    without a person's words it is the model's own last answer, because a provider refuses a
+    request without messages.
     """
     orphans = {row for calls, results, _ in groups if not calls for row in results}
     conversation = (
@@ -154,7 +169,7 @@ def latest_human(messages: Sequence[MessageRef]) -> int | None:
 def open_rows(
     messages: Sequence[MessageRef], groups: Sequence[Group], human: int | None
 ) -> frozenset[int]:
-    """Rows of the tool round that the model has yet to go on from; empty when there is none."""
+    """Rows of the tool round that the model has not answered yet; empty when there is none."""
     for group in reversed(groups):
         if any(messages[row].facts.kind == "assistant" for row in group.calls):
             in_progress = any(messages[row].facts.calls for row in group.calls)

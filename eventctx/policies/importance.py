@@ -1,11 +1,11 @@
-"""The importance policy ("smart"): what matters most stays, wherever it stands.
+"""The importance policy ("smart"): the most important rounds stay, wherever they stand.
 
-Every tool round has a score: how recent it is, how important, and how little room it takes. The
-best ones that fit the target stay, in conversation order. The most recent rows stay whatever their
-score. A round's score is the best of its members', because it stands or falls as one.
+Every tool round has a score of three parts: its recency, its importance, and its small size. The
+best rounds that fit the target stay, in conversation order. The most recent rows stay whatever
+their score. A round's score is the best of its members', because it stands or falls as one.
 
-How important a message is, a model may say (``scorer="model"``); else it is a matter of who
-speaks. The scores decided on are recorded with the plan.
+The importance of a message comes from a model (``scorer="model"``) or from its author's role.
+The scores are recorded with the plan.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ANSWER: Final = 0.7
 CALL: Final = 0.4
 RESULT: Final = 0.3
 OTHER: Final = 0.2
-"""How important a message is by who speaks. Only people say what is wanted; an answer tells what
-was found and decided; a call tells what was done; a result can be had again by calling again; what
-a harness adds, it adds again. Facts do not tell a failed result from another."""
+"""The importance of a message by its author. Only people state the task; an answer holds findings
+and decisions; a call shows what was done; a result can be had again by calling again; a harness
+adds its texts again by itself. Facts do not show whether a result is a failure."""
 
 HALF_TOKENS: Final = 1_000
-"""A round of so many tokens gets half of what there is to get for taking little room."""
+"""A round of so many tokens gets half of the score for small size."""
 
 DIGITS: Final = 4
 """Scores are rounded before they are compared, so that the recorded ones explain the plan."""
@@ -51,9 +51,9 @@ DIGITS: Final = 4
 class Importance(msgspec.Struct, frozen=True):
     """Settings of the importance policy.
 
-    The three weights say how much recency, importance and size count beside each other.
+    The three weights, from 0 to 1, are the shares of recency, importance and size in a score.
     ``keep_recent`` rows at the end of the conversation stay whatever their score. ``scorer`` is
-    ``builtin`` or ``model``: the scorer that the session was given.
+    ``builtin`` (importance by author) or ``model`` (the scorer that the session was given).
     """
 
     recency_weight: float = 0.4
@@ -97,21 +97,24 @@ class Importance(msgspec.Struct, frozen=True):
             left = working_set.total - sum(working_set.cost(group) for group in free)
             if left <= line_to_drop_to(budget):
                 break
-        asked = [group for group in free if not group.orphan]
+        scorable = [group for group in free if not group.orphan]
         given: Mapping[int, float] = {}
-        if self.scorer == "model" and asked:
+        if self.scorer == "model" and scorable:
             found = next((one for one in state.answers.values() if isinstance(one, Scores)), None)
             if found is None:
-                return _question(visible, asked)
+                return _question(visible, scorable)
             given = found.by_number
-        scores = self._scores(visible, working_set, asked, given)
+        scores = self._scores(visible, working_set, scorable, given)
         _choose(working_set, free, scores, budget.target - left)
         return _proposal(visible, working_set, free, guarded, scores)
 
     def _guards(
         self, visible: Visible, whole: frozenset[int], open_round: frozenset[int]
     ) -> Iterator[frozenset[int]]:
-        """Rows that stay, ever fewer: a tool loop still open, then the recent rows give way."""
+        """Sets of rows that stay, each smaller than the one before.
+
+        The second gives up the open tool loop, the third gives up the recent rows, too.
+        """
         rows = [row for row, ref in enumerate(visible.messages) if ref.facts.kind != "system"]
         recent = frozenset(rows[-self.keep_recent :] if self.keep_recent else ())
         fixed = whole | open_round
@@ -129,9 +132,10 @@ class Importance(msgspec.Struct, frozen=True):
         """The score of every round, from 0 to 1: a weighted mean of three parts, each 0 to 1.
 
         Recency is the place in the conversation, from 0 for the first to 1 for the last message.
-        Importance is the model's score, or the built-in one for messages it was not asked about.
-        For size a round of t tokens gets HALF / (HALF + t). Only sums, products and quotients:
-        they come out the same everywhere, which powers and logarithms need not.
+        Importance is the model's score, or the built-in one for messages that it did not score.
+        For size a round of t tokens gets HALF_TOKENS / (HALF_TOKENS + t). Only sums, products and
+        quotients are used: they give the same result on every machine, which powers and
+        logarithms need not.
         """
         total = self.recency_weight + self.importance_weight + self.size_weight
         last = max(1, len(visible.messages) - 1)
@@ -150,7 +154,7 @@ class Importance(msgspec.Struct, frozen=True):
 
 
 def importance_of(facts: Facts) -> float:
-    """How important a message is by who speaks, from 0 to 1."""
+    """The importance of a message by its author, from 0 to 1."""
     if facts.human:
         return HUMAN
     if facts.kind == "assistant":
@@ -160,16 +164,17 @@ def importance_of(facts: Facts) -> float:
 
 def _question(visible: Visible, groups: list[Group]) -> AskScores:
     numbers = sorted(visible.messages[row].number for group in groups for row in group.rows)
-    # One question is asked in one compaction: what comes meanwhile gets the built-in score.
+    # A compaction has one question: messages added meanwhile get the built-in score.
     return AskScores(f"scores {numbers[0]}-{numbers[-1]}", tuple(numbers))
 
 
 def _choose(
     working_set: WorkingSet, free: list[Group], scores: Mapping[Group, float], room: int
 ) -> None:
-    """Drop what does not fit into ``room`` tokens behind better rounds; of equals the newer stays.
+    """Drop the rounds that do not fit into ``room`` tokens, best score first.
 
-    One too large for what room is left does not keep smaller ones out.
+    Of equal scores the newer round comes first. A round that is too large for the room left does
+    not keep a smaller one with a lower score out.
     """
     best = sorted(scores, key=lambda group: (scores[group], group.rows[0]), reverse=True)
     chosen: set[Group] = set()

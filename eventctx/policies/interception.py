@@ -1,4 +1,4 @@
-"""What an interceptor of a compaction is told, and what it may answer."""
+"""The interface of an interceptor of compactions: the payload that it gets, and its answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from eventctx.log.events import PreCompact
 class CompactionAsked(msgspec.Struct, frozen=True):
     """A compaction that is about to begin in ``session``.
 
-    ``event`` is the ``context:pre_compact`` as it will be recorded, under these ids; ``numbers``
-    are the messages in view, in order.
+    ``event`` is the ``context:pre_compact`` as it will be recorded, with these ids in its record;
+    ``numbers`` are the messages in view, in order.
     """
 
     session: str
@@ -38,4 +38,4 @@ class Verdict(msgspec.Struct, frozen=True):
 NO_OBJECTION = Verdict()
 
 Intercept = Callable[[CompactionAsked], Awaitable[Verdict]]
-"""Asks every interceptor in order, and joins what they answer."""
+"""A function that calls every interceptor in order and joins their verdicts."""

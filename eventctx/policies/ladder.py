@@ -1,10 +1,11 @@
-"""The ladder: progressive, the cheapest loss first, each step only as far as needed.
+"""The ladder: the cheapest loss first, each step only as far as needed.
 
 Old tool results are shortened, then old arguments; then old tool rounds and answers are dropped;
-then old user messages are cut to their beginning, and last dropped. Rows that the policy protects
-(the task, the most recent rows, the last tool results) are left alone as long as that suffices;
-protection shrinks in steps, and a tool loop that is still open is entered last. The names of the
-settings are those of Amplifier's context-simple; there, as here, it stops at the target.
+then old user messages are cut to their beginning, and at last dropped. Rows that the policy
+protects (the task, the most recent rows, the last tool results) are left alone as long as that
+suffices. Protection shrinks in ``STEPS`` steps; the same steps are then taken inside a tool loop
+that is still open, so that the loop is cut last. The names of the settings are those of
+Amplifier's context-simple; there, as here, the reduction stops at the target.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import MessageRef
 
 PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
-"""Parts of ``protected_recent`` and ``protected_tool_results`` that hold, step by step."""
+"""The part of ``protected_recent`` and ``protected_tool_results`` that holds in each step."""
 
 STEPS: Final = len(PROTECTION)
 NEVER: Final = 2 * STEPS
+"""The step of rows that are always protected: behind all steps outside and inside the loop."""
 
 
 class Ladder(msgspec.Struct, frozen=True):
@@ -65,11 +67,11 @@ class Ladder(msgspec.Struct, frozen=True):
                 break
             inside = number >= STEPS and state.trigger != "manual"
             if inside and working_set.total <= line_to_drop_to(budget):
-                break  # cutting inside the loop that is still open is not worth its thinking
+                break  # a cut inside the open loop loses its thinking, so the target can wait
             cut += self._climb(working_set, step, budget.target)
             if number % STEPS == STEPS - 1:
                 _drop_words(working_set, steps[: number + 1], budget.target)
-        # Only now, as many of them may have been dropped after all.
+        # Only now, because many of these rows may have been dropped in a later step.
         working_set.note(cut, Limit(prose=self.truncate_chars), "old_words")
         return _explained(visible, working_set, whole, open_round)
 
@@ -80,7 +82,7 @@ class Ladder(msgspec.Struct, frozen=True):
         always: frozenset[int],
         loop: frozenset[int],
     ) -> list[_Step]:
-        """What becomes free step by step: first outside the open loop, then inside it."""
+        """The rows that each step frees: first steps outside the open loop, then inside it."""
         messages = visible.messages
         humans = {row for row, ref in enumerate(messages) if ref.facts.human}
         freed_at = self._freed_at(messages)
@@ -88,7 +90,7 @@ class Ladder(msgspec.Struct, frozen=True):
             freed_at[row] += STEPS
         for row in always:
             freed_at[row] = NEVER
-        # One list more takes what is never freed.
+        # The last list holds rows that are never freed.
         steps = [_Step([], [], [], []) for _ in range(NEVER + 1)]
         for group in working_set.groups:
             rows = group.calls + group.results
@@ -120,13 +122,13 @@ class Ladder(msgspec.Struct, frozen=True):
         return freed_at
 
     def _climb(self, working_set: WorkingSet, step: _Step, target: int) -> list[int]:
-        """Take what the step frees, as far as needed; returns the rows whose words are cut."""
+        """Reduce the rows of a step, as far as needed; returns the rows whose words are cut."""
         savings = [working_set.saving_words(row, self.truncate_chars) for row in step.words]
         rounds = sum(step.costs)
         if working_set.total - rounds - sum(savings) <= target:
             self._shorten(working_set, step, target)
         else:
-            # All of it must go, and shortening first what is dropped then would be for nothing.
+            # All rounds of the step must go, so shortening them first would be wasted work.
             working_set.drop_all(step.rounds, "old_round", rounds)
         cut: list[int] = []
         for row, saving in zip(step.words, savings, strict=True):
@@ -138,9 +140,10 @@ class Ladder(msgspec.Struct, frozen=True):
         return cut
 
     def _shorten(self, working_set: WorkingSet, step: _Step, target: int) -> None:
-        """Shorten old results, then old arguments; drop the rounds that this cannot save.
+        """Shorten old results, then old arguments; drop the oldest rounds where that is too little.
 
-        The same as shortening first and dropping then, without the work for what is dropped.
+        Shortening every row first and dropping then would give the same view. This order saves
+        the work of shortening rows that are dropped.
         """
         least = self.truncate_chars
         saved = {row: working_set.saving(row, least) for row in step.rows}
@@ -166,7 +169,11 @@ class Ladder(msgspec.Struct, frozen=True):
 
 
 class _Step(NamedTuple):
-    """What one step frees: rows, rounds to drop with what each would free, rows of a person."""
+    """The rows that one step frees.
+
+    ``rounds`` are those without a person's words, ``costs`` the tokens that dropping each would
+    free; ``words`` are the rows with a person's words.
+    """
 
     rows: list[int]
     rounds: list[Group]
@@ -175,7 +182,7 @@ class _Step(NamedTuple):
 
 
 def open_loop(messages: Sequence[MessageRef], open_round: frozenset[int]) -> frozenset[int]:
-    """Rows behind the latest human message while the model is still at work on it."""
+    """Rows behind the latest human message while its tool loop is open; else none."""
     if not open_round:
         return frozenset()
     human = latest_human(messages)
@@ -183,14 +190,14 @@ def open_loop(messages: Sequence[MessageRef], open_round: frozenset[int]) -> fro
 
 
 def _still_room(working_set: WorkingSet, characters: int, target: int, least: int) -> int:
-    """How much of a result may stay: as much as the target allows, at least ``least``."""
+    """Characters of a result that may stay: as many as the target allows, at least ``least``."""
     surplus = working_set.total - target
     freed = surplus * working_set.estimator.outcome // 10 + 1 + MARKER_CHARACTERS
     return max(least, characters - freed)
 
 
 def _drop_words(working_set: WorkingSet, steps: Sequence[_Step], target: int) -> None:
-    """Drop what is left of old user messages, when nothing else is protected any more."""
+    """Drop the old user messages that are left, once every other row of the steps is reduced."""
     rows = {row for step in steps for row in step.words}
     for group in working_set.groups:
         if working_set.total <= target:

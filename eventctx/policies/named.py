@@ -28,10 +28,10 @@ POLICIES: Final[dict[str, type[Any]]] = {
     "token-budget": TokenBudgetPolicy,
     "truncate": Truncate,
 }
-"""Policies by name; their fields, but for name and version, are their settings."""
+"""Policies by name. A policy's settings are its fields, except ``name`` and ``version``."""
 
 ALIASES: Final = {"smart": "importance", "summarise": "summarize", "token_budget": "token-budget"}
-"""Other names: context-persistent's, and other spellings."""
+"""Other names of policies: the one that context-persistent uses, and other spellings."""
 
 DEFAULT: Final = "ladder"
 
@@ -59,7 +59,10 @@ def policy_named(name: str, settings: Mapping[str, Any] = {}) -> Policy:
 
 
 def _step(given: Any) -> Any:
-    """A pipeline's step: a name and a pair of a name and settings become the policy."""
+    """A step of a pipeline: a name, or a pair of a name and settings, becomes a policy.
+
+    Anything else is returned as it is; the pipeline checks it.
+    """
     if isinstance(given, str):
         return policy_named(given)
     if isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[1], Mapping):

@@ -1,7 +1,8 @@
 """The pipeline: one policy after the other, until the view is down to the target.
 
-Each policy decides on what those before it left. Nothing that one hides comes back with the next;
-of two limits the lower one holds; what any of them inserts goes in.
+Each policy decides on the view that the policies before it left, so a message that one of them
+hides cannot come back. Of two limits for a message the lower one holds. The insertions of all
+steps are in the view.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     The steps are policies; where the pipeline itself is made by name (``policy_named``,
     ``engine.session(policy="pipeline", policies=…)``), also names, and pairs of a name and
-    settings. Where the number of messages is what makes a compaction due, it must be down, too.
-    A step's question is asked under its key with the step's place before it (``0:scores``).
-    Raises InvalidSetting.
+    settings. Where a compaction is due because of the number of messages, that number must also
+    be down to the limit. The key of a step's question has the step's place before it
+    (``0:scores``). Raises InvalidSetting.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -65,16 +66,20 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     @property
     def needs_summarizer(self) -> bool:
-        """Whether a step needs one."""
+        """Whether a step needs a summarizer."""
         return any(getattr(step, "needs_summarizer", False) for step in self.policies)
 
     @property
     def needs_scorer(self) -> bool:
-        """Whether a step needs one."""
+        """Whether a step needs a scorer."""
         return any(getattr(step, "needs_scorer", False) for step in self.policies)
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
-        """What all steps together make of the view, or a step's question."""
+        """The joined proposal of all steps, or a step's question.
+
+        Raises CompactionError for a step that returns neither, InvalidPlan for a step that breaks
+        a rule.
+        """
         joined: Proposal | None = None
         seen = visible
         for place, step in enumerate(self.policies):
@@ -103,10 +108,10 @@ class Pipeline(msgspec.Struct, frozen=True):
 
 
 def reduced(visible: Visible, proposal: Proposal) -> Visible:
-    """What is in view under ``proposal``, as far as facts tell; shortened texts at their most.
+    """The view under ``proposal``, derived from facts; a shortened text counts its upper bound.
 
-    What it inserts is counted, but is not among ``insertions``: it has no place in the log yet,
-    so nothing can be asked about it.
+    New insertions are counted in ``tokens``, but are not among ``insertions``: they have no place
+    in the log yet, so the next step cannot ask about them.
     """
     messages = []
     for ref in visible.messages:
@@ -131,7 +136,10 @@ def _limited(ref: MessageRef, limit: Limit, visible: Visible) -> MessageRef:
 
 
 def _limited_facts(facts: Facts, limit: Limit) -> Facts:
-    """The most that is left under ``limit``, as ``shortened_tokens`` counts it."""
+    """Facts of a message with the most characters that ``limit`` leaves.
+
+    The bounds are those of ``shortened_tokens``.
+    """
     outcome, arguments, prose = facts.outcome, facts.arguments, facts.prose
     if limit.outcome is not None:
         outcome = min(outcome, limit.outcome + MARKER_CHARACTERS * max(1, len(facts.results)))
@@ -144,7 +152,7 @@ def _limited_facts(facts: Facts, limit: Limit) -> Facts:
 
 
 def joined_with(first: Proposal, second: Proposal) -> Proposal:
-    """One proposal for a view, of ``first`` for it and ``second`` for what ``first`` leaves."""
+    """One proposal for a view, of ``first`` for that view and ``second`` for the reduced one."""
     decided: dict[int, tuple[Disposition, str]] = dict(first.dispositions)
     limits = dict(first.limits)
     for number, (disposition, reason) in second.dispositions.items():
@@ -154,7 +162,7 @@ def joined_with(first: Proposal, second: Proposal) -> Proposal:
         elif limit is not None:
             limits[number] = _lower(limits.get(number, Limit()), limit)
         elif number in limits:
-            continue  # still as short as the first made it, for the first's reason
+            continue  # the limit of ``first`` still holds, and its reason with it
         decided[number] = (disposition, reason)
     return Proposal(
         decided,
@@ -166,19 +174,21 @@ def joined_with(first: Proposal, second: Proposal) -> Proposal:
 
 
 def placed(visible: Visible, proposal: Proposal) -> Proposal:
-    """The proposal with its insertions where the whole view has a place for them.
+    """The proposal with every insertion at a place that the whole view allows.
 
-    What a step inserts before a message that a later one drops goes before the next one that
-    stays. Behind an unanswered round nothing can be inserted, also where an earlier step dropped
-    it: what a later one inserts there goes to the start.
+    An insertion before a message that a later step drops moves to the next message that stays.
+    Nothing can be inserted behind a round without all its results, even where an earlier step
+    dropped that round: an insertion behind it moves to the start.
     """
     rows = {ref.number: row for row, ref in enumerate(visible.messages)}
-    still = next((group.rows[0] for group in reversed(visible.groups) if group.pending), len(rows))
+    last_open = next(
+        (group.rows[0] for group in reversed(visible.groups) if group.pending), len(rows)
+    )
     open_places = [
         group.rows[0]
         for group in visible.groups
         if not group.orphan
-        and group.rows[0] <= still
+        and group.rows[0] <= last_open
         and proposal.dispositions[visible.messages[group.rows[0]].number][0] in _STAYS
     ]
     insertions = []

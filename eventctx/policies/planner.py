@@ -1,7 +1,13 @@
-"""From a view and a policy to a plan that can be recorded; pure, texts are passed in.
+"""From a view and a policy to a plan that can be recorded. Pure: texts are passed in.
 
-Three steps, so that the caller can fetch texts in between: ``outline`` decides on references,
-``texts_needed`` names the messages to shorten, ``complete`` makes their bodies and the plan.
+A plan is made in three steps, so that the caller can read texts from the store in between.
+``outline`` lets the policy decide on references and fits its proposal to the budget.
+``texts_needed`` names the messages that have to be shortened. ``complete`` shortens their bodies
+and makes the plan.
+
+Invariant: the runs of a plan cover every message that was in view, once, and every body that the
+plan refers to is in the log already or among ``Completed.bodies``. So the record of a compaction
+is enough to derive its view again.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ class Completed(NamedTuple):
 
 
 def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
-    """What a policy is shown of a view; ``pins`` hold besides the session's own."""
+    """The part of a view that a policy sees; ``pins`` are added to the session's own."""
     layout = view.layout
     return Visible(
         list(layout.refs), _movable(view), view.pins | pins, layout.tokens, view.estimator
@@ -43,12 +49,15 @@ def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
 
 
 def _movable(view: ViewState) -> tuple[InsertionRef, ...]:
-    """The insertions that a policy decides about: a host's system prompt is the host's."""
+    """The insertions that a policy may remove: all but a system prompt, which is the host's."""
     return tuple([one for one in view.layout.insertions if one.kind != "system_prompt"])
 
 
 def outline(visible: Visible, policy: Policy, budget: Budget, state: PolicyState) -> Fitted | Ask:
-    """The policy's proposal, checked and fitted, or its question. Raises InvalidPlan."""
+    """The policy's proposal, checked and fitted, or its question.
+
+    Raises InvalidPlan for an answer that is no proposal and for a proposal that breaks a rule.
+    """
     proposal = policy.propose(visible, budget, state)
     if isinstance(proposal, Ask):
         return proposal
@@ -61,7 +70,7 @@ def outline(visible: Visible, policy: Policy, budget: Budget, state: PolicyState
 
 
 def changes_nothing(view: ViewState, proposal: Proposal) -> bool:
-    """Whether the view would be the same as it is."""
+    """Whether ``proposal`` leaves the view as it is."""
     return (
         not proposal.limits
         and not proposal.insertions
@@ -85,10 +94,11 @@ def complete(
     make: MakeBody,
     salt: Salt,
 ) -> Completed:
-    """The plan, with runs over all that was in view, and the bodies that it refers to.
+    """The plan, with runs over all messages that were in view, and the new bodies of its record.
 
-    ``texts`` maps message numbers to the bodies now in view; an erased one (None) stays as it is.
-    ``make`` gives a message its body, ``salt(n)`` returns n random bytes. Raises InvalidMessage.
+    ``texts`` maps message numbers to the bodies that are in view now. An erased body (None) cannot
+    be shortened, so its message keeps the form that it has in view. ``make`` gives a message its
+    body, ``salt(n)`` returns n random bytes. Raises InvalidMessage.
     """
     bodies: list[Body] = []
     shortened: list[Shortening] = []
@@ -131,6 +141,9 @@ def complete(
 
 
 def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:
-    """Scores as JSON, a message number and its score in a pair; no message, so without facts."""
+    """Scores as a JSON list of pairs of message number and score.
+
+    This is no message, so the body has no facts.
+    """
     pairs = [(number, scores[number]) for number in sorted(scores)]
     return make_body(msgspec.json.encode(pairs), b"", salt)

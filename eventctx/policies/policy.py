@@ -1,4 +1,4 @@
-"""The seam between the engine and a compaction policy.
+"""The interface between the engine and a compaction policy.
 
 A policy is pure: it gets references (no texts), a budget and a state, and returns a ``Proposal``,
 which is a plan before its texts are filled in. Every proposal goes through ``fit`` and the rules
@@ -6,7 +6,7 @@ before it becomes the plan that the log records.
 
 A policy that needs more than references (a summary, scores, memories) returns a question instead,
 as data. The engine answers it and calls ``propose`` again with the answer in
-``PolicyState.answers``; the same answers give the same proposal.
+``PolicyState.answers``; the same answers must give the same proposal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 
 class Visible(msgspec.Struct, frozen=True, dict=True):
-    """What is in view: messages in conversation order, insertions, and pinned numbers.
+    """A view as a policy sees it: messages in conversation order, insertions, pinned numbers.
 
     ``tokens`` is the whole view's count by ``estimator``, synthetic results included. ``groups``
     are the rows of ``messages`` that stand or fall together.
@@ -40,15 +40,15 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Tool rounds and single rows, in order; worked out once, as every stage needs them."""
+        """Tool rounds and single rows, in order; derived once, because every stage needs them."""
         return group_rows([ref.facts for ref in self.messages])
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """Tokens: the most a view may have, the size that triggers a compaction, and where it aims.
+    """Sizes in tokens: the most of a view, the trigger of a compaction, and a compaction's goal.
 
-    A policy's are in the view's own count: what is sent beside the messages is taken off, and the
-    factor learnt from reported usage is divided out.
+    A policy gets them in the view's own count: the size of everything that is sent beside the
+    messages is taken off, and the factor learnt from reported usage is divided out.
     """
 
     tokens: int
@@ -57,7 +57,7 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class AskSummary(msgspec.Struct, frozen=True):
-    """Asks for a summary of visible messages ``numbers``, in at most ``max_tokens`` tokens.
+    """A request for a summary of visible messages ``numbers``, in at most ``max_tokens`` tokens.
 
     ``merged`` are the summaries in view that the new one takes in.
     """
@@ -69,14 +69,17 @@ class AskSummary(msgspec.Struct, frozen=True):
 
 
 class AskScores(msgspec.Struct, frozen=True):
-    """Asks how important each of these visible messages is, from 0 to 1."""
+    """A request for the importance of each of these visible messages, from 0 to 1."""
 
     key: str
     numbers: tuple[int, ...]
 
 
 class AskMemory(msgspec.Struct, frozen=True):
-    """Asks what was said before that bears on message ``number``, but for what stays in view."""
+    """A request for earlier texts that bear on message ``number``.
+
+    At most ``max_snippets`` of them, and none of the messages ``staying``, which stay in view.
+    """
 
     key: str
     number: int
@@ -96,7 +99,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Scores(msgspec.Struct, frozen=True):
-    """The answer to ``AskScores``: a score from 0 to 1 for every number that was asked for."""
+    """The answer to ``AskScores``: a score from 0 to 1 for every requested number."""
 
     by_number: Mapping[int, float]
 
@@ -111,10 +114,11 @@ Answer = Summary | Scores | Memory
 
 
 class PolicyState(msgspec.Struct, frozen=True):
-    """What a policy may know of the session besides what is in view.
+    """The part of the session's state that a policy gets besides the view.
 
-    ``hint`` is what the caller of ``compact`` wants kept, in words. ``answers`` are those to the
-    policy's own questions in this compaction, by key.
+    ``compactions`` counts those before this one. ``hint`` names in words what the caller of
+    ``compact`` wants kept. ``answers`` are the answers to the policy's own questions in this
+    compaction, by key.
     """
 
     trigger: Trigger
@@ -124,7 +128,7 @@ class PolicyState(msgspec.Struct, frozen=True):
 
 
 class NewInsertion(msgspec.Struct, frozen=True):
-    """An insertion whose text the policy gives; ``message`` is a whole message.
+    """An insertion with a text of the policy's own; ``message`` is a whole message.
 
     The other fields are those of ``plan.Insertion``.
     """
@@ -141,8 +145,8 @@ class Proposal(msgspec.Struct, frozen=True):
 
     ``dispositions`` maps every visible number to a disposition and a reason code; a message that
     is ``shortened`` has a limit in ``limits``, unless it was shortened before and stays so.
-    ``kept_insertions`` are those of the view that stay. ``scores`` are recorded where the policy
-    decided on any.
+    ``kept_insertions`` are those of the view that stay. ``scores`` are by message number, and are
+    recorded where the policy decided by scores.
     """
 
     dispositions: Mapping[int, tuple[Disposition, str]]
@@ -162,7 +166,7 @@ class Policy(Protocol):
 
     @property
     def version(self) -> int:
-        """Goes up when the same input would give another proposal."""
+        """A number that goes up when the same input would give another proposal."""
         ...
 
     @property
@@ -171,8 +175,9 @@ class Policy(Protocol):
         ...
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
-        """Say what should become of every visible message, or ask what it takes to say so.
+        """Decide on every visible message, or return a question that must be answered first.
 
-        Must not read a clock or draw. Asking a key again that is in ``state.answers`` is an error.
+        Must not read a clock or draw random numbers. A question whose key is already in
+        ``state.answers`` is an error.
         """
         ...

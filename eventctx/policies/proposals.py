@@ -1,8 +1,9 @@
-"""From the rows that a policy wants to a proposal that keeps the rules.
+"""From the rows that a policy wants to keep to a proposal that keeps the rules.
 
-A policy says which messages matter. What follows from the rules is added here: system messages,
-pins and the latest human message stay, and a tool round stays whole if one of its rows does.
-``keep_only`` and ``drop`` do so for authors of policies of their own.
+A policy chooses the messages that matter. The functions here add what the rules demand: system
+messages, pins, the latest human message and the message to be answered stay, and a tool round
+stays whole if one of its rows stays. ``keep_only`` and ``drop`` are for authors of policies of
+their own.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Decisions = dict[int, tuple[Disposition, str]]
 
 
 def keep_only(visible: Visible, numbers: Iterable[int], reason: str = "custom") -> Proposal:
-    """Keep these messages and what the rules want kept; everything else leaves the view.
+    """Keep these messages and those that the rules protect; everything else leaves the view.
 
-    ``reason`` is recorded for both; insertions stay. Raises InvalidPlan for a number that is not
-    in view.
+    ``reason`` is recorded for the messages that were named and for those that leave; insertions
+    stay. Raises InvalidPlan for a number that is not in view.
     """
     rows = _rows_of(visible, numbers)
     decided = decisions(visible, dict.fromkeys(rows, reason), gone=reason)
@@ -47,9 +48,9 @@ def drop(visible: Visible, numbers: Iterable[int], reason: str = "custom") -> Pr
 
 
 def decisions(visible: Visible, wanted: Mapping[int, str], gone: str = "older") -> Decisions:
-    """What becomes of every message when the rows ``wanted`` stay, each for its reason code.
+    """The disposition and reason of every message when the rows ``wanted`` stay.
 
-    ``gone`` is the reason code of those that leave.
+    ``wanted`` maps a row to its reason code; ``gone`` is the reason code of messages that leave.
     """
     messages = visible.messages
     human = latest_human(messages)
@@ -75,7 +76,7 @@ def decisions(visible: Visible, wanted: Mapping[int, str], gone: str = "older") 
 
 
 def conversation(messages: Sequence[MessageRef]) -> list[int]:
-    """The rows that are no system messages."""
+    """The rows that are not system messages."""
     return [row for row, ref in enumerate(messages) if ref.facts.kind != "system"]
 
 

@@ -1,4 +1,4 @@
-"""Ranges of policies' settings: every wrong one is refused by its name."""
+"""Checks of the ranges of policies' settings; an error names the setting that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Rules that every proposal must keep, whoever made it (DESIGN §6)."""
+"""Rules that every proposal must keep, whoever made it (DESIGN §6).
+
+A policy may be a user's own function, so nothing about its proposal is taken for granted. The
+checks run in two steps, because ``fit`` stands between them: ``check_form`` makes sure that the
+proposal decides on exactly the messages in view and can be recorded at all, which ``fit`` relies
+on; ``check_rules`` holds the fitted proposal to the rules of a view.
+
+Invariant: a proposal that passed both gives a view that a provider accepts, with all system
+messages, pins, the latest human message and the message to be answered in it, and with every tool
+round whole or absent.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +27,24 @@ _REASON: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def check_form(visible: Visible, proposal: Proposal) -> None:
-    """Raise InvalidPlan if ``proposal`` does not speak of exactly what is in view."""
+    """Raise InvalidPlan if ``proposal`` does not decide on exactly the messages in view.
+
+    Also where a disposition, a reason code or an insertion has a form that no log can hold.
+    """
     numbers = {ref.number for ref in visible.messages}
-    told = proposal.dispositions.keys()
-    if told != numbers:
-        if numbers - told:
-            raise _broken("every message has a disposition", numbers - told, "they have none")
-        raise _broken("a plan speaks of what is in view", told - numbers, "not in view")
+    decided_on = proposal.dispositions.keys()
+    if decided_on != numbers:
+        missing = numbers - decided_on
+        if missing:
+            raise _broken("every message has a disposition", missing, "they have none")
+        raise _broken("a plan speaks of what is in view", decided_on - numbers, "not in view")
     strange = proposal.limits.keys() - numbers
     if strange:
         raise _broken("a plan speaks of what is in view", strange, "limits, but not in view")
     known = get_args(Disposition)
-    said: dict[Any, int] = {decided: n for n, decided in proposal.dispositions.items()}
-    for decided, number in said.items():
+    # A session has thousands of messages and few different decisions: check each of those once.
+    decisions: dict[Any, int] = {decided: n for n, decided in proposal.dispositions.items()}
+    for decided, number in decisions.items():
         disposition, reason = decided if isinstance(decided, tuple) else (decided, "")
         if disposition not in known:
             raise _broken(f"a disposition is one of {list(known)}", [number], f"{disposition!r}")
@@ -64,7 +79,7 @@ def check(visible: Visible, proposal: Proposal) -> None:
 
 
 def check_rules(visible: Visible, proposal: Proposal) -> None:
-    """As ``check``, of a proposal whose form has been checked before."""
+    """Raise InvalidPlan if ``proposal``, whose form was checked before, breaks a rule of views."""
     messages = visible.messages
     here = [proposal.dispositions[ref.number][0] in _STAYS for ref in messages]
     pins = visible.pins
@@ -105,13 +120,13 @@ def _check_rounds(visible: Visible, here: list[bool]) -> None:
 
 def _check_texts(visible: Visible, proposal: Proposal) -> None:
     limits, decided = proposal.limits, proposal.dispositions
-    bare = [
+    without_limit = [
         ref.number
         for ref in visible.messages
         if not ref.shortened and decided[ref.number][0] == "shortened" and ref.number not in limits
     ]
-    if bare:
-        raise _broken("a shortened message has a limit", bare, "no limit given")
+    if without_limit:
+        raise _broken("a shortened message has a limit", without_limit, "no limit given")
 
 
 def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> None:
@@ -119,13 +134,13 @@ def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> Non
     if not places:
         return
     groups = visible.groups
-    # Behind the first row of an open round everything may still move.
+    # Late results of an open round may still move every row behind its first one.
     open_groups = [group.rows[0] for group in groups if group.pending and here[group.rows[0]]]
-    still = open_groups[-1] if open_groups else None
+    last_open = open_groups[-1] if open_groups else None
     starts = {
         visible.messages[group.rows[0]].number
         for group in groups
-        if still is None or group.rows[0] <= still
+        if last_open is None or group.rows[0] <= last_open
     }
     if places - starts:
         raise _broken("nothing is inserted into a round", places - starts, "not a round's start")

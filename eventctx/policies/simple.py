@@ -1,8 +1,8 @@
-"""The simple policy: all system messages and the last ten of the conversation.
+"""The simple policy: all system messages and the last ten of the conversation stay.
 
-As the README of Amplifier's context-simple has it: tool pairs are atomic (a round stays whole if
-one of its messages stays); messages without tools are de-duplicated by role and first 100
-characters. Of duplicates the last one stays, so that order and recency survive.
+Its rules are those of the README of Amplifier's context-simple: tool pairs are atomic (a round
+stays whole if one of its messages stays); messages without tools are de-duplicated by role and
+first 100 characters. Of duplicates the last one stays, so that order and recency survive.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def check_counts(keep_recent: int, max_messages: int | None) -> None:
 
 
 def at_most(max_messages: int | None, state: PolicyState) -> int | None:
-    """How many messages may stay because of ``max_messages``; None where it is not the trigger."""
+    """The most messages that may stay: half of ``max_messages``; None where it is no trigger."""
     if state.trigger != "max_messages" or max_messages is None:
         return None
-    # Down to half of the limit, or the next message would be over it again.
+    # Only half of the limit, because with more the next message would exceed it again.
     return max(1, max_messages // 2)
 
 
@@ -65,7 +65,7 @@ def _merge_duplicates(
         facts = ref.facts
         stays = decided[ref.number][0] in ("kept", "shortened")
         with_tools = facts.calls or facts.results or facts.kind in ("result", "system")
-        # Items of one Responses answer belong to a round even where they call nothing.
+        # Items of one Responses answer belong to a round even where they hold no call.
         if not stays or with_tools or facts.dialect == "responses" or ref.number in pins:
             continue
         if not facts.prose:

@@ -1,11 +1,13 @@
 """The summarize policy: one summary stands for the middle of the conversation.
 
-What it is about (system messages, the first human message, pins) and a recent tail stay as they
-are. Summaries are of one depth until ``fan_in`` of them stand in view; then the next one takes
-them in and is one deeper, so that their number grows with the logarithm of the session.
+The head (system messages, the first human message, pins) and a recent tail stay as they are.
+Summaries have the same depth until ``fan_in`` of them stand in view; then the next one takes them
+in and is one deeper, so that their number grows with the logarithm of the session.
 
-The policy asks for a summary and is called again with the answer. Messages that came meanwhile
-stay; an answer is used as long as what it tells of can still leave the view.
+The policy returns a question for a summary, and the engine calls it again with the answer.
+Messages that were added meanwhile stay. The question's key holds all that the answer depends on
+(``Cut``), so the second call needs no memory of the first: an answer is used if the messages that
+it summarises may still leave the view.
 """
 
 from __future__ import annotations
@@ -42,26 +44,27 @@ from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_who
 from eventctx.projections.view.refs import InsertionRef
 
 LEAST_SAVED: Final = 10
-"""A summary must save this fraction of what a compaction aims at, a tenth: less is not worth a
-model call, and the next one would soon be due."""
+"""A summary must save the tokens that a compaction aims for divided by this, a tenth: less is not
+worth a model call, and the next compaction would soon be due."""
 
 SUMMARY_SHARE: Final = 8
-"""One summary may take this fraction of what a compaction aims at, an eighth."""
+"""One summary may take the tokens that a compaction aims for divided by this: an eighth."""
 
 SUMMARIES_SHARE: Final = 2
-"""Older summaries that take more than this fraction of it, a half, are taken in at once: they
-would crowd out the tail, and the fit stage would drop the oldest."""
+"""Older summaries that take more than the tokens aimed for divided by this, a half, are taken in
+at once: they would crowd out the tail, and the fit stage would drop the oldest."""
 
 FRAME_TOKENS: Final = 120
-"""What header, note and marks of a summary take, about."""
+"""About the tokens of a summary's header, note and marks."""
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """What one summary is to do; as JSON it is the key of the question.
+    """The part of a view that one summary replaces; as JSON it is the key of the question.
 
-    ``runs`` are the numbers it stands for, ``covered`` those that leave the view because an older
-    summary stands for them (they had been restored), ``merged`` the older summaries it takes in
-    by the place of their bodies, ``most`` its tokens.
+    ``runs`` are the message numbers that the summary stands for. ``covered`` are numbers that
+    leave the view because an older summary stands for them already (they had been restored).
+    ``merged`` are the older summaries that it takes in, as positions and indexes of their bodies.
+    ``most`` is the most tokens that it may have.
     """
 
     runs: tuple[tuple[int, int], ...]
@@ -71,7 +74,7 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> str:
-        """The question's key: all that the answer depends on."""
+        """The question's key; it holds all that the answer depends on."""
         return f"summary {msgspec.json.encode(self).decode()}"
 
 
@@ -79,8 +82,8 @@ class Summarize(msgspec.Struct, frozen=True):
     """Settings of the summarize policy.
 
     ``keep_recent_share`` is the part of the target that the recent tail may take (from 0 to 1),
-    ``summary_tokens`` the most that one summary is asked to have, ``fan_in`` how many summaries
-    of one depth are taken into the next one.
+    ``summary_tokens`` the most tokens that are requested for one summary, ``fan_in`` how many
+    summaries of one depth are taken into the next one.
     """
 
     keep_recent_share: float = 0.5
@@ -105,9 +108,10 @@ class Summarize(msgspec.Struct, frozen=True):
         return True
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
-        """A question for a summary, and with its answer the proposal; else what the ladder says.
+        """A question for a summary, or the proposal once the summary is among the answers.
 
-        The ladder decides where there is too little between head and tail. Raises UnfitSummary.
+        The ladder decides instead where there is too little between head and tail, or where the
+        view is small enough after oversize results are shortened. Raises UnfitSummary.
         """
         goal = _goal(visible, budget, state)
         scene = _Scene(visible, budget)
@@ -125,7 +129,7 @@ class Summarize(msgspec.Struct, frozen=True):
         return AskSummary(cut.key, numbers, cut.most, merged)
 
     def _cut(self, scene: _Scene, goal: int, budget: Budget) -> Cut | None:
-        """The first cut that gets far enough, else the deepest; None if none is worth a summary."""
+        """The first cut that frees enough, else the deepest; None if none is worth a summary."""
         merged = self._merged(scene.visible.insertions, goal)
         most = max(1, min(self.summary_tokens, goal // SUMMARY_SHARE))
         found: Cut | None = None
@@ -144,7 +148,7 @@ class Summarize(msgspec.Struct, frozen=True):
         return found
 
     def _middle(self, scene: _Scene, guarded: frozenset[int], goal: int, most: int) -> list[Group]:
-        """Rounds before the tail that are not guarded; the tail has at least the last round."""
+        """Rounds before the tail that are not guarded; the tail has at least one round."""
         working_set = scene.working_set
         rounds = [group for group in working_set.groups if not group.orphan]
         free = {group for group in rounds if guarded.isdisjoint(group.rows)}
@@ -162,7 +166,7 @@ class Summarize(msgspec.Struct, frozen=True):
         return [group for group in rounds[:start] if group in free]
 
     def _merged(self, insertions: Sequence[InsertionRef], goal: int) -> list[InsertionRef]:
-        """Older summaries that the next one takes in; with a depth all that are less deep."""
+        """Older summaries that the next one takes in: those of a full depth and all less deep."""
         summaries = [one for one in insertions if one.kind == "summary"]
         if sum(one.tokens for one in summaries) * SUMMARIES_SHARE > goal:
             return summaries
@@ -172,7 +176,7 @@ class Summarize(msgspec.Struct, frozen=True):
 
 
 class _Scene:
-    """A view and what may leave it. Lives inside one policy call.
+    """A view and the rounds that may leave it; made anew in every call of the policy.
 
     ``head`` are rows of the rounds that must stay, ``task`` those of the first human message.
     """
@@ -181,7 +185,7 @@ class _Scene:
         self.visible = visible
         self.working_set = WorkingSet(visible, kept_whole(visible))
         protected, self.open_round = protected_rows(visible, self.working_set.groups)
-        # The fit stage will, and what that frees needs no summary.
+        # The fit stage shortens these in any case, so no summary is needed to free their tokens.
         self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
         self.loop = open_loop(visible.messages, self.open_round)
         self.human = latest_human(visible.messages)
@@ -195,10 +199,10 @@ class _Scene:
         return frozenset(row for group in touched for row in group.rows)
 
     def guards(self, budget: Budget) -> Iterator[frozenset[int]]:
-        """Rows that stay, ever fewer: a loop that is still open is entered last.
+        """Sets of rows that stay, each smaller than the one before.
 
-        Where even that is not enough, the task goes: the fit stage would drop it, and nothing
-        would tell of it.
+        The second gives up the open tool loop. Where that cannot be enough, the third gives up the
+        task: else the fit stage would drop it, and no summary would mention it.
         """
         yield self.head | self.task | self._whole(self.loop)
         yield self.head | self.task
@@ -206,23 +210,24 @@ class _Scene:
             yield self.head
 
     def cut(self, middle: Sequence[Group], merged: Sequence[InsertionRef], most: int) -> Cut:
-        """The cut that takes ``middle`` out; what an older summary tells is not told again."""
-        told = self._told([one for one in self.visible.insertions if one not in merged])
+        """The cut that takes ``middle`` out; messages that a summary covers are not in ``runs``."""
+        covered = self._summarised([one for one in self.visible.insertions if one not in merged])
         numbers = sorted(self.visible.messages[row].number for one in middle for row in one.rows)
         return Cut(
-            runs_of_numbers([number for number in numbers if number not in told]),
-            runs_of_numbers([number for number in numbers if number in told]),
+            runs_of_numbers([number for number in numbers if number not in covered]),
+            runs_of_numbers([number for number in numbers if number in covered]),
             tuple([_place(one) for one in merged]),
             most,
         )
 
     @staticmethod
-    def _told(insertions: Sequence[InsertionRef]) -> set[int]:
+    def _summarised(insertions: Sequence[InsertionRef]) -> set[int]:
+        """Numbers of the messages that these insertions, as far as summaries, stand for."""
         runs = [run for one in insertions if one.kind == "summary" for run in one.stands_for]
         return numbers_in(runs)
 
     def allows(self, cut: Cut) -> bool:
-        """Whether all that ``cut`` takes out is in view, in whole rounds, and need not stay."""
+        """Whether every message and summary of ``cut`` is in view, in whole rounds, and may go."""
         numbers = numbers_in((*cut.runs, *cut.covered))
         rows = {self.row_of[number] for number in numbers if number in self.row_of}
         kept = [one for one in self.visible.insertions if _place(one) not in cut.merged]
@@ -230,18 +235,18 @@ class _Scene:
         return (
             len(rows) == len(numbers)
             and here == len(cut.merged)
-            and numbers_in(cut.covered) <= self._told(kept)
+            and numbers_in(cut.covered) <= self._summarised(kept)
             and self.head.isdisjoint(rows)
             and self._whole(rows) == rows
         )
 
     def overflows(self, cut: Cut, budget: Budget) -> bool:
-        """Whether the longest summary that is taken would leave too little room for the floor."""
+        """Whether the longest summary that is accepted would leave too little for the floor."""
         longest = Summary("x" * (tolerated(cut.most) * self.visible.estimator.prose // 10))
         return bool(fit(self.visible, self.proposal(cut, longest), budget).overflow)
 
     def taken(self, cut: Cut) -> tuple[list[InsertionRef], frozenset[int], int]:
-        """What ``cut`` takes out: older summaries, rows, and the tokens of both."""
+        """The older summaries and the rows that ``cut`` takes out, and the tokens of both."""
         merged = [one for one in self.visible.insertions if _place(one) in cut.merged]
         rows = frozenset(self.row_of[number] for number in numbers_in((*cut.runs, *cut.covered)))
         groups = [one for one in self.working_set.groups if not rows.isdisjoint(one.rows)]
@@ -251,7 +256,7 @@ class _Scene:
         return merged, rows, tokens
 
     def proposal(self, cut: Cut, answer: Summary) -> Proposal:
-        """The view with ``answer`` in place of what ``cut`` takes out."""
+        """The proposal that puts ``answer`` in place of everything that ``cut`` takes out."""
         merged, rows, _ = self.taken(cut)
         runs = united([*cut.runs, *(run for one in merged for run in one.stands_for)])
         depth = 1 + max([one.depth for one in merged], default=0)
@@ -260,7 +265,7 @@ class _Scene:
         new = NewInsertion("summary", message, anchor, runs, depth)
         gone = {self.visible.messages[row].number for row in rows}
         kept = [
-            # What stood before a message that goes now stands before the summary of it.
+            # An insertion before a message that leaves now stands before the message's summary.
             msgspec.structs.replace(one, before=anchor) if one.before in gone else one
             for one in self.visible.insertions
             if one not in merged
@@ -268,20 +273,21 @@ class _Scene:
         return Proposal(self._dispositions(rows), insertions=(new,), kept_insertions=tuple(kept))
 
     def _anchor(self, rows: frozenset[int]) -> int | None:
-        """Before which message the summary stands: the first that stays behind what it is for.
+        """The message before which the summary stands: the first that stays behind ``rows``.
 
-        None, the start, where there is none, and where an unanswered round stands before it:
-        behind such a one the order of a view may still change, and the rules let nothing in.
+        None (the start) where no message stays behind them, and where a round without all its
+        results stays before that place: late results may still change the order behind such a
+        round, so the rules allow no insertion there.
         """
         starts = [group.rows[0] for group in self.working_set.groups if not group.orphan]
-        last = max(start for start in starts if start in rows)
-        behind = next((start for start in starts if start > last and start not in rows), None)
-        waiting = [
+        last_start = max(start for start in starts if start in rows)
+        behind = next((start for start in starts if start > last_start and start not in rows), None)
+        pending = [
             group.rows[0]
             for group in self.working_set.groups
             if group.pending and group.rows[0] not in rows
         ]
-        if behind is None or (waiting and waiting[-1] < behind):
+        if behind is None or (pending and pending[-1] < behind):
             return None
         return self.visible.messages[behind].number
 
@@ -292,7 +298,8 @@ class _Scene:
             if row in rows:
                 decided[ref.number] = ("summarised", "summary")
             elif row in strays:
-                # It was in no request, and no provider takes it: a summarizer is not shown it.
+                # A result without a call was in no request, and no provider accepts it, so the
+                # summarizer does not get it, either.
                 decided[ref.number] = ("dropped", "old_round")
             else:
                 decided[ref.number] = ("shortened" if ref.shortened else "kept", self._reason(row))
@@ -312,7 +319,11 @@ class _Scene:
 
 
 def _goal(visible: Visible, budget: Budget, state: PolicyState) -> int:
-    """Tokens to come down to; who asks by hand wants less than there is, whatever the target."""
+    """Tokens to come down to.
+
+    A compaction that was requested by hand has to reduce the view even where it is below the
+    target: to half of its size.
+    """
     if state.trigger == "manual":
         return max(1, min(budget.target, visible.tokens // 2))
     return budget.target

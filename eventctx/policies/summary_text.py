@@ -1,9 +1,10 @@
-"""The text of a summary as it stands in a view: a header, where to look, and the text as data.
+"""The text of a summary as it stands in a view: a header, a pointer to the originals, the text.
 
-A summary is written by a model from messages that may hold anything, also instructions to whoever
-reads them, and it stands in the user's role, because providers know no other place for it. So it
-says whose words it holds, and every line of them carries a mark: a text can close a fence around
-it, but no text can begin a line without the mark that is put before every one of its lines.
+A model writes the summary from messages that may hold anything, instructions to their reader
+included, and the summary stands in role user, because providers know no other place for it. So
+the message states that a machine wrote the text, and marks the text as data: ``MARK`` is put
+before every line. A text could close a fence around it, but it cannot begin a line without the
+mark.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eventctx.messages.tokens import Estimator
 from eventctx.policies.policy import Summary
 
 MARK: Final = "|"
-"""Begins every line of a machine's text; no line of the frame begins with it."""
+"""The start of every line of a machine's text; no line of the frame begins with it."""
 
 END: Final = "[End of the summary]"
 
@@ -29,18 +30,18 @@ WARNING: Final = (
 )
 
 MAX_RUNS: Final = 24
-"""Runs of message numbers that a text names; a summary among many pins has more."""
+"""The most runs of message numbers that a text names; a summary among many pins has more runs."""
 
 Runs = Sequence[tuple[int, int]]
 """Message numbers as ``(first, last)``, both inclusive."""
 
 
 class UnfitSummary(CompactionError):
-    """A summary that is too long to be one; the text says by how much."""
+    """A summary that is too long to be used; the message names both sizes in tokens."""
 
 
 def check_length(text: str, most: int, estimator: Estimator) -> None:
-    """Raise UnfitSummary if a text that was to have ``most`` tokens is far longer."""
+    """Raise UnfitSummary if a text has more than the tolerated tokens of a wish for ``most``."""
     tokens = -(-len(text) * 10 // estimator.prose)
     if tokens > tolerated(most):
         raise UnfitSummary(
@@ -50,10 +51,10 @@ def check_length(text: str, most: int, estimator: Estimator) -> None:
 
 
 def tolerated(tokens: int) -> int:
-    """Tokens, as we count, that a summary may have of which ``tokens`` were asked for.
+    """The most tokens, in our count, of a summary for which ``tokens`` were requested.
 
     Half as many again. Our rates count up to a third more than some families' tokenizers do
-    (see ``tokens``), and models keep to a length they are told only to about a tenth.
+    (see ``messages.tokens``), and models keep to a requested length only to about a tenth.
     """
     return tokens * 3 // 2
 
@@ -75,11 +76,11 @@ def summary_message(summary: Summary, runs: Runs, depth: int) -> dict[str, Any]:
 
 
 def header(summary: Summary, runs: Runs, depth: int) -> str:
-    """The first line, in the form that missy's specification gives it; dates are in UTC.
+    """The first line, in the form of missy's specification; dates are in UTC.
 
     ``[Summary: depth 2, 45 messages, covers 2024-01-15 to 2024-01-16]``. The plural and both
-    dates stay where there is one message or one day, so that programs can read it, too. Without
-    times ``covers`` is left out.
+    dates are written for one message and one day, too, so that programs can read the line.
+    Without times ``covers`` is left out.
     """
     count = sum(last - first + 1 for first, last in runs)
     covers = ""
@@ -89,7 +90,7 @@ def header(summary: Summary, runs: Runs, depth: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """``text`` with ``MARK`` before every line, whatever it separates lines with."""
+    """``text`` with ``MARK`` before every line, whichever line separators it has."""
     return "\n".join([f"{MARK} {line}".rstrip() for line in text.splitlines() or [""]])
 
 

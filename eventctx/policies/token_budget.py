@@ -1,14 +1,14 @@
 """The token budget: shares for memory, learnings and history; a fresh tail; newest first.
 
-The strategy of missy's ``ContextManager``, as its documentation ("Context Management") has it. Of
-what is left after the reserves, a share goes to recalled memory, a share to learnings, the rest to
-the history: its last messages (the fresh tail) stay, summaries come next, and older messages are
-filled in newest first until the first one that does not fit.
+This is the strategy of missy's ``ContextManager``, as its documentation ("Context Management")
+describes it. Of the tokens that the reserves leave, a share goes to recalled memory, a share to
+learnings, the rest to the history: its last messages (the fresh tail) stay, summaries come next,
+and older messages are filled in newest first until the first one that does not fit.
 
-``build_messages`` is that as one pure function; the policy of the same name, for sessions, is in
-``eventctx.policies.token_budget_policy``. Where the published code breaks what a view must hold,
-the function does not: a tool round stands or falls as one, contents stay what they are, memory is
-cut between words, and a tail that is too large is brought into the budget.
+``build_messages`` is the strategy as one pure function; the policy of the same name, for
+sessions, is in ``eventctx.policies.token_budget_policy``. The published code breaks some rules of
+a view. The function keeps them: a tool round stands or falls as one, contents are not changed,
+memory is cut between words, and a tail that is too large is brought into the budget.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from eventctx.policies.ranges import check_ints, check_shares
 Message = dict[str, Any]
 
 MAX_LEARNINGS: Final = 5
-"""As the documentation has it: "Lessons extracted from previous runs (up to 5)"."""
+"""From the documentation: "Lessons extracted from previous runs (up to 5)"."""
 
 MEMORY_HEADING: Final = "## Relevant Memory"
 LEARNINGS_HEADING: Final = "## Past Learnings"
 
 
 class TokenBudget(msgspec.Struct, frozen=True):
-    """How many tokens there are, and for what. Raises InvalidSetting.
+    """A total of tokens and its shares. Raises InvalidSetting.
 
     ``total`` and the reserves are tokens, the fractions are of what the reserves leave,
     ``fresh_tail_count`` is in messages. The defaults are those of the documentation.
@@ -62,24 +62,24 @@ class TokenBudget(msgspec.Struct, frozen=True):
 
     @property
     def available(self) -> int:
-        """What the reserves leave, in tokens: 26,000 by default."""
+        """The tokens that the reserves leave: 26,000 by default."""
         return self.total - self.system_reserve - self.tool_definitions_reserve
 
     @property
     def memory(self) -> int:
-        """The most that memory snippets take, in tokens: 3,900 by default."""
+        """The most tokens that memory snippets take: 3,900 by default."""
         return int(self.available * self.memory_fraction)
 
     @property
     def learnings(self) -> int:
-        """The most that learnings take, in tokens: 1,300 by default."""
+        """The most tokens that learnings take: 1,300 by default."""
         return int(self.available * self.learnings_fraction)
 
     @property
     def history(self) -> int:
-        """What is left for the conversation, in tokens: 20,800 by default.
+        """The tokens that are left for the conversation: 20,800 by default.
 
-        The other shares are off it whether or not anything is put there.
+        The other shares are subtracted even where they are not used.
         """
         return max(0, self.available - self.memory - self.learnings)
 
@@ -87,7 +87,7 @@ class TokenBudget(msgspec.Struct, frozen=True):
 class ConversationSummary(msgspec.Struct, frozen=True):
     """A summary of ``descendant_count`` messages; its attributes are those of missy's records.
 
-    ``depth`` says how many times what it tells was summarised. The times are shown as they are,
+    ``depth`` is how many times its content was summarised. The times are shown as they are given,
     and only where both are given.
     """
 
@@ -101,8 +101,8 @@ class ConversationSummary(msgspec.Struct, frozen=True):
 def four_characters_a_token(message: Message) -> int:
     """Tokens of a message at four characters each, at least one; images by their size.
 
-    The documentation's heuristic. It counts all that a model is shown, calls and results too.
-    Claude's models need a third more: for them pass ``lambda message:
+    This is the documentation's heuristic. It counts every text that a model gets, of calls and
+    results, too. Claude's models need a third more: for them pass ``lambda message:
     eventctx.messages.tokens.FAMILIES["claude"].tokens(read_facts(message))``.
     """
     facts = read_facts(message)
@@ -126,15 +126,15 @@ def build_messages(
     """The enriched system prompt and the messages of a request, within ``budget``.
 
     ``history`` is in conversation order, in any dialect, without ``new_message`` (a text, or a
-    whole message). What stays of it are the very messages that were given, in their order but for
-    results, which follow their calls. A round that lacks a result, and a result that lacks its
+    whole message). The messages of it that stay are the same objects, in the same order, except
+    that results follow their calls. A round that lacks a result, and a result that lacks its
     call, are left out: a provider refuses both. System messages in the history stay.
 
-    ``summaries`` are given oldest first. ``tool_definitions`` count where they take more than
-    their reserve, and so does the system prompt. ``estimate`` gives a message's tokens.
-    ``opening`` is a text put, in role user, before a conversation that would begin with another
-    role, for providers that refuse one. The new message stays whatever its size: alone it may
-    exceed the budget. Raises InvalidMessage for a message without a role.
+    ``summaries`` are given oldest first. ``tool_definitions`` and the system prompt reduce the
+    history only by the tokens that exceed their reserves. ``estimate`` gives a message's tokens.
+    ``opening`` is a text that is put, in role user, before a conversation that would begin with
+    another role, for providers that refuse such a one. The new message stays whatever its size:
+    alone it may exceed the budget. Raises InvalidMessage for a message without a role.
     """
     budget = TokenBudget() if budget is None else budget
     new = {"role": "user", "content": new_message} if isinstance(new_message, str) else new_message
@@ -184,7 +184,7 @@ def _kept(
     room -= sum([cost(group) for group in [*system, *tail]])
     while room < 0 and tail:
         room += cost(tail.pop(0))
-        older = []  # what came before it left first
+        older = []  # nothing that is older than a dropped round may stay
     shown: list[Message] = []
     for summary in summaries:
         if estimate(summary) <= room:
@@ -209,10 +209,10 @@ def _kept(
 
 
 def _whole(group: Group, facts: Sequence[Facts]) -> bool:
-    """Whether every call of a round is answered, and every answer is to one of its calls."""
-    asked = sorted([call for row in group.calls for call in facts[row].calls])
-    answered = sorted([call for row in group.results for call in facts[row].results])
-    return not group.orphan and asked == answered
+    """Whether every call of a round has its result, and every result its call."""
+    calls = sorted([call for row in group.calls for call in facts[row].calls])
+    results = sorted([call for row in group.results for call in facts[row].results])
+    return not group.orphan and calls == results
 
 
 def _summary(summary: ConversationSummary) -> Message:
@@ -225,7 +225,8 @@ def _summary(summary: ConversationSummary) -> Message:
 def memory_text(snippets: Sequence[str], budget: int, count: Callable[[str], int]) -> str:
     """The snippets, a line each, cut after a word where they take more than ``budget`` tokens.
 
-    Empty where not even a word fits. ``count`` gives a text's tokens, and more for a longer one.
+    Empty where not even one word fits. ``count`` gives a text's tokens; it must not fall as the
+    text grows, because the place of the cut is found by bisection.
     """
     text = "\n".join(snippets).strip()
     if not text or count(text) <= budget:
@@ -242,12 +243,12 @@ def learnings_text(learnings: Sequence[str], budget: int, count: Callable[[str],
 
 
 def section(heading: str, text: str) -> str:
-    """A text under its heading; no heading over nothing."""
+    """A text under its heading; empty where the text is empty."""
     return f"{heading}\n{text}" if text else ""
 
 
 def check_fractions(settings: TokenBudget | Any) -> None:
-    """Raise InvalidSetting for what is no fraction, and for two that are more than the whole."""
+    """Raise InvalidSetting for a value that is no fraction, and where the two exceed 1 together."""
     check_shares(settings, "memory_fraction", "learnings_fraction")
     both = settings.memory_fraction + settings.learnings_fraction
     if both > 1:

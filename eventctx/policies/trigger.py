@@ -1,4 +1,4 @@
-"""When a compaction is due, and how the budget is cut up."""
+"""The conditions under which a compaction is due, and the parts of a budget."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ def due(
 ) -> Trigger | None:
     """Why a view of ``tokens`` and ``messages`` (without system messages) must be compacted now.
 
-    ``size_after_compaction`` is the view's size after the last compaction. Where that stayed
-    nearer to the threshold than to the target, the next one waits for the budget, so that a floor
-    that cannot be reduced does not cause one compaction per request; and where it left more
-    messages than ``max_messages``, until there are half as many more.
+    None where no compaction is due. ``size_after_compaction`` and ``messages_after_compaction``
+    are the view's size in tokens and in messages after the last compaction. A view that cannot be
+    reduced must not cause one compaction per request. So where the last compaction stayed nearer
+    to the threshold than to the target, the next one waits until the budget is exceeded; and
+    where it left more messages than ``max_messages``, the next one waits until half of
+    ``max_messages`` have been added.
     """
     if tokens > budget.tokens:
         return "budget"
@@ -53,10 +55,10 @@ def due(
 
 
 def counted(budget: Budget, scale: Scale) -> Budget:
-    """A budget of tokens in an estimator's own count; at least 1 where nothing fits at all.
+    """A budget in the estimator's own count; 1 token where there is no room for messages.
 
-    What is sent beside the messages is taken off first; threshold and target are the same shares
-    of what is left.
+    The size of everything that is sent beside the messages is taken off first; threshold and
+    target are the same shares of the rest.
     """
     tokens = max(1, scale.room(budget.tokens))
     return Budget(

@@ -20,10 +20,10 @@ from eventctx.projections.view.refs import MessageRef
 class Truncate(msgspec.Struct, frozen=True):
     """Keep system messages and the end of the conversation.
 
-    That is its last ``keep_recent`` messages or, where ``keep_turns`` is given, its last
+    These are the last ``keep_recent`` messages or, where ``keep_turns`` is given, the last
     ``keep_turns`` turns instead, however long they are; a turn begins at a human message. Above
-    ``max_messages`` messages a compaction is due whatever their size, and leaves at most half as
-    many, but for rounds that stay whole.
+    ``max_messages`` messages a compaction is due whatever their size. It leaves at most half as
+    many, and more only to keep a round whole.
     """
 
     keep_recent: int = 50
@@ -54,6 +54,9 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 def last_turns(messages: Sequence[MessageRef], rows: list[int], turns: int) -> list[int]:
-    """Of ``rows``, those from the last but ``turns`` human message on; all if there are fewer."""
+    """Those of ``rows`` that belong to the last ``turns`` turns; all where there are fewer turns.
+
+    A turn begins at a human message.
+    """
     begins = [place for place, row in enumerate(rows) if messages[row].facts.human]
     return rows if len(begins) < turns else rows[begins[-turns] :]

@@ -1,4 +1,14 @@
-"""The working state of a reduction: what is decided for every row, and what it all counts."""
+"""The working state of a reduction: a decision for every row, and the tokens of the whole view.
+
+A policy starts from a proposal and takes away from it, one row or one tool round at a time. Every
+step changes the decisions and the count together, so a policy may compare ``total`` with its goal
+after each step without counting the view again: a step costs as much as the rows that it touches,
+not as much as the session.
+
+Invariant: ``total`` is the count of the whole view as decided so far (overhead, insertions and
+synthetic results included), an upper bound where texts are shortened; ``tokens_of[row]`` is what
+the row adds to it while ``here[row]`` is true.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +26,13 @@ from eventctx.policies.policy import NewInsertion, Proposal, Visible
 _STAYS: Final = ("kept", "shortened")
 
 OVERSIZE_SHARE: Final = 4
-"""One message's results may take this fraction of the budget: a quarter."""
+"""The results of one message may take the budget divided by this: a quarter of it."""
 
 
 class WorkingSet:
-    """Starts from a proposal, and takes away from it step by step. Lives inside one policy call.
+    """A proposal that is reduced step by step; made anew in every call of a policy.
 
-    ``total`` is what the view would count, an upper bound where texts are shortened.
+    ``total`` is the tokens of the view as decided so far, an upper bound where texts are shortened.
     """
 
     def __init__(self, visible: Visible, proposal: Proposal) -> None:
@@ -33,7 +43,7 @@ class WorkingSet:
         self.groups = visible.groups
         self.here = [self.decided[ref.number][0] in _STAYS for ref in visible.messages]
         self.tokens_of = [ref.tokens for ref in visible.messages]
-        # A result without a call is in no view, so leaving it out frees nothing.
+        # A view leaves out a result without a call, so dropping one frees nothing.
         self.orphans = {row for calls, results, _ in self.groups if not calls for row in results}
         for row in self.orphans:
             self.tokens_of[row] = 0
@@ -53,11 +63,11 @@ class WorkingSet:
                 self.tokens_of[row] = shortened_tokens(ref.facts, limit, self.estimator)
 
     def _overhead(self, visible: Visible, proposal: Proposal) -> int:
-        """The whole view as counted, with the insertions that the proposal makes of it."""
+        """Tokens of the whole view with the proposal's insertions in place of the present ones."""
         present = sum(ref.tokens for ref in visible.insertions)
         kept = sum(ref.tokens for ref in proposal.kept_insertions)
         new = sum(insertion_tokens(one, self.estimator) for one in proposal.insertions)
-        # Calls without an answer leave with their round, and so do the results made up for them.
+        # A dropped round takes its synthetic results along: one for every call without a result.
         freed = SYNTHETIC_TOKENS * sum(
             len(group.pending)
             for group in self.groups
@@ -66,11 +76,11 @@ class WorkingSet:
         return visible.tokens - present + kept + new - freed
 
     def stays(self, row: int) -> bool:
-        """Whether a row is in the view so far."""
+        """Whether a row is still in the view."""
         return self.here[row]
 
     def shorten(self, row: int, limit: Limit, reason: str) -> None:
-        """Shorten further; a limit that frees nothing changes nothing."""
+        """Shorten a row to ``limit`` and to any limit before it; nothing if that frees nothing."""
         ref = self.messages[row]
         before = self.limits.get(ref.number)
         merged = limit if before is None else Limit(*map(_lower, before, limit))
@@ -83,12 +93,12 @@ class WorkingSet:
         self.tokens_of[row] = tokens
 
     def free(self, row: int, tokens: int) -> None:
-        """Count a row ``tokens`` less; ``note`` says later by which limit."""
+        """Count a row ``tokens`` less. The caller records the limit later, with ``note``."""
         self.tokens_of[row] -= tokens
         self.total -= tokens
 
     def note(self, rows: Iterable[int], limit: Limit, reason: str) -> None:
-        """Say of the rows that are still there that they are shortened to ``limit``."""
+        """Record that those of ``rows`` that are still in view are shortened to ``limit``."""
         decided: tuple[Disposition, str] = ("shortened", reason)
         for row in rows:
             if self.here[row]:
@@ -109,14 +119,15 @@ class WorkingSet:
                 self.shorten(row, Limit(outcome=most), "oversize")
 
     def saving(self, row: int, characters: int) -> int:
-        """What shortening a row's results and arguments to so many characters would free."""
+        """Tokens freed by shortening a row's results and arguments to so many characters."""
         facts = self.messages[row].facts
         if facts.outcome <= characters and facts.arguments <= characters:
             return 0
         if self.messages[row].number in self.limits or row in self.orphans:
             least = shortened_tokens(facts, Limit(characters, characters), self.estimator)
             return max(0, self.tokens_of[row] - least)
-        # The difference in full, as this runs for every row of a long session.
+        # Written out instead of two calls of shortened_tokens: this runs for every row of a
+        # long session.
         rates, freed = self.estimator, 0
         if facts.outcome > characters:
             kept = min(facts.outcome, characters + MARKER_CHARACTERS * max(1, len(facts.results)))
@@ -128,7 +139,7 @@ class WorkingSet:
         return freed
 
     def saving_words(self, row: int, characters: int) -> int:
-        """What cutting a row's words to so many characters would free."""
+        """Tokens freed by cutting a row's words to so many characters."""
         facts = self.messages[row].facts
         if facts.prose <= characters or row in self.orphans:
             return 0
@@ -136,7 +147,7 @@ class WorkingSet:
         return -(-facts.prose * 10 // rate) + (-kept * 10 // rate)
 
     def cost(self, group: Group) -> int:
-        """What dropping a group would free."""
+        """Tokens freed by dropping a group."""
         tokens_of, here = self.tokens_of, self.here
         calls, results, pending = group
         freed = 0
@@ -146,7 +157,7 @@ class WorkingSet:
         return freed + (SYNTHETIC_TOKENS * len(pending) if pending and here[calls[0]] else 0)
 
     def drop(self, group: Group, reason: str, cost: int | None = None) -> None:
-        """Take a whole group out of the view; ``cost`` is what that frees, where it is known."""
+        """Take a whole group out of the view; ``cost`` is the tokens it frees, where known."""
         self.drop_all((group,), reason, self.cost(group) if cost is None else cost)
 
     def drop_all(self, groups: Iterable[Group], reason: str, cost: int) -> None:

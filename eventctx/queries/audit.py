@@ -1,4 +1,4 @@
-"""The audit of a session: what its model was sent, request by request, and what was compacted."""
+"""The audit of a session: every request to its model, and every compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a stored session: any projection at any position, and what a request was sent."""
+"""Reading a stored session: its transcript at any position, and any request, derived again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eventctx.projections.view.render import addresses, render
 
 
 class Message(NamedTuple):
-    """A message of the transcript: its number, the position where it lies, and itself.
+    """A message of the transcript: its number, the position of its record, and the message.
 
     ``message`` is None where the contents were erased.
     """
@@ -31,10 +31,11 @@ class Message(NamedTuple):
 
 
 class RequestView(msgspec.Struct, frozen=True):
-    """What a model was sent, derived again from the log.
+    """A request to a model, derived again from the log.
 
-    ``verified`` says whether the derived view has the digest that was recorded then, and every
-    body in it the digest that this was computed from.
+    ``messages`` are those of the request. ``digest`` is computed from the derived view.
+    ``verified`` is true where it equals the digest that was recorded with the request, and every
+    body in the view still has the digest from which that was computed.
     """
 
     position: int
@@ -48,7 +49,7 @@ class RequestView(msgspec.Struct, frozen=True):
 
 
 class Added(NamedTuple):
-    """A message that a host added to a request, behind so many of the prepared ones.
+    """A message that a host added to a request, behind the first ``behind`` prepared messages.
 
     ``message`` is None where the contents were erased.
     """
@@ -58,9 +59,10 @@ class Added(NamedTuple):
 
 
 class Besides(NamedTuple):
-    """How what a host sent differs from the prepared request, as it said at ``position``.
+    """A host's report, recorded at ``position``, that it sent something else than was prepared.
 
-    ``messages`` were sent, and ``missing`` of the prepared ones were not among them.
+    ``messages`` is the number of messages sent, ``missing`` the number of prepared messages that
+    were not among them.
     """
 
     position: int
@@ -95,7 +97,11 @@ async def turn_of(store: EventStore, stream: str, number: int) -> timeline.Timel
 
 
 async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
-    """The transcript as it was after position ``at`` (None: now)."""
+    """The transcript as it was after position ``at`` (None: now).
+
+    Raises InvalidSetting for a position that is no int from 0, StreamNotFound, and LogCorrupted
+    for a body that cannot be decoded.
+    """
     if at is not None and (type(at) is not int or not 0 <= at < 2**63):
         raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
     state = await _transcript_state(store, stream, at)
@@ -116,7 +122,7 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
 async def _transcript_state(
     store: EventStore, stream: str, at: int | None
 ) -> transcript.TranscriptState:
-    """``fold`` with the transcript, but for runs of added messages taken in one step."""
+    """The transcript, as ``fold`` derives it; runs of added messages are taken in one step."""
     state = transcript.initial()
     positions: list[int] = []
     async for record in store.read(stream, stop=at, bodies=False):
@@ -148,7 +154,11 @@ async def request_of_turn(
 async def request_at(
     store: EventStore, stream: str, position: int, *, turn: int | None = None
 ) -> RequestView:
-    """The request whose ``context:request_prepared`` lies at ``position``."""
+    """The request whose ``context:request_prepared`` lies at ``position``.
+
+    Raises InvalidSetting where another record or none lies there, StreamNotFound, and
+    LogCorrupted for a body that cannot be decoded.
+    """
     state: request_view.ViewState = request_view.initial()
     prepared: Record | None = None
     async for record in store.read(stream, stop=position, bodies=False):
@@ -188,11 +198,11 @@ async def request_at(
 
 
 async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[Besides, ...]:
-    """What a host said that it sent for the request prepared at ``position``, where it differs.
+    """The host's reports about the request prepared at ``position``, where it sent another one.
 
-    Of attempts that differ in the same, the first.
+    Of reports with the same content only the first is returned.
     """
-    told: dict[tuple[Any, ...], tuple[int, Any]] = {}
+    reports: dict[tuple[Any, ...], tuple[int, Any]] = {}
     async for record in store.read(stream, start=position + 1, bodies=False):
         if record.type != "context:request_sent":
             continue
@@ -205,9 +215,9 @@ async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[B
                     for at in (one.position,)
                 ]
             )
-            told.setdefault((event.messages, event.missing, places), (record.position, places))
+            reports.setdefault((event.messages, event.missing, places), (record.position, places))
     found = []
-    for (messages, missing, _), (at, places) in told.items():
+    for (messages, missing, _), (at, places) in reports.items():
         bodies = await store.bodies(stream, [address for _, address in places])
         texts = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
         added = [Added(behind, text) for (behind, _), text in zip(places, texts, strict=True)]
@@ -216,14 +226,14 @@ async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[B
 
 
 def _is_sound(body: Body) -> bool:
-    """Whether a body has its digest; of an erased one only the digest is left."""
+    """Whether a body still has its digest; an erased body has nothing else and is sound."""
     if body.data is None or body.salt is None:
         return body.erased
     return body_digest(body.salt, body.data) == body.digest
 
 
 def _damaged(stream: str, places: Sequence[Address], bodies: Sequence[Body]) -> LogCorrupted:
-    """The error for bodies that cannot be decoded: names the first that lost its digest."""
+    """The error for bodies that cannot be decoded; names the first that lost its digest."""
     for address, body in zip(places, bodies, strict=True):
         if not _is_sound(body):
             return LogCorrupted(stream, address.position, f"body {address.index} was edited")

@@ -1,4 +1,4 @@
-"""A session's spans from its log: those that a live run sent, with the same ids and times."""
+"""A session's spans from its log: the same as those of the live run, with its ids and times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from eventctx.projections.trace.genai_messages import Clean
 from eventctx.projections.trace.spans import Span
 from eventctx.queries import requests as reading
 
-_TOLD = 500
+_PROGRESS_EVERY = 500
+"""Records between two calls of ``progress``."""
 
 
 async def spans(
@@ -21,14 +22,15 @@ async def spans(
     *,
     turn: int | None = None,
     contents: Clean | None = None,
-    tell: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Span]:
     """Yield the spans of a session, or of one of its turns, in the order in which they ended.
 
-    Of a fork its own. What no record ended comes last, as ``unfinished``. With ``contents``, which
-    redacts a text, spans carry those of messages. ``tell`` hears now and then how many records were
-    read. Raises StreamNotFound, and InvalidSetting for a turn that the
-    session does not have, or that is its parent's.
+    A fork has only the spans of its own records. Spans that no record ended come last, as
+    ``unfinished``. With ``contents``, a function that redacts a text, spans carry the texts of
+    messages. ``progress`` is called every 500 records with the number of records read. Raises
+    StreamNotFound, and InvalidSetting for a turn that the session does not have, or that is its
+    parent's.
     """
     turn_id = None if turn is None else await _own_turn(store, session, turn)
     info = await store.head(session)
@@ -41,8 +43,8 @@ async def spans(
             if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
                 yield span
         done += 1
-        if tell is not None and done % _TOLD == 0:
-            tell(done)
+        if progress is not None and done % _PROGRESS_EVERY == 0:
+            progress(done)
     for span in traced.unfinished(state):
         if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
             yield span

@@ -1,8 +1,9 @@
 """Export and import of one session as JSON Lines: records verbatim, with ids, times and digests.
 
 The first line is a header, each further line a record. Stored JSON is embedded as it is, byte for
-byte; bytes that are no single-line JSON go as text, or as base64. A fork is exported with what it
-inherits, so the file stands alone and its chain verifies from the first record.
+byte; bytes that are no single-line JSON are written as text, or as base64. A fork is exported with
+the records that it inherits, so the file stands alone and its chain verifies from the first
+record.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ BATCH: Final = 256
 
 
 class Header(msgspec.Struct, frozen=True):
-    """First line of an export."""
+    """The first line of an export: format, session, number of records, digest of the last one."""
 
     eventctx: int
     session: str
@@ -89,7 +90,10 @@ def looks_like_export(first_line: bytes) -> bool:
 
 
 def read_header(line: bytes) -> Header:
-    """The header. Raises MalformedTranscript for a line that is none, or a later format."""
+    """The header of an export.
+
+    Raises MalformedTranscript for a line that is no header, and for a later format.
+    """
     try:
         header = _decode_header(line)
     except msgspec.DecodeError as error:
@@ -134,9 +138,9 @@ def read_drafts(lines: Iterable[bytes]) -> Iterator[tuple[Draft, bytes]]:
 async def import_drafts(
     store: EventStore, stream: str, drafts: Iterable[tuple[Draft, bytes]]
 ) -> int:
-    """Append what the store does not hold yet; returns how many records that is.
+    """Append the records that the store does not hold yet; returns their number.
 
-    Raises StreamExists when the stream holds something else.
+    Raises StreamExists when the stream holds other records.
     """
     info = await store.head(stream)
     known = -1 if info is None else info.head
@@ -167,7 +171,7 @@ async def _append(store: EventStore, stream: str, version: int, batch: list[Draf
 
 
 async def _check_prefix(store: EventStore, stream: str, position: int, digest: bytes) -> None:
-    """The stream goes on after the file's end: fine if it passes through it."""
+    """Raise StreamExists unless a stream that is longer than the file begins with its records."""
     async for record in store.read(stream, start=position, stop=position, bodies=False):
         if record.digest != digest:
             raise StreamExists(stream)
@@ -239,7 +243,7 @@ def _draft(line: _Line) -> Draft:
 
 
 def _facts(body: _Body) -> bytes:
-    """Facts read anew from the message: no digest covers those in the file."""
+    """Facts read anew from the message, because no digest covers those in the file."""
     if not body.facts or body.data is None:
         return body.facts
     return encode_facts(read_facts(decode_body(_plain(body.data) or b"")))

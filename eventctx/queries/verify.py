@@ -1,4 +1,10 @@
-"""Verification: recompute every digest of a stream and say what does not add up."""
+"""Verification: recompute every digest of a stream and list the contradictions.
+
+One pass from the first record to the head. Each record's digest is computed from its fields and
+the digest of the record before it, so an edited, dropped, inserted or reordered record shows where
+it stands. The walk goes on from the stored digest, not from the computed one, so that one bad
+record is one finding.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ ProblemKind = Literal["record", "body", "facts", "missing", "head", "receipt", "
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One finding: where, of which kind, and in words."""
+    """One finding: the position of the record, the kind, and a text for people."""
 
     position: int
     kind: ProblemKind
@@ -26,7 +32,11 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """The outcome. ``receipt`` is for the stream as it stands; keep it outside the store."""
+    """The outcome of a verification.
+
+    ``records`` were read, ``erased`` bodies were erased on purpose. ``receipt`` is for the stream
+    as it stands; keep it outside the store.
+    """
 
     stream: str
     records: int
@@ -41,7 +51,7 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 MAX_PROBLEMS = 1_000
-"""Findings that are listed; a thoroughly damaged log has one per record."""
+"""The most findings that are listed; a thoroughly damaged log has one per record."""
 
 
 async def verify(
@@ -49,15 +59,15 @@ async def verify(
 ) -> Verification:
     """Check a stream, fork parents included, from its first record to its last.
 
-    Finds every edited, dropped, inserted or reordered record. A tail that was cut or rewritten
-    with all digests made new shows only against ``receipt``. No digest covers the facts of
-    messages, on which views are decided, so they are read anew and compared, unless ``facts`` is
-    false, which takes half the time. Raises StreamNotFound.
+    Finds every edited, dropped, inserted or reordered record. A tail that was cut, or rewritten
+    with new digests, shows only against ``receipt``. No digest covers the facts of messages, on
+    which views depend, so they are read anew and compared, unless ``facts`` is false, which takes
+    half the time. Raises StreamNotFound.
     """
     info = await store.head(stream)
     checker = _Checker(stream, receipt, facts)
     try:
-        # Not past the head that was asked for: a live session goes on growing meanwhile.
+        # Not past the head that was read first: a live session grows meanwhile.
         async for record in store.read(stream, stop=None if info is None else info.head):
             checker.take(record)
     except LogCorrupted as error:
@@ -75,13 +85,13 @@ async def verify(
 
 
 def _facts_are_true(facts: bytes, data: bytes) -> bool:
-    """Whether stored facts are what this reader sees; those of another reader are not judged."""
+    """Whether stored facts equal those that this reader reads; another reader's count as true."""
     try:
         stored = decode_facts(facts)
         if stored.reader != READER:
             return True
         if stored.tokens:
-            # A tokenizer's count cannot be made again without it.
+            # Without the tokenizer its count cannot be made again, so it is not compared.
             facts = encode_facts(msgspec.structs.replace(stored, tokens=0))
         return encode_facts(read_facts(decode_body(data))) == facts
     except (EventctxError, msgspec.DecodeError):
@@ -89,7 +99,7 @@ def _facts_are_true(facts: bytes, data: bytes) -> bool:
 
 
 class _Checker:
-    """Walks the records of one stream; lives only inside ``verify``."""
+    """The state of one walk over the records of a stream; lives only inside ``verify``."""
 
     def __init__(self, stream: str, receipt: Receipt | None, facts: bool) -> None:
         self.stream = stream
@@ -134,7 +144,7 @@ class _Checker:
                     "receipt",
                     "the receipt names another digest: history up to here was rewritten",
                 )
-        # Going on from the stored digest keeps one bad record from condemning all that follow.
+        # The stored digest, not the computed one: else one bad record would condemn all later ones.
         self.previous = record.digest
         self.position = record.position
 

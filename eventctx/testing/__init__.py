@@ -1,9 +1,9 @@
-"""What tests of policies, stores, orchestrators and context modules need.
+"""Helpers for tests of policies, stores, orchestrators and context modules.
 
     from eventctx.testing import MockContextManager, ScriptedProvider, given
 
-Names are loaded when they are first used: neither pytest nor amplifier-core is needed for what
-does not use it. ``StoreContract`` needs pytest, ``ScriptedAmplifierProvider`` amplifier-core.
+A name is loaded when it is first used, so only two of them need another package:
+``StoreContract`` needs pytest, ``ScriptedAmplifierProvider`` needs amplifier-core.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class ScriptedAmplifierProvider:
 
     Steps are those of ``ScriptedProvider``; a function gets the ``ChatRequest``. ``requests`` are
     deep copies of the requests, ``messages`` their messages as dicts. The strict checks are the
-    same. Usage is reported for every answer: the script's, else zeros, as Amplifier's own loops
+    same. Usage is reported for every answer, the script's or zeros, because Amplifier's own loops
     read it.
     """
 
@@ -64,7 +64,7 @@ class ScriptedAmplifierProvider:
         )
 
     async def list_models(self) -> list[Any]:
-        """No model, which says that the user enters one."""
+        """An empty list: in Amplifier the user then enters a model's name."""
         return []
 
     async def complete(self, request: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A context manager that keeps a list, for tests of what uses a context manager."""
+"""A context manager that keeps a list, for tests of code that uses a context manager."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from eventctx.messages.facts_reader import read_facts
 class MockContextManager:
     """The five methods of the context contract, over a list that a test can read.
 
-    ``messages`` is what it holds; ``calls`` counts the calls by method name; ``requests`` are
-    copies of what ``get_messages_for_request`` returned, in order, and ``budgets`` the budgets
-    that it was asked with. It never compacts. What it takes and returns are copies, so neither
-    side can change the other's.
+    ``messages`` are those that it holds; ``calls`` counts the calls by method name; ``requests``
+    are copies of the lists that ``get_messages_for_request`` returned, in order, and ``budgets``
+    the budgets of these calls. It never compacts. It takes and returns copies, so neither side can
+    change the other's messages.
     """
 
     def __init__(self, messages: list[dict[str, Any]] | None = None) -> None:

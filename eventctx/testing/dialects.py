@@ -1,4 +1,4 @@
-"""How an answer, a result and a tool are written in each dialect."""
+"""Answers, results and tool definitions in the form of each dialect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Dialect = Literal["anthropic", "chat", "amplifier"]
 def answer_message(reply: Reply, dialect: Dialect) -> dict[str, Any]:
     """A model's answer as a message for the context."""
     if dialect == "anthropic":
-        return {"role": "assistant", "content": [*_thought(reply), *_said(reply), *_used(reply)]}
+        return {"role": "assistant", "content": [*_thought(reply), *_text(reply), *_used(reply)]}
     if dialect == "amplifier":
         return _amplifier(reply)
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
@@ -31,7 +31,7 @@ def answer_message(reply: Reply, dialect: Dialect) -> dict[str, Any]:
 
 
 def finish_reason(reply: Reply, dialect: Dialect) -> str:
-    """Why the model stopped, in the dialect's words, unless the script says it."""
+    """The script's finish reason, else the dialect's usual one for such an answer."""
     if reply.finish_reason is not None:
         return reply.finish_reason
     if dialect == "chat":
@@ -40,7 +40,7 @@ def finish_reason(reply: Reply, dialect: Dialect) -> str:
 
 
 def result_message(outcome: ToolOutcome, dialect: Dialect) -> dict[str, Any]:
-    """What a call came to, as a message for the context."""
+    """The outcome of a tool call as a message for the context."""
     call = outcome.call
     if dialect == "anthropic":
         block: dict[str, Any] = {
@@ -56,7 +56,7 @@ def result_message(outcome: ToolOutcome, dialect: Dialect) -> dict[str, Any]:
 
 
 def definition(tool: ToolDefinition, dialect: Dialect) -> dict[str, Any]:
-    """A tool as it is sent."""
+    """A tool's definition as it is sent in a request."""
     described = {"name": tool.name, "description": tool.description}
     parameters = dict(tool.parameters)
     if dialect == "anthropic":
@@ -72,7 +72,7 @@ def _thought(reply: Reply) -> list[dict[str, Any]]:
     return [{"type": "thinking", "thinking": reply.thinking, "signature": reply.signature}]
 
 
-def _said(reply: Reply) -> list[dict[str, Any]]:
+def _text(reply: Reply) -> list[dict[str, Any]]:
     return [{"type": "text", "text": reply.text}] if reply.text else []
 
 
@@ -88,7 +88,7 @@ def _function(name: str, arguments: dict[str, Any]) -> dict[str, str]:
 
 
 def _amplifier(reply: Reply) -> dict[str, Any]:
-    """The row that Amplifier's loops store: its calls and its thinking stand in it twice."""
+    """The message that Amplifier's loops store; it holds calls and thinking twice."""
     message: dict[str, Any] = {"role": "assistant", "content": amplifier_blocks(reply)}
     calls: Sequence[Any] = requests_of(reply)
     if calls:
@@ -106,4 +106,4 @@ def amplifier_blocks(reply: Reply) -> list[dict[str, Any]]:
         {"type": "tool_call", "id": call.id, "name": call.name, "input": call.arguments}
         for call in requests_of(reply)
     ]
-    return [{**block, "visibility": None} for block in (*_thought(reply), *_said(reply), *called)]
+    return [{**block, "visibility": None} for block in (*_thought(reply), *_text(reply), *called)]

@@ -1,4 +1,4 @@
-"""A clock and ids that are the same in every run: the same program then writes the same log."""
+"""A clock and ids that are the same in every run, so that a program writes the same log again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ NANOSECONDS = 1_000_000_000
 
 
 class FixedClock:
-    """UTC nanoseconds that begin at ``start`` and go on by ``step`` with every call.
+    """UTC nanoseconds that begin at ``start`` and grow by ``step`` with every call.
 
-    For ``eventctx.open(clock=…)``. The default start is 2023-11-14 22:13:20 UTC, the step a
-    millisecond. ``now`` is what the next call returns.
+    For ``eventctx.open(clock=…)``. The default start is 2023-11-14 22:13:20 UTC, the default step
+    a millisecond. ``now`` is the time that the next call returns. Raises InvalidSetting for a step
+    below 0.
     """
 
     def __init__(
@@ -31,18 +32,19 @@ class FixedClock:
         return now
 
     def stopwatch(self) -> int:
-        """The time without letting any pass: what durations in the log are measured by."""
+        """The time, which does not move on; durations in the log are measured with this."""
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Move the time on by so many seconds."""
         self.now += int(seconds * NANOSECONDS)
 
 
 class FixedRandom:
-    """Bytes that look random and follow from ``seed`` alone; for ``eventctx.open(random=…)``.
+    """Bytes that look random and depend on ``seed`` alone; for ``eventctx.open(random=…)``.
 
-    Never two equal runs of bytes, as ids and salts need: BLAKE2b of the seed and a counter.
+    They are BLAKE2b of the seed and a counter, so no two calls return the same bytes, which ids
+    and salts need.
     """
 
     def __init__(self, seed: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Given messages and a budget, when a policy compacts, then this is what becomes of them.
+"""Given messages and a budget, when a policy compacts, then messages are kept, shortened, dropped.
 
     (
         given({"role": "user", "content": "Hello"}, …, budget=2_000)
@@ -6,9 +6,9 @@
         .then(dropped=[1, 2], reasons={0: "task"}, tokens_at_most=2_000)
     )
 
-No engine, no log, no model: a policy is a pure function, and so is what is done with it here. What
-a policy says is brought into the budget by ``fit`` and held to the rules, as in a session. A
-policy's questions are answered by ``answering``.
+A policy is a pure function, so its test needs no engine, no log and no model. A policy's proposal
+is checked against the rules and brought into the budget by ``fit``, as in a session. Its questions
+get the answers that ``answering`` sets.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _SHOWN: Final = 40
 
 
 def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
-    """What a policy sees of these messages, counted as the engine counts them.
+    """The view of these messages that a policy gets, counted as the engine counts them.
 
-    Messages have the numbers from 0. Raises InvalidMessage.
+    Messages are numbered from 0. Raises InvalidMessage.
     """
     refs = []
     for number, row in enumerate(messages):
@@ -65,7 +65,7 @@ def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
 
 
 class Answers:
-    """How a policy's questions are answered: the same way every time."""
+    """The answers to a policy's questions; the same answer every time."""
 
     def __init__(
         self,
@@ -77,25 +77,25 @@ class Answers:
         self.scores = scores
         self.memory = tuple(memory)
 
-    def to(self, asked: Ask) -> Answer:
+    def to(self, question: Ask) -> Answer:
         """The answer to a question."""
-        if isinstance(asked, AskMemory):
+        if isinstance(question, AskMemory):
             return Memory(self.memory)
-        if isinstance(asked, AskSummary):
+        if isinstance(question, AskSummary):
             return Summary(self.summary)
         scores = self.scores
         if isinstance(scores, Mapping):
-            return Scores({number: scores.get(number, 0.5) for number in asked.numbers})
-        return Scores(dict.fromkeys(asked.numbers, scores))
+            return Scores({number: scores.get(number, 0.5) for number in question.numbers})
+        return Scores(dict.fromkeys(question.numbers, scores))
 
 
 def decide(
     policy: Policy, visible: Visible, budget: Budget, state: PolicyState, answers: Answers
 ) -> Proposal:
-    """A policy's proposal, its questions answered.
+    """A policy's proposal, after its questions were answered.
 
-    Raises AssertionError for a policy that says something else when it is asked again, asks a
-    question again, or goes on asking.
+    Raises AssertionError for a policy that makes another proposal from the same arguments, repeats
+    a question, or has more than eight questions.
     """
     given: dict[str, Answer] = {}
     for _ in range(_MOST_QUESTIONS):
@@ -138,16 +138,16 @@ class Given:
         scores: float | Mapping[int, float] = 0.5,
         memory: Sequence[str] = (),
     ) -> Given:
-        """The same, with these answers to a policy's questions.
+        """A copy with these answers to a policy's questions.
 
-        ``scores`` is one for all, or by message number (0.5 for others), ``memory`` the snippets
-        that are found.
+        ``scores`` is one score for all messages, or scores by message number (0.5 for others);
+        ``memory`` are the snippets that are found.
         """
         answers = Answers(summary, scores, memory)
         return Given(self.messages, self.budget, self.visible.pins, self.state, answers)
 
     def when(self, policy: str | Policy, **settings: Any) -> Outcome:
-        """What a policy makes of it: one by name, with its settings, or an object.
+        """The outcome of a policy, which is given by its name and settings or as an object.
 
         Raises AssertionError for a policy that is not pure or whose proposal breaks a rule (the
         message names both), InvalidSetting for an unknown name or setting.
@@ -158,7 +158,7 @@ class Given:
             rules.check(self.visible, proposal)
         except EventctxError as error:
             raise AssertionError(
-                f"policy {chosen.name!r}: {error}\n{_told(self, proposal)}"
+                f"policy {chosen.name!r}: {error}\n{_listed(self, proposal)}"
             ) from error
         return Outcome(self, chosen, proposal, fit(self.visible, proposal, self.budget))
 
@@ -173,10 +173,9 @@ def given(
 ) -> Given:
     """Messages of any dialect, numbered from 0, and a budget in tokens.
 
-    Of a budget that is a number, threshold and target are the shares that sessions have by
-    default. ``trigger``, ``compactions`` (before this one) and ``hint`` (what the caller of
-    ``compact`` wants kept) are what the policy is told of the session. Raises InvalidMessage,
-    InvalidSetting.
+    A budget that is a number gets the threshold and the target of a session with default settings.
+    ``trigger``, ``compactions`` (before this one) and ``hint`` (what the caller of ``compact``
+    wants kept) are the session's state that the policy gets. Raises InvalidMessage, InvalidSetting.
     """
     usual = Settings()
     if not isinstance(budget, Budget):
@@ -186,13 +185,14 @@ def given(
 
 
 class Outcome:
-    """What became of the messages.
+    """The result of a compaction.
 
-    ``proposed`` is what the policy said and ``proposal`` that brought into the budget;
-    ``dispositions`` and ``reasons`` are by message number, ``in_view`` the numbers of what stays,
-    ``messages`` how they then read, insertions left out, ``insertions`` those that the policy
-    made. ``tokens`` is the view's size; ``overflow`` names the parts of a floor that is larger than
-    the budget, in tokens, and is empty when the view fits.
+    ``proposed`` is the policy's own proposal, ``proposal`` the same after ``fit``;
+    ``dispositions`` and ``reasons`` are by message number. ``in_view`` are the numbers of the
+    messages that stay, ``messages`` these messages as the model gets them, without insertions,
+    ``insertions`` those that the policy made. ``tokens`` is the view's size; ``overflow`` maps the
+    parts of a floor that is larger than the budget to their tokens, and is empty when the view
+    fits.
     """
 
     def __init__(self, start: Given, policy: Policy, proposed: Proposal, fitted: Fitted) -> None:
@@ -232,10 +232,11 @@ class Outcome:
         tokens_at_most: int | None = None,
         fits: bool | None = None,
     ) -> Outcome:
-        """Raise AssertionError, with the whole decision, unless all of it is so; returns itself.
+        """Raise AssertionError, with the whole decision, unless all arguments hold; returns itself.
 
-        ``in_view`` are exactly the messages that stay, kept or shortened. The others name messages
-        that were (at least) so decided. ``fits`` says whether the view fits its budget.
+        ``in_view`` are exactly the messages that stay, kept or shortened. ``kept`` to ``merged``
+        each name some of the messages with this disposition; there may be more. ``fits`` is whether
+        the view fits its budget.
         """
         wrong: list[str] = []
         if in_view is not None and self.in_view != (wanted := sorted(in_view)):
@@ -268,19 +269,19 @@ class Outcome:
         return f"expected message {number} {disposition}, found {found}"
 
     def __str__(self) -> str:
-        """The decision in words: a line per message, and what it comes to."""
+        """The decision in words: the sizes, and a line for each message."""
         budget = self._start.budget
         over = "".join(f", {part} {tokens}" for part, tokens in self.overflow.items() if tokens)
         return (
             f"policy {self.policy.name!r}: {self._start.visible.tokens} -> {self.tokens} tokens, "
             f"budget {budget.tokens}, threshold {budget.threshold}, target {budget.target}"
             f"{f'; the floor does not fit{over}' if over else ''}\n"
-            f"{_told(self._start, self.proposal)}"
+            f"{_listed(self._start, self.proposal)}"
         )
 
 
-def _told(start: Given, proposal: Proposal) -> str:
-    """A line per message: number, role, tokens, what becomes of it and why, how it begins."""
+def _listed(start: Given, proposal: Proposal) -> str:
+    """A line for each message: number, role, tokens, disposition, reason, the first words."""
     lines = []
     for ref, row in zip(start.visible.messages, start.messages, strict=True):
         disposition, reason = proposal.dispositions.get(ref.number, ("not decided", ""))

@@ -23,7 +23,7 @@ from eventctx.testing.script import Reply, Script, Step, requests_of
 
 
 class ProviderInfo(msgspec.Struct, frozen=True):
-    """What ``get_info`` returns: the model's limits, as context managers look for them."""
+    """The result of ``get_info``: the model's limits, where context managers look for them."""
 
     id: str
     display_name: str
@@ -35,9 +35,9 @@ class ScriptedProvider:
 
     A step is a text, a ``Reply`` (text, calls, thinking, usage), an error to raise, or a function
     of the ``Request`` that returns one of these, async or not. ``requests`` are deep copies of
-    what it was asked. A request that a real API would refuse raises AssertionError, with the
-    numbers of the messages, unless ``strict=False``; so does one more request than the script has
-    steps. ``context_window`` and ``max_output_tokens`` are what ``get_info`` says.
+    the requests. A request that a real API would refuse raises AssertionError, with the numbers of
+    the messages, unless ``strict=False``; so does one more request than the script has steps.
+    ``get_info`` returns ``context_window`` and ``max_output_tokens``.
     """
 
     def __init__(
@@ -113,6 +113,6 @@ class ScriptedProvider:
 
 
 def _pieces(text: str) -> list[str]:
-    """Words with what stands before them, so that they add up to the text."""
+    """Words, each with the space before it, so that they add up to the text."""
     words = text.split(" ")
     return [word if place == 0 else f" {word}" for place, word in enumerate(words)] if text else []

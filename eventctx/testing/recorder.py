@@ -1,4 +1,4 @@
-"""Records events, wherever events are said."""
+"""A recorder of events: of an orchestrator's hooks, a hook registry, or an engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Event = tuple[str, dict[str, Any]]
 
 
 class Continue(msgspec.Struct, frozen=True):
-    """What a hook that only looks answers; the fields are those of Amplifier's ``HookResult``."""
+    """The result of a hook that only observes, with the fields of Amplifier's ``HookResult``."""
 
     action: str = "continue"
     data: dict[str, Any] | None = None
@@ -40,7 +40,7 @@ class EventRecorder:
     registry (``hooks.register(event, recorder)``, called with event and data), and as an observer
     of an engine (``engine.on("*", recorder)``, called with a ``Record``, whose payload becomes the
     data, with the ids of the record that are not null, and its ``position``). ``records`` are the
-    records it got. Data are copies.
+    records that it received. Data are copies.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,10 @@ class EventRecorder:
         return GO_ON
 
     def __call__(self, event: str | Record, data: dict[str, Any] | None = None) -> None:
-        """Record an event with its data, or a record. To a hook registry None says: go on."""
+        """Record an event with its data, or a record.
+
+        Returns None, which a hook registry takes for "continue".
+        """
         if isinstance(event, Record):
             self.records.append(event)
             self._note(event.type, _data_of(event))
@@ -63,7 +66,7 @@ class EventRecorder:
     def _note(self, event: str, data: dict[str, Any]) -> None:
         self.events.append((event, copy.deepcopy(data)))
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.events)
@@ -86,14 +89,14 @@ class EventRecorder:
         ]
 
     def only(self, pattern: str) -> dict[str, Any]:
-        """The data of the only event of this name. Raises AssertionError if there are more."""
+        """The data of the only event of this name. Raises AssertionError for none or several."""
         found = self.of(pattern)
         if len(found) != 1:
             raise AssertionError(f"expected one {pattern}, found {len(found)} in {self.names}")
         return found[0]
 
     def check_order(self, *names: str) -> None:
-        """Raise AssertionError unless these events came in this order, others between or not."""
+        """Raise AssertionError unless these events came in this order; others may lie between."""
         rest = iter(self.names)
         for name in names:
             if name not in rest:

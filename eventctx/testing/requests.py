@@ -1,9 +1,10 @@
-"""What a real API refuses: the rules that every request must keep, whatever made it.
+"""The rules of real APIs that every request must keep, whatever made it.
 
-It reads rows by itself, not by the engine's reader, so that a mistake there is found here. All
-dialects are understood. Sources: Anthropic's messages API (a ``tool_result`` must stand in the
-message after its ``tool_use``, the first message must have role ``user``) and OpenAI's chat API
-(an assistant message with ``tool_calls`` must be followed by tool messages for every call).
+This module reads messages by itself, not with the engine's reader, so that it finds the reader's
+mistakes, too. It reads all dialects. Sources: Anthropic's messages API (a ``tool_result`` must
+stand in the message after its ``tool_use``, the first message must have role ``user``) and
+OpenAI's chat API (an assistant message with ``tool_calls`` must be followed by tool messages for
+every call).
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def is_system(message: Row) -> bool:
 
 
 def refusal(messages: Sequence[Row]) -> str | None:
-    """Why a provider would refuse this request, with the message's place; None if it would not."""
+    """The reason for which a provider would refuse this request, with the message's index.
+
+    None if no provider would.
+    """
     conversation = [place for place, row in enumerate(messages) if not is_system(row)]
     if conversation:
         place, row = conversation[0], messages[conversation[0]]
@@ -95,7 +99,7 @@ def _blocks(message: Row) -> list[Row]:
 
 
 def _is_item_of_answer(message: Row) -> bool:
-    """Whether it is one of the items that are one answer together (OpenAI Responses)."""
+    """Whether a message is one of several items that form one answer (OpenAI Responses)."""
     kind = message.get("type")
     if not isinstance(kind, str):
         return False
@@ -107,12 +111,12 @@ def _calls(pending: Mapping[str, int]) -> str:
 
 
 def _seen(message: Row) -> str:
-    """A message in one line: role, calls and results, the beginning of its words."""
+    """A message in one line: role, calls and results, the beginning of its text."""
     parts = [str(message.get("role") or message.get("type"))]
     parts += [f"calls {one!r}" for one in calls_of(message)]
     parts += [f"answers {one!r}" for one in results_of(message)]
     content = message.get("content")
     words = [content] if isinstance(content, str) else [b.get("text") for b in _blocks(message)]
-    said = " ".join(" ".join(word.split()) for word in words if isinstance(word, str))
-    cut = said[:_SHOWN] + ("…" if len(said) > _SHOWN else "")
+    text = " ".join(" ".join(word.split()) for word in words if isinstance(word, str))
+    cut = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
     return ", ".join([*parts, repr(cut)] if cut else parts)

@@ -1,4 +1,4 @@
-"""A script: what is answered to the first request, the second, and so on."""
+"""A script: the answers to the first request, the second, and so on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ Call = ToolRequest | tuple[str, Mapping[str, Any]]
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A model's answer in a script, in no dialect.
+    """A model's answer in a script, independent of dialects.
 
     ``calls`` are tools with their arguments, ``("read", {"path": "x"})``, which get the ids
     ``call_1``, ``call_2`` … in the order of the session, or ``ToolRequest`` with ids of their own.
-    ``thinking`` goes with its ``signature``. ``finish_reason`` is the dialect's own unless given.
+    ``thinking`` is sent with its ``signature``. ``finish_reason`` is the dialect's own unless
+    given.
     """
 
     text: str = ""
@@ -35,10 +36,11 @@ Step = str | Reply | BaseException | Callable[[Any], Any]
 """An answer's text, an answer, an error to raise, or a function of the request that returns one."""
 
 _MOST: Final = 8
+"""Functions that may return a function, one after the other, before a step counts as wrong."""
 
 
 class Script:
-    """Steps that are played one by one; ``remaining`` says how many are left."""
+    """Steps that are played one by one; ``remaining`` is the number that is left."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         for step in steps:

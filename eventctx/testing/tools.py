@@ -1,4 +1,4 @@
-"""A tool that does what a script says: returns, raises, hangs, or returns very much."""
+"""A tool that follows a script: it returns, raises, hangs, or returns a giant text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Hang:
     """A step of a tool that waits until the test releases it.
 
     ``await hang.reached()`` returns when the tool is waiting, so no test needs to sleep;
-    ``release(value)`` lets it return the value, or raise it if it is an error. ``cancelled`` says
-    whether the wait was cancelled instead.
+    ``release(value)`` lets it return the value, or raise it if it is an error. ``cancelled`` is
+    true where the wait was cancelled instead.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class Hang:
         self._value: Any = None
 
     async def reached(self) -> None:
-        """Wait until the tool waits."""
+        """Wait until the tool has begun to wait."""
         await self._reached.wait()
 
     def release(self, value: Any = "released") -> None:
-        """Let the tool go on."""
+        """Let the tool return ``value``, or raise it if it is an error."""
         self._value = value
         self._released.set()
 
@@ -55,10 +55,10 @@ def big(megabytes: float = 50) -> str:
 class ScriptedTool:
     """A tool for our orchestrators, and for Amplifier's with ``amplifier=True``.
 
-    ``script`` is what its calls come to, one step each, and the last one for all that follow: a
+    ``script`` has one step for each call, and the last one is repeated for all later calls: a
     value to return, an error to raise, a ``Hang``, or a function of the input, async or not.
-    ``inputs`` are copies of what it was called with. With ``amplifier`` it returns an
-    ``amplifier_core.ToolResult``, and an error becomes one that has failed.
+    ``inputs`` are copies of the calls' inputs. With ``amplifier`` it returns an
+    ``amplifier_core.ToolResult``, and an error becomes one with ``success=False``.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ScriptedTool:
         self._amplifier = amplifier
 
     async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002 - the specification's name
-        """What the call's step says."""
+        """The value of the call's step. Raises the step's error, except with ``amplifier``."""
         self.inputs.append(copy.deepcopy(input))
         step = self._script[min(len(self.inputs), len(self._script)) - 1]
         if not self._amplifier:

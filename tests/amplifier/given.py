@@ -1,4 +1,4 @@
-"""Reading what a session on the kernel left in its store."""
+"""Reading the records that a session on the kernel left in its store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def records_of(path: Path, session: str = "session-1") -> list[Record]:
 
 
 def types(records: list[Record]) -> list[str]:
-    """Types in order, without what the store and messages are about."""
+    """The types of records in order, without the session's start and messages."""
     left_out = ("session:start", "context:message_added")
     return [record.type for record in records if record.type not in left_out]
 

@@ -1,7 +1,7 @@
 """Sessions of the real Amplifier kernel, with orchestrators that behave as Amplifier's own do.
 
-The kernel is on the package index, its orchestrators are not. What these two emit and add, and in
-which order, is what loop-basic and loop-streaming do; the words are ours.
+The kernel is on the package index, its orchestrators are not. These two emit the same events and
+add the same messages, in the same order, as loop-basic and loop-streaming; the code is ours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Mount = Callable[[Any, Any], Awaitable[Any]]
 
 
 class _Loop:
-    """What both have in common: the tool loop."""
+    """The common part of both loops: the tool loop."""
 
     ids_of_calls = False
     first_iteration = 0
@@ -46,8 +46,8 @@ class _Loop:
             if coordinator.cancellation.is_cancelled:
                 await self._complete(hooks, iteration, "cancelled")
                 return ""
-            asked = {"provider": name, "iteration": iteration}
-            added = await self._emit(coordinator, hooks, "provider:request", asked)
+            payload = {"provider": name, "iteration": iteration}
+            added = await self._emit(coordinator, hooks, "provider:request", payload)
             rows = await context.get_messages_for_request(provider=provider)
             if added.action == "inject_context" and added.ephemeral and added.context_injection:
                 role = added.context_injection_role
@@ -61,8 +61,8 @@ class _Loop:
             try:
                 response = await provider.complete(request)
             except Exception as error:
-                told = {"type": type(error).__name__, "msg": str(error)}
-                await hooks.emit("provider:error", {"provider": name, "error": told})
+                problem = {"type": type(error).__name__, "msg": str(error)}
+                await hooks.emit("provider:error", {"provider": name, "error": problem})
                 raise
             await self._answered(hooks, name, provider, response)
             row: dict[str, Any] = {
@@ -90,20 +90,20 @@ class _Loop:
         return ""
 
     async def _run(self, coordinator: Any, hooks: Any, tools: dict[str, Any], call: Any) -> str:
-        told: dict[str, Any] = {"tool_name": call.name, "tool_input": call.arguments}
+        payload: dict[str, Any] = {"tool_name": call.name, "tool_input": call.arguments}
         if self.ids_of_calls:
-            told["tool_call_id"] = call.id
+            payload["tool_call_id"] = call.id
         try:
-            before = await self._emit(coordinator, hooks, "tool:pre", told)
+            before = await self._emit(coordinator, hooks, "tool:pre", payload)
             if before.action == "deny":
                 return f"Denied by hook: {before.reason}"
             result = await tools[call.name].execute(call.arguments)
             shown = result.model_dump() if hasattr(result, "model_dump") else result
-            await self._emit(coordinator, hooks, "tool:post", {**told, "result": shown})
+            await self._emit(coordinator, hooks, "tool:post", {**payload, "result": shown})
             return str(result.get_serialized_output())
         except Exception as error:
             problem = {"type": type(error).__name__, "msg": str(error)}
-            kept = told if self.ids_of_calls else {"tool_name": call.name}
+            kept = payload if self.ids_of_calls else {"tool_name": call.name}
             await hooks.emit("tool:error", {**kept, "error": problem})
             return f"Error executing tool: {error}"
 
@@ -112,8 +112,8 @@ class _Loop:
         return await coordinator.process_hook_result(result, event, data.get("tool_name", "loop"))
 
     async def _complete(self, hooks: Any, iteration: int, status: str) -> None:
-        told = {"orchestrator": "loop", "turn_count": iteration, "status": status}
-        await hooks.emit("orchestrator:complete", told)
+        payload = {"orchestrator": "loop", "turn_count": iteration, "status": status}
+        await hooks.emit("orchestrator:complete", payload)
 
     async def _sending(self, rows: list[dict[str, Any]]) -> None: ...
 
@@ -127,15 +127,15 @@ class LikeBasic(_Loop):
 
     async def _answered(self, hooks: Any, name: str, provider: Any, response: Any) -> None:
         usage = response.usage
-        told = {"provider": name, "usage": usage, "tool_calls": bool(response.tool_calls)}
-        await hooks.emit("provider:response", told)
+        payload = {"provider": name, "usage": usage, "tool_calls": bool(response.tool_calls)}
+        await hooks.emit("provider:response", payload)
 
     async def _done(self, hooks: Any, text: str) -> None:
         await hooks.emit("prompt:complete", {"response_preview": text[:200], "length": len(text)})
 
 
 class LikeStreaming(_Loop):
-    """Ids of tool calls, iterations from 1; its provider says what it sent and got."""
+    """Ids of tool calls, iterations from 1; its provider emits its own request and response."""
 
     ids_of_calls = True
     first_iteration = 1
@@ -143,15 +143,15 @@ class LikeStreaming(_Loop):
     async def _answered(self, hooks: Any, name: str, provider: Any, response: Any) -> None:
         counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
         model = getattr(provider, "model", None)
-        told = {"provider": name, "model": model, "usage": counted, "status": "ok"}
-        await hooks.emit("llm:response", told)
+        payload = {"provider": name, "model": model, "usage": counted, "status": "ok"}
+        await hooks.emit("llm:response", payload)
 
 
 LOOPS: dict[str, type[_Loop]] = {"basic": LikeBasic, "streaming": LikeStreaming}
 
 
 class Loader(ModuleLoader):
-    """The kernel's loader, which also finds what a test gives it by name."""
+    """The kernel's loader, which also finds a test's own modules by name."""
 
     def __init__(self, coordinator: Any, given: dict[str, Mount]) -> None:
         super().__init__(coordinator=coordinator)

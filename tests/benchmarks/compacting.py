@@ -1,7 +1,7 @@
-"""What a compaction costs, and what requests cost from then on: by policy, in processor time.
+"""The cost of a compaction, and of the requests after it: by policy, in processor time.
 
 The session is the one that peers were measured with (messages of 1 KB in tool rounds of four, a
-budget of 200,000 tokens), in a store in memory, so that the disk has no say.
+budget of 200,000 tokens), in a store in memory, so that the disk does not count.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ async def _steps(place: Place, policy: str, length: int) -> dict[str, float]:
                 began = time.process_time()
                 await context._requests.prepare(Wanted(budget))
                 samples.add("decide and record a request", time.process_time() - began)
-        # Apart, as making thousands of messages leaves nothing in the processor's caches.
+        # In a loop of its own, because making thousands of messages empties the processor's caches.
         for number in range(last, last + 10):
             await context.add_message(message(number))
             began = time.process_time()
@@ -400,7 +400,7 @@ QUERIES = (
 
 
 async def recall(place: Place) -> list[Row]:
-    """Search over everything that the recorded Claude Code sessions say."""
+    """Search over all messages of the recorded Claude Code sessions."""
     folder = sessions_folder()
     files = sorted(folder.glob("claude-code/**/*.jsonl")) if folder is not None else []
     if not files:

@@ -1,4 +1,4 @@
-"""What the disk and SQLite can do without this library: a bare write, raw inserts, aiosqlite."""
+"""The speed of disk and SQLite without this library: a bare write, raw inserts, aiosqlite."""
 
 from __future__ import annotations
 

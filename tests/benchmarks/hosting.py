@@ -1,4 +1,4 @@
-"""What a provider request costs more on Amplifier's kernel with this module than with a list."""
+"""The extra cost of a request on Amplifier's kernel with this module, compared with a list."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class _Provider:
 
 
 class _Requests:
-    """An orchestrator that does what surrounds a request; the prompt says how often."""
+    """An orchestrator that does only the work around a request, as often as the prompt says."""
 
     def __init__(self, samples: Samples, name: str) -> None:
         self._samples = samples
@@ -121,16 +121,18 @@ class _Requests:
         name, provider = next(iter(providers.items()))
         rows: list[dict[str, Any]] = []
         for iteration in range(int(prompt)):
-            asked = {"provider": name, "iteration": iteration}
+            payload = {"provider": name, "iteration": iteration}
             usage = {"input_tokens": 100_000 + iteration, "output_tokens": 5}
             began = now()
-            await hooks.emit("provider:request", asked)
-            told = now()
+            await hooks.emit("provider:request", payload)
+            emitted = now()
             rows = await context.get_messages_for_request(provider=provider)
             got = now()
             await hooks.emit("provider:response", {"provider": name, "usage": usage})
             ended = now()
-            self._took({LISTENED[0]: told - began, "get": got - told, LISTENED[1]: ended - got})
+            self._took(
+                {LISTENED[0]: emitted - began, "get": got - emitted, LISTENED[1]: ended - got}
+            )
             await context.add_message({"role": "assistant", "content": "Done."})
             await context.add_message({"role": "user", "content": "And the next one?"})
         await hooks.emit("orchestrator:complete", {"status": "success"})

@@ -1,4 +1,4 @@
-"""What it costs to be watched: per event with each sink, and sending a session again."""
+"""The cost of observation: per event with each sink, and of sending a session again."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Nowhere(SpanExporter):
 def _live(records: list[Record], repeats: int) -> list[Row]:
     samples = Samples()
     spans = [DEFAULT.span(span) for span in fold(records)]
-    said = [(level_of(line), line.pop("event"), line) for line in lines(records)]
+    written = [(level_of(line), line.pop("event"), line) for line in lines(records)]
     out = io.BytesIO()
     configure_logging(level="debug", file=out)
     logger = structlog.get_logger("bare").bind()
@@ -104,7 +104,7 @@ def _live(records: list[Record], repeats: int) -> list[Row]:
         _cpu(
             samples,
             "line",
-            lambda: [getattr(logger, how)(name, **line) for how, name, line in said],
+            lambda: [getattr(logger, how)(name, **line) for how, name, line in written],
         )
         _cpu(samples, "trace", _publishing(records, TraceSink(provider)))
         _cpu(samples, "span", partial(_sent_bare, tracer, spans))

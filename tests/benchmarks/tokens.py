@@ -155,7 +155,7 @@ def _characters(facts: Facts) -> int:
 
 
 def counted(session: Recorded, count: Count) -> list[float]:
-    """What ``count`` makes of each request's messages."""
+    """The sum of ``count`` over the messages of each request."""
     known: dict[tuple[int, int], float] = {}
     totals: list[float] = []
     for request in session.requests:
@@ -194,7 +194,7 @@ def _apart(requests: list[Request]) -> Iterator[tuple[int, int]]:
 
 
 class Replayed(NamedTuple):
-    """The gauge's errors: for each request but the first, and for one far from the last report."""
+    """The calibration's errors: of each request but the first, and of one far behind a report."""
 
     next: list[float]
     ahead: list[float]

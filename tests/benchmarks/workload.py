@@ -60,7 +60,7 @@ def messages(count: int, first: int = 0) -> list[Message]:
 
 
 def draft(message: Message) -> Draft:
-    """What ``add_message`` makes of a message."""
+    """The draft of an event that ``add_message`` makes of a message."""
     name, version, payload = encode_event(events.MessageAdded())
     body = make_body(encode_message(message), encode_facts(read_facts(message)), os.urandom)
     return Draft(os.urandom(16), name, version, time.time_ns(), payload, (body,))

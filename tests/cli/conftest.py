@@ -17,11 +17,11 @@ from eventctx.cli.main import cli
 Run = Callable[..., Result]
 
 ANSI = "\x1b[31mred\x1b[0m and \x1b]0;title\x07 and \u0003 and [bold]not bold[/bold] and \u202eback"
-"""What a tool may write: colours, a window title, Ctrl-C's letter, rich's markup, a reversal."""
+"""A tool's output with colours, a window title, Ctrl-C's letter, rich's markup, a reversal."""
 
 
 class Outcome:
-    """What a run left: its exit code, output, and errors."""
+    """The result of a run: its exit code, output, and errors."""
 
     def __init__(self, result: Result) -> None:
         self.code = result.exit_code

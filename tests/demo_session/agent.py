@@ -1,4 +1,4 @@
-"""A scripted agent: what it says is written down beforehand, what its tools answer is not."""
+"""A scripted agent: its messages are written beforehand, the results of its tools are real."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Call = tuple[str, dict[str, Any]]
 
 
 class Untrue(Exception):
-    """The script says something that the tools do not show: the code has changed, so must it."""
+    """The tools' results contradict the script: the code has changed, so the script must, too."""
 
 
 class Agent:
@@ -28,7 +28,7 @@ class Agent:
         self.messages.append({"role": "user", "content": text})
 
     def does(self, *calls: Call, think: str = "", say: str = "") -> list[str]:
-        """One answer of the model with its tool calls, and their results, which are returned."""
+        """Add an answer of the model with its tool calls; returns their results, also added."""
         blocks = [*_thinking(think), *_text(say)]
         ids = []
         for name, given in calls:
@@ -51,7 +51,7 @@ class Agent:
 
 
 def true(claim: bool, words: str) -> None:
-    """Stop the recording when the code no longer does what the script says about it."""
+    """Raise Untrue when the code no longer does what the script says about it."""
     if not claim:
         raise Untrue(words)
 

@@ -237,7 +237,7 @@ def package_size(agent: Agent) -> None:
 
 
 def new_store(agent: Agent) -> None:
-    """What a PostgreSQL store needs."""
+    """The needs of a PostgreSQL store."""
     agent.asks("I want to add a PostgreSQL store. What do I have to write, and what checks it?")
     protocol = agent.does(_read("eventctx/store.py"), say="The protocol first.")[0]
     methods = re.findall(r"(?:async )?def (\w+)\(", protocol.split("class EventStore")[1])

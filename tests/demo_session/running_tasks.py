@@ -24,7 +24,7 @@ def _python(code: str) -> tuple[str, dict[str, object]]:
 
 
 def imports(agent: Agent) -> None:
-    """What importing costs."""
+    """The cost of importing."""
     agent.asks("Is `import eventctx` cheap? Measure it, and tell me what it loads.")
     agent.does(_read("eventctx/__init__.py"), say="What the package does when it is imported.")
     timing = (
@@ -219,7 +219,7 @@ def catalogue(agent: Agent) -> None:
 
 
 def forks(agent: Agent) -> None:
-    """What a fork costs."""
+    """The cost of a fork."""
     agent.asks("Last one: what does a fork cost, and what do the two sessions still share?")
     agent.does(
         _grep("forked_at", "eventctx"),

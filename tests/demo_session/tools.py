@@ -17,7 +17,7 @@ MAX_CHARACTERS = 160_000
 
 
 class ToolFailed(Exception):
-    """A tool could not do what it was asked; the text is its result."""
+    """A tool could not complete its call; the text is its result."""
 
 
 def _path(path: str) -> Path:

@@ -47,7 +47,7 @@ asyncio.run(main())
 
 
 def strictness(agent: Agent) -> None:
-    """What is refused as a message."""
+    """Values that are refused as messages."""
     agent.asks("Which values in a message are refused, and is anything stored when one is?")
     agent.does(
         _read("eventctx/codec.py", 60, 155),

@@ -109,7 +109,7 @@ class OpenHands:
 
 
 class AmplifierLog:
-    """Lines of an ``events.jsonl``; ``request`` sends what was said so far, as a whole."""
+    """Lines of an ``events.jsonl``; ``request`` sends all messages so far."""
 
     def __init__(self, session: str = "amp-1") -> None:
         self.rows: list[dict[str, Any]] = []
@@ -130,7 +130,7 @@ class AmplifierLog:
         return self.event("prompt:submit", prompt=value)
 
     def request(self, *passing: dict[str, Any], **raw: Any) -> AmplifierLog:
-        """A request: the talk so far, and what a hook adds to this one alone."""
+        """A request: the messages so far, and those that a hook adds to this request alone."""
         sent = {"model": "m", "system": [text("be good")], "messages": [*self.talk, *passing]}
         self.event("provider:request", provider="anthropic")
         return self.event("llm:request", provider="anthropic", model="m", raw={**sent, **raw})
@@ -142,11 +142,11 @@ class AmplifierLog:
         return self.event("llm:response", model="m", usage=usage, raw=raw)
 
     def tool(self, call_id: str, output: str = "ok", **result: Any) -> AmplifierLog:
-        told = {"error": None, "output": output, "success": True, **result}
-        block = {"type": "tool_result", "tool_use_id": call_id, "content": json.dumps(told)}
+        payload = {"error": None, "output": output, "success": True, **result}
+        block = {"type": "tool_result", "tool_use_id": call_id, "content": json.dumps(payload)}
         self.talk.append({"role": "user", "content": [block]})
         self.event("tool:pre", tool_call_id=call_id, tool_name="bash")
-        return self.event("tool:post", tool_call_id=call_id, tool_name="bash", result=told)
+        return self.event("tool:post", tool_call_id=call_id, tool_name="bash", result=payload)
 
     def data(self) -> bytes:
         return jsonl(self.rows)

@@ -1,4 +1,4 @@
-"""Small synthetic transcripts, and short ways to import them and to look at what came out."""
+"""Small synthetic transcripts, and short ways to import them and to read the records."""
 
 from __future__ import annotations
 
@@ -193,14 +193,17 @@ async def messages(store: MemoryStore, stream: str) -> list[Any]:
 
 
 def story(found: list[Record]) -> tuple[list[Any], bytes]:
-    """What two imports of the same lines must agree on: all but where raw batches were cut."""
-    told = [
+    """The parts that are equal in two imports of the same lines.
+
+    Only the places where raw lines are cut into batches may differ, so these lines are joined.
+    """
+    recorded = [
         (r.id, r.type, r.turn_id, r.span_id, r.iteration, [b.data for b in r.bodies])
         for r in found
         if r.type != "import:raw"
     ]
     raw = b"\n".join(raw_of(r) or b"" for r in found if r.type == "import:raw")
-    return told, raw
+    return recorded, raw
 
 
 def sha(data: bytes) -> str:

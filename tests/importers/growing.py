@@ -1,4 +1,4 @@
-"""A file of each format with every trap that has to do with growing."""
+"""A file of each format with every difficulty that a growing file can have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.importers.given import ClaudeCode, Codex, call, jsonl, text, thinking
 
 
 def claude_code() -> bytes:
-    """A session with every trap that has to do with growing."""
+    """A session with every difficulty that a growing file can have."""
     log = ClaudeCode()
     log.line("queue-operation", operation="enqueue", uuid=..., isSidechain=...)
     log.progress(hook="é").user("go")

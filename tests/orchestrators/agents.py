@@ -1,4 +1,4 @@
-"""A scripted provider, tools and hooks for the orchestrators, and what they leave in a log."""
+"""A scripted provider, tools and hooks for the orchestrators, and checks of their logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Step = Any
 
 
 class Scripted:
-    """Speaks OpenAI chat and answers by a script; remembers what it was asked."""
+    """A provider of OpenAI chat messages that answers by a script and keeps its requests."""
 
     name = "scripted"
     model = "model-1"
@@ -124,7 +124,7 @@ def tools(*given: Doing) -> dict[str, Doing]:
 
 
 class Heard:
-    """A hook that remembers what it was told."""
+    """A hook that keeps the events that it received."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -142,7 +142,7 @@ class Heard:
 
 
 class Waits:
-    """Sleeps not at all, and remembers for how long it should have."""
+    """A sleep that takes no time and keeps the requested seconds."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -165,7 +165,7 @@ async def records(engine: Engine, session: str = "s") -> list[Record]:
 
 
 def activity(found: Sequence[Record]) -> list[str]:
-    """Names of the records that say what happened, without messages and requests."""
+    """Types of the activity records, without messages, requests and usage."""
     return [
         one.type for one in found if not one.type.startswith(("context:", "session:", "usage:"))
     ]
@@ -185,7 +185,7 @@ async def check_log(engine: Engine, session: str = "s") -> None:
 
 
 def paired(messages: Sequence[dict[str, Any]]) -> None:
-    """Every call of these chat messages has its one result directly behind it."""
+    """Assert that every call of these chat messages has one result directly behind it."""
     waiting: set[str] = set()
     for one in messages:
         if one["role"] == "tool":

@@ -1,4 +1,4 @@
-"""Summarizers and scorers that do as they are told, and sessions that are due for them."""
+"""Scripted summarizers and scorers, and sessions that are due for a compaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Request = SummaryRequest | ScoreRequest
 
 
 class Scripted:
-    """Answers what it is told to, else something sensible, and remembers what it was asked.
+    """Gives the answers of its script, then made-up ones, and keeps its requests.
 
     An exception among the answers is raised; a function is called with the request.
     """
@@ -37,7 +37,7 @@ class Scripted:
 
 
 class Paused(Scripted):
-    """Says when it was called, and waits until it may answer."""
+    """Sets ``called`` when it is called, and waits for ``may_answer``."""
 
     def __init__(self, *answers: Any) -> None:
         super().__init__(*answers)
@@ -50,7 +50,7 @@ class Paused(Scripted):
 
 
 def mute() -> Scripted:
-    """One that must not be asked."""
+    """An adviser that must not be called."""
     return Scripted(*[AssertionError("asked again")] * 9)
 
 
@@ -60,7 +60,7 @@ def talk(count: int, size: int = 1_000) -> list[Message]:
     return [message for pair in pairs for message in pair]
 
 
-async def check_fallback(engine: Engine, ctx: Any, said: str) -> None:
+async def check_fallback(engine: Engine, ctx: Any, error: str) -> None:
     """The next request is compacted by the ladder, which is recorded with a reason, once."""
     messages = await ctx.get_messages_for_request()
     assert refusal(messages) is None
@@ -69,7 +69,7 @@ async def check_fallback(engine: Engine, ctx: Any, said: str) -> None:
     assert (row.outcome, row.fallback) == ("applied", "ladder")
     assert row.strategy == ctx.policy.name
     assert row.error is not None
-    assert said in row.error
+    assert error in row.error
     found = await names(engine)
     assert found.count("context:pre_compact") == found.count("context:post_compact") == 1
     await ctx.add_message(user("go on"))

@@ -1,4 +1,4 @@
-"""Views without a session, stories played in one, and what must hold of any policy in both."""
+"""Views without a session, stories played in one, and rules that every policy keeps in both."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def tells(call_id: str, size: int = 5) -> Row:
 
 
 def view(*rows: Row, pins: tuple[int, ...] = ()) -> Visible:
-    """What a policy sees of these messages, counted as the engine counts them."""
+    """The view of these messages that a policy gets, counted as the engine counts them."""
     return view_of(rows, pins)
 
 
@@ -75,7 +75,7 @@ ANSWERS = Answers("all went well", 0.5, ("the port is 8080", "deploys go to Kube
 def decided(
     policy: Policy, visible: Visible, budget: Budget = ROOMY, state: PolicyState = DUE
 ) -> Proposal:
-    """The policy's proposal, its questions answered the same way every time."""
+    """The policy's proposal; its questions get the same answers every time."""
     return decide(policy, visible, budget, state, ANSWERS)
 
 

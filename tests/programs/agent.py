@@ -1,7 +1,7 @@
 """An agent that never stops: adds messages to a session and prints a receipt for each.
 
-``python agent.py STORE [LARGEST_FILE_BYTES]``; with a limit it meets a full disk, says what it
-read, lifts the limit and goes on.
+``python agent.py STORE [LARGEST_FILE_BYTES]``; with a limit it runs into a full disk, prints the
+error, lifts the limit and adds one more message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The receivers as fixtures; tests/conftest.py offers them to every test."""
+"""Fixtures for the receivers; tests/conftest.py imports them for every test."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ LINKED = ("f" * 32, "00000000000000b7")
 
 
 def new_trace_id() -> str:
-    """Of its own for each test: all tests share one Jaeger."""
+    """A new trace id for each test, because all tests share one Jaeger."""
     return secrets.token_hex(16)
 
 

@@ -1,4 +1,4 @@
-"""Where a Jaeger v2 binary is found, and how one is built from its Go module.
+"""Finding a Jaeger v2 binary, and building one from its Go module.
 
 There is no package of Jaeger on any index; its releases are images and archives. The Go module
 proxy serves its source, so a Go toolchain is all that a build needs: several minutes the first
@@ -77,13 +77,13 @@ def find(environ: Mapping[str, str] = os.environ, cache: Path | None = None) -> 
 
 
 def why_not(binary: Path, seconds: float = _ASK_SECONDS) -> str | None:
-    """What keeps a file from being a Jaeger v2 binary, or None; never takes longer than told."""
+    """The reason why a file is no Jaeger v2 binary, or None; takes at most ``seconds``."""
     if not binary.is_file():
         return "is not there"
     if not os.access(binary, os.X_OK):
         return "cannot be executed"
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             [binary, "--help"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ def why_not(binary: Path, seconds: float = _ASK_SECONDS) -> str | None:
         return f"does not answer --help within {seconds:g} s"
     except OSError as error:
         return f"does not start ({error.strerror})"
-    if b"Jaeger backend v2" in said.stdout:
+    if b"Jaeger backend v2" in answer.stdout:
         return None
     return "does not call itself 'Jaeger backend v2' in its --help"
 
@@ -108,7 +108,7 @@ def build(environ: Mapping[str, str] = os.environ, cache: Path | None = None) ->
 
     Raises:
         JaegerMissing: there is no Go, or it cannot fetch or compile the module.
-        JaegerUnusable: what came out of the build is not a Jaeger v2.
+        JaegerUnusable: the result of the build is not a Jaeger v2.
     """
     place = cache or cached()
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -149,21 +149,21 @@ def _compile(go: str, target: Path, environ: Mapping[str, str]) -> None:
 
 
 def _go(command: list[str], folder: str, env: Mapping[str, str], seconds: float) -> str:
-    asked = " ".join(command[1:3])
+    step = " ".join(command[1:3])
     try:
         run = subprocess.run(
             command, cwd=folder, env=env, capture_output=True, text=True, timeout=seconds
         )
     except subprocess.TimeoutExpired:
         raise JaegerMissing(
-            f"`go {asked}` of {MODULE}@v{VERSION} took longer than {seconds:g} s: try again (Go "
+            f"`go {step}` of {MODULE}@v{VERSION} took longer than {seconds:g} s: try again (Go "
             f"keeps what it has done), or set ${VARIABLE} to a Jaeger v2 binary"
         ) from None
     if run.returncode:
-        # `go mod download -json` tells its error on standard output
+        # `go mod download -json` writes its error to standard output
         tail = "\n".join((run.stderr + run.stdout).splitlines()[-15:])
         raise JaegerMissing(
-            f"`go {asked}` of {MODULE}@v{VERSION} failed; it needs Go 1.24.6 or newer and a Go "
+            f"`go {step}` of {MODULE}@v{VERSION} failed; it needs Go 1.24.6 or newer and a Go "
             f"module proxy (see `go env GOPROXY`). Or set ${VARIABLE} to a Jaeger v2 binary. "
             f"Go said:\n{tail}"
         )
@@ -171,13 +171,13 @@ def _go(command: list[str], folder: str, env: Mapping[str, str], seconds: float)
 
 
 def main(arguments: list[str]) -> int:
-    """`build` makes the binary and tells how long that took; `path` prints where it is."""
+    """`build` makes the binary and prints how long that took; `path` prints its path."""
     try:
         if arguments == ["path"]:
             print(find())
             return 0
         if arguments == ["build"]:
-            return _build_and_tell()
+            return _build_and_report()
     except (JaegerMissing, JaegerUnusable) as error:
         print(error, file=sys.stderr)
         return 1
@@ -185,7 +185,7 @@ def main(arguments: list[str]) -> int:
     return 2
 
 
-def _build_and_tell() -> int:
+def _build_and_report() -> int:
     try:
         print(f"Jaeger is at {find()}")
     except JaegerMissing:

@@ -1,8 +1,8 @@
-"""Reading traces back from Jaeger, over its query API; and waiting for something to become true.
+"""Reading traces back from Jaeger, over its query API; and waiting until a condition holds.
 
-What Jaeger 1.76.0 answers, found by trying:
+The behaviour of Jaeger 1.76.0, found by trying:
 
-- a search sees the last two days unless it says ``start``; ``lookback`` is the UI's, it is ignored;
+- a search sees the last two days unless it has ``start``; ``lookback`` is the UI's, it is ignored;
 - a value in ``tags`` is a string always: ``{"compacted": true}`` is answered with 400, and
   ``{"compacted": "true"}`` finds the boolean. All of them must be on one span (or its events, or
   its resource). ``error``, ``span.kind`` and ``otel.*`` are made by the answer, and not found;
@@ -86,7 +86,7 @@ class JaegerQuery:
 
     def otlp(self, trace_id: str) -> dict[str, Any]:
         """The trace as OTLP JSON (``{"resourceSpans": [...]}``): with nanoseconds."""
-        found: dict[str, Any] = self._asked(f"/api/v3/traces/{trace_id}")["result"]
+        found: dict[str, Any] = self._query(f"/api/v3/traces/{trace_id}")["result"]
         return found
 
     def find(
@@ -101,7 +101,7 @@ class JaegerQuery:
     ) -> list[dict[str, Any]]:
         """The traces with a span of this service, name, tags and start, the newest sent first.
 
-        Of all time unless told otherwise, where Jaeger itself would search the last two days.
+        Without ``start_ns`` and ``end_ns`` of all time, where Jaeger has only the last two days.
         ``tags`` are Python values; a list is compared with Jaeger's compact JSON of it.
         """
         end_us = _LAST_MICROSECOND if end_ns is None else -(-end_ns // 1_000)
@@ -115,19 +115,19 @@ class JaegerQuery:
             query["operation"] = operation
         if tags:
             query["tags"] = json.dumps({key: _as_text(value) for key, value in tags.items()})
-        return self._asked(f"/api/traces?{urlencode(query)}")["data"] or []
+        return self._query(f"/api/traces?{urlencode(query)}")["data"] or []
 
     def services(self) -> list[str]:
         """The names of all services that sent a span, sorted."""
-        return sorted(self._asked("/api/services")["data"] or [])
+        return sorted(self._query("/api/services")["data"] or [])
 
     def operations(self, service: str) -> list[str]:
         """The names of all spans of a service, sorted."""
         return sorted(
-            self._asked(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
+            self._query(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
         )
 
-    def _asked(self, path: str) -> Any:
+    def _query(self, path: str) -> Any:
         try:
             return self._get(path)
         except HTTPError as error:
@@ -153,10 +153,10 @@ def spans_of(trace: Mapping[str, Any]) -> tuple[SeenSpan, ...]:
 
 
 def wait_for(condition: Callable[[], _T], seconds: float = 10.0, what: str = "") -> _T:
-    """What ``condition()`` returns as soon as that is true; it is asked every 20 ms.
+    """The result of ``condition()`` as soon as it is true; it is called every 20 ms.
 
     Raises:
-        TimeoutError: it was not true within ``seconds``; tells the last answer.
+        TimeoutError: it was not true within ``seconds``; the message has the last result.
     """
     until = time.monotonic() + seconds
     while not (answer := condition()):

@@ -1,9 +1,9 @@
-"""A real Phoenix (arize-phoenix) for the tests that ask for it: a receiver that is not Jaeger.
+"""A real Phoenix (arize-phoenix) for the tests that request it: a receiver that is not Jaeger.
 
-``python -m tests.services.phoenix build`` makes its environment, ``... path`` tells its Python.
+``python -m tests.services.phoenix build`` makes its environment, ``... path`` prints its Python.
 Without EVENTCTX_PHOENIX=1 nothing here is run, in CI neither.
 
-Its OTLP over gRPC listens on every interface, whatever it is told; the rest on 127.0.0.1 only.
+Its OTLP over gRPC listens on every interface, whatever its settings; the rest on 127.0.0.1 only.
 """
 
 from __future__ import annotations

@@ -60,13 +60,13 @@ def find(cache: Path | None = None) -> Path:
 
 
 def why_not(place: Path) -> str | None:
-    """What keeps a folder from being an environment with this release of Phoenix, or None."""
+    """The reason why a folder is no environment with this release of Phoenix, or None."""
     if not place.is_dir():
         return "is not there"
     if not _python(place).is_file():  # a link to a Python that was removed since
         return "has lost its Python"
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             [_python(place), "-I", "-c", _ASK],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -76,7 +76,7 @@ def why_not(place: Path) -> str | None:
         )
     except (subprocess.TimeoutExpired, OSError) as error:
         return f"does not say what is installed in it ({type(error).__name__})"
-    found = said.stdout.strip()
+    found = answer.stdout.strip()
     return None if found == VERSION else f"holds {found or 'no'} {PACKAGE}, not {VERSION}"
 
 
@@ -87,7 +87,7 @@ def build(cache: Path | None = None, python: Path | None = None) -> Path:
     no environment or a whole one.
 
     Raises:
-        PhoenixMissing: Python's ``venv`` or pip failed; with the last lines of what it said.
+        PhoenixMissing: Python's ``venv`` or pip failed; with the last lines of its output.
     """
     place = cache or cached()
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +111,8 @@ def _install(python: Path, target: Path) -> None:
     until = time.monotonic() + _INSTALL_SECONDS
     _run([str(python), "-I", "-m", "venv", str(target)], "venv", until)
     options = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    asked = [str(_python(target)), "-I", "-m", "pip", "install", *options, f"{PACKAGE}=={VERSION}"]
-    _run(asked, "pip install", until)
+    pip = [str(_python(target)), "-I", "-m", "pip"]
+    _run([*pip, "install", *options, f"{PACKAGE}=={VERSION}"], "pip install", until)
 
 
 def _run(command: list[str], name: str, until: float) -> None:
@@ -143,13 +143,13 @@ def _python(place: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """`build` makes the environment and tells how long that took; `path` prints its Python."""
+    """`build` makes the environment and prints how long that took; `path` prints its Python."""
     try:
         if arguments == ["path"]:
             print(find())
             return 0
         if arguments == ["build"]:
-            return _build_and_tell()
+            return _build_and_report()
     except PhoenixMissing as error:
         print(error, file=sys.stderr)
         return 1
@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> int:
     return 2
 
 
-def _build_and_tell() -> int:
+def _build_and_report() -> int:
     try:
         print(f"Phoenix is at {find()}")
     except PhoenixMissing:

@@ -1,9 +1,9 @@
 """Reading spans back from Phoenix, over its REST API.
 
-What Phoenix 20.26.1 answers, found by trying:
+The behaviour of Phoenix 20.26.1, found by trying:
 
-- an export is answered before it is stored; what came in is worked off in its order (by HTTP, in
-  that of one request). A span whose id it has is passed over, changed or not;
+- an export is answered before it is stored; exports are stored in order (by HTTP, the spans of one
+  request in theirs). A span whose id it has is ignored, changed or not;
 - the resource is dropped, ``service.name`` too, but for ``openinference.project.name``, the
   project; without it spans are in project ``default``. A session is one of all projects;
 - links are dropped, kind and scope too; times are rounded to microseconds, by way of a float;
@@ -55,7 +55,7 @@ class SeenSpan(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What Phoenix counts for a trace or a session."""
+    """The tokens that Phoenix counts for a trace or a session."""
 
     prompt: int
     completion: int
@@ -103,12 +103,12 @@ class PhoenixQuery:
         )
 
     def _pages(self, path: str) -> Iterator[dict[str, Any]]:
-        asked: dict[str, Any] = {"limit": _PAGE}
-        while answer := self._get(f"{path}?{urlencode(asked)}"):
+        query: dict[str, Any] = {"limit": _PAGE}
+        while answer := self._get(f"{path}?{urlencode(query)}"):
             yield from answer["data"]
             if not (cursor := answer["next_cursor"]):
                 return
-            asked["cursor"] = cursor
+            query["cursor"] = cursor
 
     def _get(self, path: str) -> Any:
         try:

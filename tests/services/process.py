@@ -1,4 +1,4 @@
-"""A service as a child process: on free ports, ready when it and its log say so, then ended."""
+"""A service as a child process on free ports: started, awaited until it is ready, and ended."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class ServiceFailed(Exception):
 
 
 class PortTaken(Exception):
-    """Between our choice of a port and the service's use of it somebody else took it."""
+    """Another process took a port between our choice and the service's use of it."""
 
 
 class Service(NamedTuple):
-    """What is run, and how one sees that it is ready.
+    """The command of a service, and the signs that it is ready.
 
-    Ready is when ``ready`` stands in its log and ``health`` (a URL) is answered with a success
-    whose body passes ``healthy``: health alone does not say whose it is, since a port can be
-    another process's by now. It ended because a port was taken when one of ``taken`` stands there.
+    It is ready when ``ready`` is in its log and ``health`` (a URL) answers with a success whose
+    body passes ``healthy``: the URL alone is not enough, because another process may have the port
+    by now. It ended because a port was taken when one of ``taken`` is in its log.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Service(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A service that is ready; what it writes goes to ``log``."""
+    """A service that is ready; its output goes to ``log``."""
 
     log: Path
     pid: int
@@ -118,8 +118,8 @@ def _until_ready(
             process.wait(timeout=0.02)
         except subprocess.TimeoutExpired:
             continue
-        said = log.read_bytes()
-        if any(mark in said for mark in service.taken):
+        output = log.read_bytes()
+        if any(mark in output for mark in service.taken):
             raise PortTaken(_tail(log))
         raise ServiceFailed(
             f"{service.name} should run, but ended with exit code {process.returncode}; "

@@ -1,4 +1,4 @@
-"""What an OTLP receiver got, as plain frozen values: bytes become hex, protobuf becomes Python."""
+"""Received OTLP spans as plain frozen values: bytes become hex, protobuf becomes Python."""
 
 from __future__ import annotations
 

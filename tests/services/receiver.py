@@ -1,4 +1,4 @@
-"""A receiver of OTLP spans in this process, by gRPC and HTTP, that misbehaves when told to.
+"""A receiver of OTLP spans in this process, by gRPC and HTTP, that can misbehave by a script.
 
     with Receiver() as receiver:
         receiver.answer(Refuse(503), Accept())        # the first export, the second; then accept
@@ -40,7 +40,7 @@ from tests.services.received import ReceivedSpan, spans_of
 
 
 class Accept(NamedTuple):
-    """Keep the spans and say so."""
+    """Keep the spans and answer with success."""
 
 
 class Refuse(NamedTuple):
@@ -64,7 +64,7 @@ class CloseConnection(NamedTuple):
 
 
 class Partial(NamedTuple):
-    """Keep all spans but the last ``rejected`` ones and say so: a success that tells of a loss.
+    """Keep all spans but the last ``rejected`` ones: a success that reports the rejected ones.
 
     With ``rejected=0`` it is a warning.
     """
@@ -89,7 +89,7 @@ _CODES = {
 
 
 class Export(NamedTuple):
-    """One request as it came in: over ``grpc`` or ``http``, and what was answered to it.
+    """One request as it came in: over ``grpc`` or ``http``, with the answer to it.
 
     ``spans`` are those sent, whether they were kept or not. Names of headers are in lower case.
     """
@@ -165,12 +165,12 @@ class Receiver:
             return tuple(self._kept)
 
     def answer(self, *script: Answer) -> None:
-        """Answer the next requests so, one after the other; then as before."""
+        """Give these answers to the next requests, one after the other; then the former one."""
         with self._changed:
             self._script.extend(script)
 
     def always(self, answer: Answer) -> None:
-        """Answer so whenever the script is at its end; ``always(Accept())`` heals."""
+        """Give this answer whenever the script is at its end; ``always(Accept())`` heals."""
         with self._changed:
             self._always = answer
 
@@ -332,7 +332,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-        """Say nothing on standard error."""
+        """Write nothing to standard error."""
 
 
 def _unpacked(body: bytes, encoding: str) -> bytes:

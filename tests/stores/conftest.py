@@ -1,4 +1,4 @@
-"""What all tests of stores share: the stores, and drafts with bodies."""
+"""Fixtures of all tests of stores: the stores, and drafts with bodies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def program() -> Callable[..., subprocess.Popen[str]]:
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
-    """Every implementation in turn: what is tested with it is the contract."""
+    """Every implementation in turn; tests with this fixture check the contract of stores."""
     opened: EventStore = (
         MemoryStore()
         if request.param == "memory"

@@ -88,7 +88,7 @@ def as_builtins(audit: Audit) -> dict[str, Any]:
 def show_audit(
     screen: Screen, audit: Audit, requests: Iterable[AuditRow | int] | None = None
 ) -> None:
-    """The audit as a table. ``requests`` chooses rows; a number says how many are left out."""
+    """The audit as a table. ``requests`` selects rows; a number counts rows that are left out."""
     chosen = list(audit.requests if requests is None else requests)
     rows = [row for row in chosen if isinstance(row, AuditRow)]
     if not audit.requests:
@@ -107,7 +107,7 @@ def show_audit(
 
 
 def _optional(rows: Sequence[AuditRow]) -> list[str]:
-    """Counts that are mostly zero get a column only when they are not."""
+    """Names of the rare counts that are not zero in every row; only these get a column."""
     return [
         name for name in ("merged", "omitted") if any(getattr(row.counts, name) for row in rows)
     ]
@@ -150,7 +150,7 @@ def _cells(screen: Screen, row: AuditRow, optional: Sequence[str]) -> list[str]:
 def _notes(
     chosen: Sequence[AuditRow | int], compactions: Sequence[CompactionRow]
 ) -> dict[int, Note]:
-    """Compactions and gaps, by the row that they come before."""
+    """Lines for compactions and gaps, by the index of the row that they stand before."""
     notes: dict[int, list[str | tuple[str, str]]] = {}
     waiting = list(compactions)
     place = 0
@@ -188,7 +188,7 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
 def _summary(audit: Audit) -> str:
     applied = [row for row in audit.compactions if row.outcome == "applied"]
     saved = sum(row.tokens_before - row.tokens_after for row in applied)
-    # A fork knows its parent's turns too, so those with a request of its own are counted.
+    # A fork's audit has its parent's turns, too, so only turns with a request are counted.
     turns = {row.turn for row in audit.requests} - {None}
     text = f"{plural(len(audit.requests), 'request')} in {plural(len(turns), 'turn')}"
     text += f", {plural(len(applied), 'compaction')}"

@@ -1,4 +1,4 @@
-"""``compact``: compact a session now, or say what that would do."""
+"""``compact``: compact a session now, or show what that would do."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ from eventctx.queries.requests import fold
 from eventctx.session.result import CompactionResult
 from eventctx.session.settings import NAMES, by_own_name
 
-_WHAT: Final = {
+_QUESTIONS: Final = {
     AskSummary: "a summary",
     AskScores: "scores",
 }
 
 
 class _Watched:
-    """A policy that remembers whether it asked for something that only a model can answer."""
+    """A policy that keeps its last question that only a model can answer; None without one."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.name = policy.name
         self.version = policy.version
         self.max_messages = policy.max_messages
-        self.asked: AskSummary | AskScores | None = None
+        self.question: AskSummary | AskScores | None = None
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
-        """What the policy says."""
+        """The policy's own proposal or question."""
         answer = self._policy.propose(visible, budget, state)
         if isinstance(answer, AskSummary | AskScores):
-            self.asked = answer
+            self.question = answer
         return answer
 
 
@@ -162,12 +162,13 @@ async def _compact(
 
 
 def _check_needs_no_model(watched: _Watched) -> None:
-    if watched.asked is None:
+    if watched.question is None:
         return
-    what = _WHAT[type(watched.asked)]
+    what = _QUESTIONS[type(watched.question)]
+    messages = plural(len(watched.question.numbers), "message")
     raise InvalidSetting(
         f"policy {watched.name!r} would ask a model for {what} of "
-        f"{plural(len(watched.asked.numbers), 'message')}, and a command line has none: see what "
+        f"{messages}, and a command line has none: see what "
         "it would do with --dry-run, and compact from your program, or choose another policy"
     )
 
@@ -178,8 +179,8 @@ def _check_needs_no_model(watched: _Watched) -> None:
 def _show(screen: Screen, before: ViewState, result: CompactionResult) -> None:
     done = "would be compacted" if result.dry_run else "compacted"
     if result.outcome != "applied":
-        said = f": {result.error}" if result.error else ": nothing in view can go"
-        screen.line((f"{result.outcome}{said}", "bold"))
+        because = f": {result.error}" if result.error else ": nothing in view can go"
+        screen.line((f"{result.outcome}{because}", "bold"))
     else:
         screen.line(
             (f"{done} by {result.fallback or result.strategy}: ", "bold"),
@@ -224,7 +225,7 @@ def _show_plan(screen: Screen, before: ViewState, plan: Plan) -> None:
 
 
 def _counted(before: ViewState, plan: Plan) -> list[tuple[Any, int]]:
-    """Each run with how many messages of the view it speaks of; those of none are left out."""
+    """Each run with the number of its messages that were in view; runs of none are left out."""
     found = [find(plan.runs, ref.number) for ref in before.layout.refs]
     counts = Counter(one.first for one in found if one is not None)
     return [(one, counts[one.first]) for one in plan.runs if counts[one.first]]

@@ -1,4 +1,4 @@
-"""``diff``: what two requests of a session differ in."""
+"""``diff``: the differences of two requests of a session."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from eventctx.projections.explain.why import Reason
 from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
 
 WIDE: Final = 120
-"""Characters of a line from which on the two requests stand side by side."""
+"""Characters of a line from which on the two requests are shown side by side."""
 
 LISTED: Final = 12
-"""Messages of a kind that a terminal lists unless all are asked for."""
+"""Messages of a kind that a terminal lists without ``--full``."""
 
 _TITLES: Final = {
     "summarised": "− summarised",
@@ -60,7 +60,7 @@ _EXTRAS: Final = {
 
 
 class _Section(NamedTuple):
-    """A kind of difference with its reason, and the lines of what it happened to."""
+    """A kind of difference with its reason, and a line for each message that it applies to."""
 
     sign: str
     title: str
@@ -169,7 +169,7 @@ def _figures(before: int, after: int) -> list[str]:
 
 
 def _sections(compared: ViewDiff, width: int | None) -> tuple[list[_Section], list[_Section]]:
-    """What the later request lacks or cuts, and what it has more."""
+    """Sections of what the later request lacks or shortens, and of what it adds."""
     losses: list[_Section] = []
     gains: list[_Section] = []
     for kind, title in _TITLES.items():
@@ -194,8 +194,8 @@ def _sections(compared: ViewDiff, width: int | None) -> tuple[list[_Section], li
 def _because(ruling: Reason | None) -> str:
     if ruling is None:
         return ""
-    said = f": {ruling.reason}, {ruling.rule}" if ruling.rule else ""
-    return f"{said}; {place_in_words(ruling.cause)}"
+    rule = f": {ruling.reason}, {ruling.rule}" if ruling.rule else ""
+    return f"{rule}; {place_in_words(ruling.cause)}"
 
 
 def _item(one: MessageDifference, width: int | None) -> str:
@@ -226,7 +226,7 @@ def _lines(section: _Section, full: bool) -> list[list[str | tuple[str, str]]]:
 
 
 def _cut(line: list[str | tuple[str, str]], width: int | None) -> Text:
-    """A line of a list, cut to the width; signs of two columns would make it wrap."""
+    """A line of a list, cut to the width in terminal cells, because wide signs take two."""
     text = styled(*line)
     if width is not None and text.plain.startswith("  "):
         text.truncate(width, overflow="ellipsis")

@@ -1,4 +1,4 @@
-"""``export``: a session as JSON Lines that import back equal."""
+"""``export``: write a session as JSON Lines; importing them gives an equal session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from eventctx.cli.output.screen import progress, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.queries.transfer import export_lines
 
-_TOLD = 500
+_PROGRESS_EVERY = 500
+"""Lines between two updates of the progress bar."""
 
 
 @click.command("export", short_help="A session as JSON Lines that import back equal.")
@@ -43,20 +44,20 @@ async def _export(session: str, output: Path | None, store: str | None) -> None:
                 return
             with whole_file(output) as file:
                 written = await _write(lines, file.write, bar.at)
-    said = styled(
+    summary = styled(
         f"wrote {output}: session {info.stream}, {plural(info.head + 1, 'record')}, {size(written)}"
     )
-    click.echo(said.plain, err=True)
+    click.echo(summary.plain, err=True)
 
 
 async def _write(
-    lines: AsyncIterator[bytes], put: Callable[[bytes], object], tell: Callable[[int], None]
+    lines: AsyncIterator[bytes], put: Callable[[bytes], object], report: Callable[[int], None]
 ) -> int:
     written = done = 0
     async for line in lines:
         put(line + b"\n")
         written += len(line) + 1
         done += 1
-        if done % _TOLD == 0:
-            tell(done)
+        if done % _PROGRESS_EVERY == 0:
+            report(done)
     return written

@@ -85,7 +85,7 @@ async def _import(
 ) -> None:
     screen = Screen()
     failed = skipped = 0
-    # Nothing to import must not leave an empty store behind.
+    # The files are searched first: without any, no empty store may be left behind.
     chosen = list(_found(files))
     async with opening.created(store) as engine:
         for path, named in chosen:
@@ -113,19 +113,22 @@ async def _import(
 
 
 def _found(files: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
-    """What to import, and whether it was named; what lies in folders was only met there."""
+    """The files to import, each with whether it was named on the command line.
+
+    A file that was found in a named folder counts as not named: it may be of an unknown format.
+    """
     for path in files:
         if is_event_folder(path):
             yield path, True
         elif path.is_dir():
             met = sorted(
                 {
-                    # The events of a conversation are one transcript, which is their folder.
+                    # Files of single events are one transcript, so their folder is imported.
                     inner.parent if is_event_file(inner) else inner
                     for inner in path.rglob("*")
                     if inner.suffix in _ENDINGS
                     and inner.is_file()
-                    # They are imported with the session that they belong to.
+                    # Subagents are imported with the session that they belong to.
                     and _BELONGS not in inner.relative_to(path).parts
                 }
             )
@@ -199,7 +202,7 @@ async def _import_export(
 
 
 class _Export:
-    """An export being read: its header, and its records counted by type as they go by."""
+    """An export that is being read: its header, and a count of its records by type so far."""
 
     def __init__(self, path: Path, file: IO[bytes], bar: Bar) -> None:
         self.header = read_header(file.readline())
@@ -209,7 +212,10 @@ class _Export:
         self._bar = bar
 
     def drafts(self) -> Iterator[tuple[Draft, bytes]]:
-        """The records; raises when the file ends before the last one that its header names."""
+        """The records with their digests.
+
+        Raises MalformedTranscript when the file ends before the last record that its header names.
+        """
         last = b""
         for draft, last in read_drafts(self._lines()):
             self.seen[draft.type] += 1

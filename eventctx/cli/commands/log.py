@@ -12,7 +12,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.plain import clock, day, iso, one_line
 from eventctx.cli.output.program import run
-from eventctx.cli.output.records import TOLD, details, type_style
+from eventctx.cli.output.records import WITH_MESSAGE, details, type_style
 from eventctx.cli.output.records import as_json as record_json
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.engine import Engine
@@ -56,10 +56,13 @@ def log_command(session: str, store: str | None, as_json: bool, **options: Any) 
 
 
 def _check_types(types: tuple[str, ...]) -> None:
-    """Refuse names that nothing is called. Stored types of a later release match by pattern."""
+    """Raise UnknownEventName for a name that no event has.
+
+    A pattern is never refused, so that it can match types of a later release in the log.
+    """
     for name in types:
         if name not in CATALOGUE and not any(sign in name for sign in "*?["):
-            # The registry of hooks knows the same names, and which of them are near.
+            # The registry of hooks checks the same names, and its error names similar ones.
             Hooks().on(name, lambda record: None)
 
 
@@ -108,7 +111,7 @@ async def _records(
         async for record in engine.store.subscribe(stream=session, bodies=True):
             yield record
     else:
-        # From the start, because turns are numbered along the way.
+        # From the start of the log, because turns are numbered while records are read.
         async for record in engine.records(session, 0, stop, bodies=True):
             yield record
 
@@ -123,15 +126,15 @@ class _Printer:
             screen.whole("position  time                            turn    type  details")
 
     def put(self, record: Record, turn: int | None) -> None:
-        said = details(record)
-        if record.type in TOLD and record.bodies:
-            said = _message(record)
+        text = details(record)
+        if record.type in WITH_MESSAGE and record.bodies:
+            text = _message(record)
         where = "" if turn is None else f"{turn}"
         if record.iteration is not None:
             where = f"{where}.{record.iteration}"
         screen = self._screen
         if not screen.live:
-            line = f"{record.position:>8}  {iso(record.time)}  {where:<6}  {record.type}  {said}"
+            line = f"{record.position:>8}  {iso(record.time)}  {where:<6}  {record.type}  {text}"
             screen.whole(line.rstrip())
             return
         if day(record.time) != self._day:
@@ -143,12 +146,12 @@ class _Printer:
             (f"{where:<6} ", "green"),
             (record.type.ljust(24), type_style(record.type)),
         )
-        if len(said) <= screen.width - _HEAD:
-            screen.console.print(head + " " + styled(said), soft_wrap=True)
+        if len(text) <= screen.width - _HEAD:
+            screen.console.print(head + " " + styled(text), soft_wrap=True)
             return
         head.rstrip()
         screen.console.print(head, soft_wrap=True)
-        screen.line(one_line(said, _LINES * (screen.width - 8)), indent=7)
+        screen.line(one_line(text, _LINES * (screen.width - 8)), indent=7)
 
 
 def _message(record: Record) -> str:

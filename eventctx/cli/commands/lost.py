@@ -1,4 +1,4 @@
-"""``lost``: what a person said that the model is not shown any more."""
+"""``lost``: a person's messages that a view does not show any more."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def _show(screen: Screen, name: str, found: tuple[Explanation, ...], turn: int |
 
 
 def _why(one: Explanation) -> str:
-    said = _HOW.get(one.standing, one.standing)
+    text = _HOW.get(one.standing, one.standing)
     if one.ruling is not None:
-        said += f" since {place_in_words(one.ruling.cause)}"
-        said += f": {one.ruling.rule}" if one.ruling.rule else ""
+        text += f" since {place_in_words(one.ruling.cause)}"
+        text += f": {one.ruling.rule}" if one.ruling.rule else ""
     if one.into is not None:
-        return f"{said}; #{one.into} begins as it does"
+        return f"{text}; #{one.into} begins as it does"
     if not one.stands_in:
-        return f"{said}; nothing stands for it"
+        return f"{text}; nothing stands for it"
     places = ", ".join(f"the {it.kind} at position {it.position}" for it in one.stands_in)
-    return f"{said}; {places} stands for {runs_in_words(one.stands_in[0].stands_for)}"
+    return f"{text}; {places} stands for {runs_in_words(one.stands_in[0].stands_for)}"
 
 
 def _as_json(one: Explanation) -> dict[str, Any]:

@@ -116,10 +116,10 @@ class _Stepper:
         self._at = 0
 
     async def run(self) -> None:
-        """Show steps until the reader has enough."""
+        """Show steps until the reader quits."""
         while True:
             await self._show()
-            # A held key arrives as several at once.
+            # One read may return several key presses, when a key is held down.
             for key in _KEY.findall(click.getchar()):
                 if key in ("q", "Q", "\x1b", "\x04"):
                     return
@@ -172,7 +172,7 @@ class _Stepper:
             show(self._screen, None if data is None else decode_body(data), full=False)
 
     def _size(self, step: Step) -> Any:
-        """The view's size, and as a bar where the budget is known."""
+        """The view's size, with a bar where the budget is known."""
         parts: list[str | tuple[str, str]] = [
             f"transcript {plural(step.transcript, 'message')} · view ",
             f"{plural(step.view, 'message')}, {number(step.tokens)} tokens",
@@ -186,7 +186,7 @@ class _Stepper:
 
 
 def bar(value: int, whole: int, width: int) -> list[tuple[str, str]]:
-    """How full the budget is, as a bar of ``width`` characters."""
+    """A bar of ``width`` characters for the part of the budget that is used."""
     filled = min(width, round(width * value / whole)) if whole else 0
     colour = "green" if value < whole * 0.6 else "yellow" if value < whole * 0.92 else "red"
     return [("█" * filled, colour), ("░" * (width - filled), "dim")]

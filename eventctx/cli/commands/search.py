@@ -1,4 +1,4 @@
-"""``search``: what was said, in every session or in one, whether or not a view still shows it."""
+"""``search``: find messages, in every session or in one, whether or not a view shows them."""
 
 from __future__ import annotations
 

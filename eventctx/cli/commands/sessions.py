@@ -1,4 +1,4 @@
-"""``sessions`` and ``stats``: what a store holds."""
+"""``sessions`` and ``stats``: the sessions of a store, and its figures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def _row(engine: Engine, info: StreamInfo) -> tuple[SessionRow, int]:
     async for record in engine.records(info.stream):
         lines = transcript.evolve(lines, record)
         first = first or record.time
-        # A link to an agent's session is written when it is imported, long after the last word.
+        # An import writes the link to an agent's session long after the session's last message.
         last = last if record.type == "session:linked" else record.time
         if record.type in _COUNTED:
             counts[_COUNTED[record.type]] += 1
@@ -137,12 +137,12 @@ async def _sessions(store: str | None, as_json: bool) -> None:
 def _named(row: SessionRow) -> str:
     if row.parent is not None:
         return f"{row.session} (fork of {row.parent} at {row.forked_at})"
-    told = row.belongs_to is None or row.session.startswith(row.belongs_to)
-    return row.session if told else f"{row.session} (agent of {row.belongs_to})"
+    shown = row.belongs_to is None or row.session.startswith(row.belongs_to)
+    return row.session if shown else f"{row.session} (agent of {row.belongs_to})"
 
 
 class LossRow(msgspec.Struct, frozen=True):
-    """What a handler lost, of one kind: ``error`` or ``dropped``; ``last`` is when it did last."""
+    """A handler's lost calls of one kind, ``error`` or ``dropped``; ``last`` is the latest time."""
 
     handler: str
     kind: str
@@ -151,10 +151,10 @@ class LossRow(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Figures of a store. ``tokens_saved`` sums what each compaction took out of its view.
+    """Figures of a store. ``tokens_saved`` sums the tokens that each compaction took out.
 
     ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on disk.
-    ``losses`` is None where they cannot be read, which says nothing of the log.
+    ``losses`` is None where they cannot be read; the log may be sound all the same.
     """
 
     store: str
@@ -252,7 +252,7 @@ def _output(used: usage.UsageTotals) -> str:
 
 
 def _bytes_of(path: Path | None) -> int:
-    """The file and the log beside it."""
+    """Bytes of the store's file and of the write-ahead log beside it."""
     if path is None:
         return 0
     parts = (path, path.with_name(path.name + "-wal"))

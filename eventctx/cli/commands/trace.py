@@ -1,4 +1,4 @@
-"""``trace``: a session's spans, on the terminal, to a collector or Jaeger, or to a file."""
+"""``trace``: show a session's spans, or send them to a collector, to Jaeger or to a file."""
 
 from __future__ import annotations
 
@@ -53,29 +53,33 @@ def trace_command(
     if every and turn is not None:
         raise InvalidSetting("trace: expected at most one of --turn and --all, found both")
     redactor = None if no_redact else DEFAULT
-    told = _Told(turn, cleaner(redactor) if content else None, redactor)
-    run(_trace(session, told, store, as_json, targets))
+    selection = _Selection(turn, cleaner(redactor) if content else None, redactor)
+    run(_trace(session, selection, store, as_json, targets))
 
 
-class _Told(NamedTuple):
-    """Which spans, and how much of them."""
+class _Selection(NamedTuple):
+    """The spans to show, and how much of each: the texts of messages, redacted or not."""
 
     turn: int | None
     contents: Clean | None
     redactor: Redactor | None
 
     async def spans(
-        self, engine: Engine, session: str, tell: Callable[[int], None] | None = None
+        self, engine: Engine, session: str, report: Callable[[int], None] | None = None
     ) -> AsyncIterator[Span]:
         found = tracing.spans(
-            engine.store, session, turn=self.turn, contents=self.contents, tell=tell
+            engine.store, session, turn=self.turn, contents=self.contents, progress=report
         )
         async for span in found:
             yield span if self.redactor is None else self.redactor.span(span)
 
 
 async def _trace(
-    session: str | None, told: _Told, store: str | None, as_json: bool, targets: dict[str, Any]
+    session: str | None,
+    selection: _Selection,
+    store: str | None,
+    as_json: bool,
+    targets: dict[str, Any],
 ) -> None:
     async with opening.existing(store) as engine:
         if session is None:
@@ -83,23 +87,23 @@ async def _trace(
         else:
             infos = [await opening.find_session(engine, session)]
         if any(targets.values()):
-            await _export(engine, infos, told, targets)
+            await _export(engine, infos, selection, targets)
         elif as_json:
             for info in infos:
-                async for span in told.spans(engine, info.stream):
+                async for span in selection.spans(engine, info.stream):
                     put_json(span)
         else:
-            await _print(engine, infos, told)
+            await _print(engine, infos, selection)
 
 
-async def _print(engine: Engine, infos: Sequence[StreamInfo], told: _Told) -> None:
+async def _print(engine: Engine, infos: Sequence[StreamInfo], selection: _Selection) -> None:
     screen = Screen()
     for place, info in enumerate(infos):
         if len(infos) > 1:
             if place:
                 screen.blank()
             screen.line((info.stream, "bold"))
-        found = [span async for span in told.spans(engine, info.stream)]
+        found = [span async for span in selection.spans(engine, info.stream)]
         if found:
             show(screen, found)
         else:
@@ -107,12 +111,12 @@ async def _print(engine: Engine, infos: Sequence[StreamInfo], told: _Told) -> No
 
 
 async def _export(
-    engine: Engine, infos: Sequence[StreamInfo], told: _Told, targets: dict[str, Any]
+    engine: Engine, infos: Sequence[StreamInfo], selection: _Selection, targets: dict[str, Any]
 ) -> None:
-    # Here, because a tree on the terminal needs no OpenTelemetry.
+    # Imported here, because a tree on the terminal needs no OpenTelemetry.
     from eventctx.cli.output.trace_outputs import BATCH, outputs
 
-    said: list[str] = []
+    summaries: list[str] = []
     with outputs(**targets) as found:
         total = sum(_own_records(info) for info in infos)
         with progress("Tracing", total) as bar:
@@ -121,16 +125,16 @@ async def _export(
             for info in infos:
                 if len(infos) > 1:
                     bar.name(f"Tracing {info.stream}")
-                tell = _behind(before, bar.at)
-                async for span in told.spans(engine, info.stream, tell):
+                report = _behind(before, bar.at)
+                async for span in selection.spans(engine, info.stream, report):
                     batch.append(span)
                     if len(batch) == BATCH:
                         await _put(found, batch)
                         batch = []
                 before += _own_records(info)
             await _put(found, batch)
-        said.extend([await output.finish() for output in found])
-    for line in said:
+        summaries.extend([await output.finish() for output in found])
+    for line in summaries:
         click.echo(styled(line).plain, err=True)
 
 
@@ -139,6 +143,7 @@ def _own_records(info: StreamInfo) -> int:
 
 
 def _behind(before: int, at: Callable[[int], None]) -> Callable[[int], None]:
+    """``at`` for a session whose records come behind ``before`` records of other sessions."""
     return lambda done: at(before + done)
 
 

@@ -1,4 +1,4 @@
-"""``transcript`` and ``view``: what was said, and what the model was sent."""
+"""``transcript`` and ``view``: all messages of a session, and a request that its model was sent."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def _transcript(
 
 
 def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
-    """The messages as an audience sees them; to a user an erased one is as if never said."""
+    """The messages as an audience sees them; a user does not see that one was erased."""
     if audience == "internal":
         return messages
     shown = []
@@ -213,7 +213,7 @@ def _show_view(
 
 
 def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
-    """What the host said that it sent besides, or did not send."""
+    """Show the host's report of messages that it sent in addition, or did not send."""
     screen.line(
         ("Not sent quite so", "bold"),
         f" · position {sent.position} · the host sent {plural(sent.messages, 'message')}",
@@ -253,7 +253,7 @@ def _origin(entry: Entry) -> str:
 
 
 def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
-    """What the view does not show as it was, with the reasons."""
+    """Lines for the messages that the view does not show whole, with the reasons."""
     if not left_out:
         none = view.prepared.plan is None
         return ["nothing was left out" + (": no compaction is in force" if none else "")]

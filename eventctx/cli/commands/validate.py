@@ -1,4 +1,4 @@
-"""``validate``: hold any Amplifier context module to the context contract."""
+"""``validate``: check any Amplifier context module against the context contract."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _show(screen: Screen, findings: list[Finding]) -> None:
 def _counted(findings: list[Finding], level: str) -> str:
     of = [one.verdict for one in findings if one.level == level]
     verdicts = ("holds", "does not hold", "not checked")
-    told = [f"{of.count(one)} {one}" for one in verdicts if one in of]
-    return f"{', '.join(told)}, of {plural(len(of), 'check')}"
+    counts = [f"{of.count(one)} {one}" for one in verdicts if one in of]
+    return f"{', '.join(counts)}, of {plural(len(of), 'check')}"
 
 
 def _as_json(module: str, holds: bool, findings: list[Finding]) -> dict[str, Any]:

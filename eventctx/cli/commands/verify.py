@@ -1,4 +1,4 @@
-"""``verify``: recompute every digest, and say what does not add up."""
+"""``verify``: recompute every digest, and list the damage."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def show_verifications(screen: Screen, checked: list[Verification]) -> None:
                 ("ok ", "bold green"), (one.stream, "bold"),
                 f": {plural(one.records, 'record')}{erased}; receipt:",
             )  # fmt: skip
-            # A receipt is for keeping: it has a line of its own and is never broken.
+            # People copy a receipt, so it has a line of its own, which is never wrapped.
             screen.whole(str(one.receipt))
             continue
         many = len(one.problems)

@@ -26,7 +26,7 @@ from eventctx.projections.explain.why import Reason
 from eventctx.queries.explain.answers import Explanation, StandIn
 
 BEGINNING: Final = 400
-"""Characters of a text that stands for others, in a pipe or on a terminal of any width."""
+"""Characters of a summary or notice that are shown, in a pipe or on a terminal of any width."""
 
 _VERDICTS: Final = {
     "whole": "in view, whole",
@@ -118,7 +118,7 @@ def _show(screen: Screen, answer: Explanation, store: str | None) -> None:
 
 
 def _show_ruling(screen: Screen, answer: Explanation) -> None:
-    """What took it out or shortened it, and what stands in its place."""
+    """Show the record that took a message out or shortened it, and its replacement."""
     ruling = answer.ruling
     if answer.standing == "omitted":
         fact(screen, "because", _uncalled(answer))
@@ -180,7 +180,7 @@ def _nothing(answer: Explanation) -> str:
 
 
 def _show_view(screen: Screen, answer: Explanation) -> None:
-    """Why one that is in view stays, and what is left out of it."""
+    """Show why a message that is in view stays, and which parts of it are left out."""
     if answer.in_view:
         _show_stay(screen, answer)
     if answer.results_left_out:

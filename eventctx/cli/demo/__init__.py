@@ -1,1 +1,1 @@
-"""The demonstration: a recorded session, and playing one live through the engine."""
+"""The demonstration: a recorded session, played live through the engine."""

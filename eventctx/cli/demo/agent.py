@@ -1,8 +1,9 @@
 """A small agent over eventctx's own source, in a process of its own that is meant to be killed.
 
-``python -m eventctx.cli.demo.agent URL SESSION BUDGET`` runs its first turns. Each record that its
-engine's hooks are given goes to stdout as a line of JSON, and so does the question that a tool asks
-a person; nobody ever answers, so whoever reads these lines knows in which tool to kill it.
+``python -m eventctx.cli.demo.agent URL SESSION BUDGET`` runs its first turns. The process writes
+each record that its engine's hooks receive to stdout as a line of JSON, and the question that its
+tool puts to a person as a JSON string. Nobody answers the question, so the reader of these lines
+knows that the process waits in this tool, and can kill it there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SYSTEM: Final = "You know the source of eventctx, and look before you answer."
 
 
 class Task(NamedTuple):
-    """A turn: what the person says, and what the scripted model does about it."""
+    """A turn: the person's prompt, and the answers of the scripted model."""
 
     prompt: str
     steps: tuple[Step, ...]
@@ -72,7 +73,7 @@ TASKS: Final = (
         ),
     ),
 )
-"""What the process is given to do. It does not live to see an answer to its question."""
+"""The turns of the process. It is killed before its question is answered."""
 
 GOING_ON: Final = Task(
     "You were cut off. I meant the policy.",
@@ -82,7 +83,7 @@ GOING_ON: Final = Task(
         "That is the length of the ladder.",
     ),
 )
-"""What is said to the agent after it was killed."""
+"""The turn of the agent after it was killed, in a new process."""
 
 
 def list_files(folder: str) -> str:
@@ -103,12 +104,12 @@ def count_lines(path: str) -> int:
 
 def ask_person(question: str) -> str:
     """Ask the person who uses the agent, and wait for an answer."""
-    _tell(question)
+    _write_line(question)
     return sys.stdin.readline()
 
 
 async def open_session(engine: Engine, session: str, budget: int) -> Context:
-    """The agent's session: new, or as whichever process wrote it last has left it."""
+    """The agent's session: a new one, or the one that an earlier process has left."""
     context = await engine.session(session, max_tokens=budget, on_overflow="send_floor")
     await context.set_system_prompt(SYSTEM)
     return context
@@ -121,19 +122,19 @@ async def run_task(context: Context, task: Task, provider: ScriptedProvider) -> 
 
 
 def model_for(*tasks: Task) -> ScriptedProvider:
-    """What stands for a model: it follows the script, and refuses what an API would refuse."""
+    """A model that follows the script of these tasks, and refuses requests as an API would."""
     return ScriptedProvider(*[step for task in tasks for step in task.steps], model="scripted-1")
 
 
-def _tell(said: Record | str) -> None:
-    # One write for a line: a tool runs in a thread of its own.
-    sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+def _write_line(line: Record | str) -> None:
+    # A single write for each line, because tools write from threads of their own.
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 
 
 async def _live(url: str, session: str, budget: int) -> None:
     async with open_engine(url) as engine:
-        engine.on("*", _tell)
+        engine.on("*", _write_line)
         context = await open_session(engine, session, budget)
         provider = model_for(*TASKS)
         for task in TASKS:

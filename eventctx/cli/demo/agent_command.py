@@ -96,7 +96,7 @@ async def _gone_on(screen: Screen, url: str, session: str, stage: _Stage) -> boo
 
 
 def _made_up(messages: Sequence[dict[str, Any]]) -> list[str]:
-    """The results that a view has and the log has not, behind the names of their tools."""
+    """The synthetic results of a view, which are not in the log, behind their tools' names."""
     names = {call: name for message in messages for call, name in call_names(message).items()}
     return [
         f"{names[block['tool_use_id']]}: {block['content']}"
@@ -108,7 +108,7 @@ def _made_up(messages: Sequence[dict[str, Any]]) -> list[str]:
 
 
 class _Stage:
-    """Prints what happens while it happens: an observer as any of yours would be."""
+    """Prints each record when it arrives. It is an observer like any that a user registers."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -116,7 +116,7 @@ class _Stage:
         self._open: set[str | None] = set()
 
     def took(self, record: Record) -> None:
-        """A record that hooks were given."""
+        """Print a record that the hooks received."""
         event: Any = decode_event(record)
         match record.type:
             case "prompt:submit":

@@ -33,7 +33,7 @@ from eventctx.queries.audit import Audit
 
 SAMPLE: Final = Path(__file__).parent / "session.jsonl"
 BUDGET: Final = 32_000
-"""Tokens for the sample session: small enough that several compactions are needed."""
+"""Tokens of a request of the sample session: few enough for several compactions."""
 
 _SHARE: Final = 0.4
 _SMALLEST: Final = 1_000
@@ -47,7 +47,7 @@ class _Recording(NamedTuple):
     sample: bool
 
     def items(self) -> Iterator[Item]:
-        """The items, read anew; the file is taken as complete."""
+        """The items, read anew each time; the file counts as complete."""
         chosen = choose(self.path, self.format)
         return chosen.parse(read_lines(self.path), self.path.name, lambda: True)
 
@@ -92,7 +92,10 @@ def demo_command(
 
 
 def _url(store: str | None) -> str:
-    """The store that was named, or a new one in the temporary folder."""
+    """The store that the command line names, or a new one in the temporary folder.
+
+    Raises InvalidSetting for a store in memory.
+    """
     url = opening.named_store(store)
     if url is None:
         return str(Path(tempfile.mkdtemp(prefix="ectx-")) / "demo.db")
@@ -122,7 +125,7 @@ async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, 
 
 
 def _short(path: Path) -> str:
-    """A name to type: the beginning of the file's."""
+    """A session name that is short to type: the beginning of the file's name."""
     return f"demo-{session_name(path.stem)[:_NAME].rstrip(' -._')}"
 
 
@@ -149,7 +152,7 @@ def _introduce(screen: Screen, recording: _Recording, size: Size, budget: int) -
 
 
 class _Stage:
-    """Prints what happens while it happens."""
+    """Prints the beginning and the end of each turn when it happens."""
 
     def __init__(self, screen: Screen, budget: int) -> None:
         self._screen = screen
@@ -173,7 +176,10 @@ class _Stage:
 
 
 def _chosen(audit: Audit) -> list[AuditRow | int]:
-    """The telling rows: the last request of each turn, and those around compactions."""
+    """The rows to show: the last request of each turn, and those around compactions.
+
+    A number stands for so many rows that are left out.
+    """
     requests = audit.requests
     wanted = {
         place
@@ -209,7 +215,7 @@ def _show_result(screen: Screen, audit: Audit, messages: int) -> None:
 
 
 def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
-    """What to try next: commands that work as they stand."""
+    """Print the commands to try next; each works as it is printed."""
     name = shlex.quote(session)
     applied = [row for row in audit.compactions if row.outcome == "applied" and row.turn]
     commands: list[tuple[str, str]] = []

@@ -17,17 +17,17 @@ from eventctx.log.events import ToolPre
 from eventctx.log.record import Record
 
 SIGNAL: Final = "SIGKILL" if hasattr(signal, "SIGKILL") else "TerminateProcess"
-"""How a process is killed here: systems without signals end it as abruptly."""
+"""The name of what kills the process here; systems without signals end it as abruptly."""
 
 _ANSWERED: Final = 2
-"""Calls beside the one that asks, whose results are in the log before the process is killed."""
+"""Calls beside ``ask_person``, whose results are in the log before the process is killed."""
 
 
 def run_and_kill(url: str, session: str, observe: Callable[[Record], None]) -> None:
-    """Run the agent until its question is asked and its other calls are answered, then kill it.
+    """Run the agent until it has written its question and its other calls have results; kill it.
 
-    ``observe`` is given each record as the process's hooks were. Raises TurnError when the process
-    ends by itself.
+    ``observe`` is called with each record that the process's hooks received. Raises TurnError when
+    the process ends by itself.
     """
     command = [sys.executable, "-m", "eventctx.cli.demo.agent", url, session, str(BUDGET)]
     with subprocess.Popen(  # noqa: S603 - this interpreter, and our own module
@@ -45,20 +45,20 @@ def run_and_kill(url: str, session: str, observe: Callable[[Record], None]) -> N
 
 
 def _reached(lines: IO[bytes], observe: Callable[[Record], None]) -> bool:
-    """Read until the process is where it is to be killed; False when it ends before."""
+    """Read until the process has reached the point to kill it; False when it ends before."""
     read = msgspec.json.Decoder(Record | str)
-    asked = begun = False
+    questioned = begun = False
     added = 0
     for line in lines:
-        said = read.decode(line)
-        if isinstance(said, str):
-            asked = True
+        received = read.decode(line)
+        if isinstance(received, str):
+            questioned = True
         else:
-            observe(said)
-            begun = begun or _asks(said)
-            added = 0 if said.type == "provider:request" else added + _adds(said)
-        # The answer of the model is a message, too.
-        if asked and begun and added == 1 + _ANSWERED:
+            observe(received)
+            begun = begun or _asks(received)
+            added = 0 if received.type == "provider:request" else added + _adds(received)
+        # One message is the model's answer, the others are the results.
+        if questioned and begun and added == 1 + _ANSWERED:
             return True
     return False
 

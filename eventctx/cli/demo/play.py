@@ -1,8 +1,8 @@
-"""Playing a recorded session live: its messages go through the context manager as an agent's would.
+"""Playing a recorded session live: an agent's calls, made from the items of any import format.
 
-The items of any import format drive it: a turn for each human message, an iteration and a request
-for each model call, a span for each tool call. What the recording's own program had compacted is
-left aside; the engine decides for itself, under the budget given.
+There is a turn for each human message, an iteration and a request for each model call, a span for
+each tool call. Compactions of the program that made the recording are ignored; the engine makes
+its own, under the given budget.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from eventctx.session.turns import Iteration, ProviderCall, Turn
 
 
 class Size(NamedTuple):
-    """What a recording holds; ``tokens`` is our estimate of all its messages together."""
+    """The size of a recording; ``tokens`` is our estimate of all its messages together."""
 
     messages: int
     turns: int
@@ -42,7 +42,7 @@ class Size(NamedTuple):
 
 
 class TurnFigures(NamedTuple):
-    """A turn that is over. ``view`` is the number of messages in its last request."""
+    """Figures of a turn that has ended. ``view`` is the number of messages in its last request."""
 
     number: int
     requests: int
@@ -54,11 +54,11 @@ class TurnFigures(NamedTuple):
 
 
 class ToolFailedError(Exception):
-    """Stands for the recorded failure of a tool call."""
+    """The failure of a tool call in the recording, raised again in the tool's span."""
 
 
 def measure(items: Iterable[Item]) -> Size:
-    """Count what a recording holds."""
+    """Count the items of a recording; messages that cannot be read are left out."""
     messages = turns = calls = tokens = largest = compactions = 0
     for item in items:
         if isinstance(item, MessageItem):
@@ -74,7 +74,7 @@ def measure(items: Iterable[Item]) -> Size:
 
 
 class Player:
-    """Plays items into one context. ``began`` and ``ended`` are told of each turn."""
+    """Plays items into one context; ``began`` and ``ended`` are called for each turn."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Player:
         self._requests = self._tool_calls = self._parallel = self._failed = self._view = 0
 
     async def play(self, items: Iterable[Item]) -> None:
-        """Play all items; what is open at the end is ended."""
+        """Play all items; a turn that is open after the last one is ended."""
         for item in items:
             match item:
                 case TurnBegan():
@@ -197,7 +197,7 @@ class Player:
             self._began(self._turn.number, message)
 
     async def _run_tools(self, results: Iterable[str], failed: set[str]) -> None:
-        """A span for each call that a message answers; parallel calls have overlapping ones."""
+        """Make a span for each call that a message answers; spans of parallel calls overlap."""
         iteration = self._iteration
         if iteration is None:
             return

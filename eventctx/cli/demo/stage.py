@@ -1,4 +1,4 @@
-"""What the demonstrations share on the screen: names, compactions, and what to try next."""
+"""Shared parts of the demonstrations: session names, compactions, and commands to try next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def free_name(engine: Engine, wanted: str) -> str:
 
 
 class Compactions:
-    """Prints each compaction, and what it does that the one before did not."""
+    """Prints each compaction, with the messages that the one before it did not affect."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -56,7 +56,7 @@ def _unbroken(part: str | tuple[str, str]) -> str | tuple[str, str]:
 
 
 def _reasons(plan: Plan, before: Plan | None) -> dict[str, int]:
-    """How many messages a plan leaves out or shortens that the one before did not, and why."""
+    """Counts, by disposition and reason, of messages that only the later plan changes."""
     known = {
         one: disposition
         for one, disposition, _ in expand(before.runs if before is not None else ())
@@ -69,7 +69,7 @@ def _reasons(plan: Plan, before: Plan | None) -> dict[str, int]:
 
 
 def show_commands(screen: Screen, url: str, commands: Sequence[tuple[str, str]]) -> None:
-    """What to try next: pairs of a text and a command, which work as they stand."""
+    """Print commands to try next, given as pairs of a text and a command without ``--store``."""
     program = spelling()
     path = opening.path_of(url)
     # Absolute, so that the commands work from any folder.

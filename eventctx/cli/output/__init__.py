@@ -1,1 +1,1 @@
-"""What commands share: screens, plain text, JSON, exit codes, and how records are shown."""
+"""Shared parts of commands: screens, plain text, JSON, exit codes, and the display of records."""

@@ -1,4 +1,4 @@
-"""How a command line names a message and a request."""
+"""Names of messages and requests on a command line: reading and writing them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def runs_in_words(runs: Iterable[tuple[int, int]]) -> str:
 
 
 def request_in_words(turn: int | None, iteration: int | None, position: int | None) -> str:
-    """Which request an answer is about; of none, the view as it stands."""
+    """The request that an answer is about; without a position, the view as it stands now."""
     if position is None:
         return "the view as it stands now"
     where = [f"turn {turn}"] if turn is not None else []

@@ -1,4 +1,4 @@
-"""Which store a command works on, and opening it without creating one by accident."""
+"""The store that a command works on, opened without creating one by accident."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def named_store(own: str | None) -> str | None:
-    """The store that a command line names: after the command, or before it."""
+    """The store that a command line names after the command (``own``) or before it."""
     context = click.get_current_context(silent=True)
     settings = context.find_root().obj if context is not None else None
     before = settings.get("store") if isinstance(settings, dict) else None
@@ -30,7 +30,10 @@ def named_store(own: str | None) -> str | None:
 
 
 def location(own: str | None) -> str:
-    """The store's URL or path: ``--store``, else ``EVENTCTX_STORE``, else the default."""
+    """The store's URL or path: ``--store``, else ``EVENTCTX_STORE``, else the default.
+
+    Raises InvalidSetting for a store in memory.
+    """
     url = named_store(own) or default_store()
     if url in ("memory://", ":memory:"):
         raise InvalidSetting(
@@ -71,7 +74,7 @@ def reading(command: F) -> F:
 
 @asynccontextmanager
 async def existing(own: str | None) -> AsyncIterator[Engine]:
-    """The engine on a store that is there already."""
+    """The engine on a store that exists already. Raises StoreUnavailable where there is none."""
     url = location(own)
     path = path_of(url)
     if path is not None and not path.exists():
@@ -85,7 +88,7 @@ async def existing(own: str | None) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def created(own: str | None) -> AsyncIterator[Engine]:
-    """The engine on a store that is made if need be, in the default place with its folder."""
+    """The engine on a store that is created if it does not exist; the default folder, too."""
     url = location(own)
     if path_of(url) == default_path():
         default_path().parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +97,9 @@ async def created(own: str | None) -> AsyncIterator[Engine]:
 
 
 async def find_session(engine: Engine, name: str) -> StreamInfo:
-    """The session called ``name``, or the only one whose name begins so.
+    """The session called ``name``, or the only one whose name begins with it.
 
-    Raises StreamNotFound with the names that come near, InvalidSetting for an ambiguous beginning.
+    Raises StreamNotFound with similar names, InvalidSetting for an ambiguous beginning.
     """
     sessions = await engine.sessions()
     for info in sessions:

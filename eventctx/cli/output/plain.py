@@ -1,4 +1,4 @@
-"""Text that is safe to print: what a tool wrote must not steer the terminal of who reads it."""
+"""Text that is safe to print: a tool's output must not control the terminal of its reader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-# C0 without tab and line feed, DEL and C1; line separators; marks that reorder what is shown;
+# C0 without tab and line feed, DEL and C1; line separators; marks that reorder text on the screen;
 # and lone surrogates, which no encoding can write.
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -48,7 +48,7 @@ def plural(count: int, noun: str, many: str | None = None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in a unit that a person reads."""
+    """Bytes in the unit that suits them, for people: B, KB, MB or GB, by thousands."""
     amount = float(count)
     for unit in ("B", "KB", "MB", "GB"):
         if amount < 1000 or unit == "GB":
@@ -79,6 +79,6 @@ def minute(time: int) -> str:
 
 
 def iso(time: int) -> str:
-    """RFC 3339 with all nine decimals, as machines want it."""
+    """UTC nanoseconds as RFC 3339 with all nine decimals, for machines."""
     seconds, rest = divmod(time, _NANOSECONDS)
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest:09d}Z"

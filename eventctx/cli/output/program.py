@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, errors as one line, Ctrl-C, and a pipe that closes."""
+"""The outcome of every command: exit codes, errors as one line, Ctrl-C, and a pipe that closes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EXIT_CODES: Final = (
     (INTERRUPTED, "stopped by Ctrl-C"),
     (PIPE_CLOSED, "the reader of the output went away, as in `eventctx log S | head`"),
 )
-"""What a command's exit code says; the reference is checked against this table."""
+"""The meaning of each exit code; the reference is checked against this table."""
 
 _OUTPUT: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -63,7 +63,7 @@ _EPILOG: Final = (
 
 
 class CommandFailed(Exception):
-    """A command did its work and found something wrong: exit with this code, say no more."""
+    """A command completed and found something wrong: exit with this code, print nothing more."""
 
     def __init__(self, code: int = FOUND) -> None:
         super().__init__(code)
@@ -71,7 +71,7 @@ class CommandFailed(Exception):
 
 
 class _PipeClosed(Exception):
-    """Takes a BrokenPipeError past click, which would call it exit code 1."""
+    """A BrokenPipeError under a name that click lets through; click would exit with 1 for it."""
 
 
 class Program(click.Group):
@@ -102,7 +102,7 @@ class Program(click.Group):
 
 
 def _accept_any_text() -> None:
-    """Let a terminal that cannot show a character show its code instead of failing."""
+    """Print a character that the terminal cannot show as its code, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if callable(reconfigure):
@@ -110,7 +110,7 @@ def _accept_any_text() -> None:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Say what happened on stderr, and return the exit code for it."""
+    """Print the error on stderr, and return its exit code."""
     match error:
         case CommandFailed():
             return error.code
@@ -157,7 +157,7 @@ def code_of(error: EventctxError) -> int:
 
 
 def complain(text: str) -> None:
-    """One line on stderr, for an error after which the command goes on."""
+    """Print one line on stderr, for an error after which the command continues."""
     _say(text)
 
 
@@ -166,7 +166,7 @@ def _say(text: str) -> None:
 
 
 def _drop_output() -> None:
-    """Point stdout at nothing, so that Python's own flush at exit has nobody to complain to."""
+    """Point stdout at the null device, so that Python's own flush at exit cannot fail."""
     try:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())
@@ -181,7 +181,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def spelling() -> str:
-    """How to call this program again from the same shell, for commands that we suggest."""
+    """The command that calls this program again from the same shell, for suggested commands."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return f"{sys.executable} -m eventctx.cli"

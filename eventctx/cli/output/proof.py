@@ -1,4 +1,4 @@
-"""``view --verify``: whether the view that was derived again is the one that was sent."""
+"""``view --verify``: the proof that a view that was derived again is the one that was sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventctx.queries.requests import RequestView
 
 
 def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:
-    """The proof in words: the digest, every body, and what was erased."""
+    """Show the proof in words: the digest, every body, and the erased messages."""
     recorded = view.prepared.digest
     if proof.digest_matches:
         screen.line("The view was derived again from the log, and has the digest that was recorded")

@@ -22,19 +22,19 @@ _FAMILY_STYLES: Final = {
 }
 
 
-TOLD: Final = ("context:message_added", "context:system_prompt_set")
-"""Types of which the beginning of their message is shown, where they have one."""
+WITH_MESSAGE: Final = ("context:message_added", "context:system_prompt_set")
+"""Types of record whose message is shown, its beginning, where the record has one."""
 
 
 def type_style(name: str) -> str:
-    """How a record's type is coloured."""
+    """The style of a record's type."""
     if name in ("context:post_compact", "context:pre_compact"):
         return "bold red"
     return _FAMILY_STYLES.get(name.partition(":")[0], "")
 
 
 def details(record: Record) -> str:
-    """What the payload says, in few words."""
+    """The payload in few words; empty for a record whose message is shown instead."""
     event: Any = read(record)
     match record.type:
         case "context:message_added":
@@ -72,19 +72,19 @@ def details(record: Record) -> str:
 
 
 def reason_in_words(reason: str) -> str:
-    """A reason code as it reads behind a disposition."""
+    """A reason code in words that follow a disposition: ``shortened, to fit the budget``."""
     return "to fit the budget" if reason == "budget" else REASONS.get(reason, reason)
 
 
 def plan_in_words(plan: Plan | None) -> str:
-    """``dropped 45, shortened 2``: what a plan does with the messages that do not stay whole."""
+    """``dropped 45, shortened 2``: a plan's counts of messages that do not stay whole."""
     if plan is None:
         return "no plan"
     counted = dispositions(plan)
-    said = [f"{name} {count:,}" for name, count in counted.items() if count and name != "kept"]
+    texts = [f"{name} {count:,}" for name, count in counted.items() if count and name != "kept"]
     if plan.insertions:
-        said.append(f"inserted {len(plan.insertions)}")
-    return ", ".join(said) or "nothing left out"
+        texts.append(f"inserted {len(plan.insertions)}")
+    return ", ".join(texts) or "nothing left out"
 
 
 def as_json(record: Record, *, contents: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a record made of a message, and why: in words, and as JSON with stable keys."""
+"""A record's effect on a message, and its reason: in words, and as JSON with stable keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RECORDS: Final = {
 
 
 def fact(screen: Screen, label: str, *parts: str | tuple[str, str]) -> None:
-    """A label and what belongs to it, which wraps under itself on a terminal."""
+    """A line of a label and its text; on a terminal the text wraps in its own column."""
     text = styled(*parts)
     if not screen.live:
         click.echo(f"{label:<{LABEL}}{text.plain}")
@@ -57,7 +57,7 @@ def place_in_words(cause: Cause) -> str:
 
 
 def cause_in_words(cause: Cause) -> str:
-    """The record, in full: what it was, where, when, and by whom."""
+    """The record in full: its kind, place and time, and of a compaction who requested it."""
     when = f"{place_in_words(cause)}, {minute(cause.time)} UTC"
     if cause.compaction is None:
         return f"{_RECORDS.get(cause.type, cause.type)} at {when}"
@@ -65,27 +65,27 @@ def cause_in_words(cause: Cause) -> str:
 
 
 def compaction_in_words(one: CompactionFacts) -> str:
-    """Why a compaction was made, by which policy, and what came of it."""
-    said = _TRIGGERS.get(one.trigger, one.trigger)
+    """The trigger, the policy and the result of a compaction."""
+    text = _TRIGGERS.get(one.trigger, one.trigger)
     if one.requested_by is not None:
-        said += f", asked for by {one.requested_by}"
+        text += f", asked for by {one.requested_by}"
     if one.asked_because:
-        said += f" because {one.asked_because!r}"
-    said += f"; policy {one.strategy}"
+        text += f" because {one.asked_because!r}"
+    text += f"; policy {one.strategy}"
     if one.fallback is not None:
-        said += f", for which {one.fallback} decided ({one.error or 'no error was recorded'})"
-    return said + f"; {number(one.tokens_before)} → {number(one.tokens_after)} tokens"
+        text += f", for which {one.fallback} decided ({one.error or 'no error was recorded'})"
+    return text + f"; {number(one.tokens_before)} → {number(one.tokens_after)} tokens"
 
 
 def rule_in_words(ruling: Reason) -> str:
-    """The reason code and what it says."""
+    """The reason code and its meaning."""
     if not ruling.reason:
         return "the plan does not say why"
     return f"{ruling.reason}: {ruling.rule or 'a code that this release does not know'}"
 
 
 def settings_in_words(ruling: Reason) -> str:
-    """The settings that govern a rule, with their values then."""
+    """The settings that govern a rule, with their values at that time."""
     if not ruling.settings:
         imported = ruling.reason == "imported"
         return "the imported file does not tell any" if imported else "none govern this rule"
@@ -102,7 +102,7 @@ def _setting(name: str, value: Any) -> str:
 
 
 def cause_json(cause: Cause | None) -> dict[str, Any] | None:
-    """A record that changed something."""
+    """A record that changed a message; None where there is none."""
     if cause is None:
         return None
     compaction = None
@@ -120,7 +120,7 @@ def cause_json(cause: Cause | None) -> dict[str, Any] | None:
 
 
 def ruling_json(ruling: Reason | None) -> dict[str, Any] | None:
-    """What a record made of a message, and why."""
+    """A record's effect on a message, and its reason; None where there is none."""
     if ruling is None:
         return None
     return {
@@ -133,5 +133,5 @@ def ruling_json(ruling: Reason | None) -> dict[str, Any] | None:
 
 
 def settings_json(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Settings as pairs: their names are the policies' own."""
+    """Settings as pairs of name and value: names are the policies' own, and so no stable keys."""
     return [{"name": name, "value": value} for name, value in settings.items()]

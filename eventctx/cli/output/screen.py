@@ -1,4 +1,4 @@
-"""Where output goes: rich on a terminal, plain and whole in a pipe, JSON when asked for."""
+"""The output of commands: rich on a terminal, plain and uncut in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Characters in a line; very many in a pipe, where nothing is cut."""
+        """Characters of a line; a million in a pipe, where nothing is cut."""
         return self.console.width
 
     def line(self, *parts: str | tuple[str, str] | Text, indent: int = 0) -> None:
-        """One line of texts and ``(text, style)`` pairs; wraps under itself on a terminal."""
+        """One line of texts and ``(text, style)`` pairs; on a terminal it wraps at its indent."""
         text = styled(*parts)
         if not self.live:
             click.echo(" " * indent + text.plain.replace("\n", "\n" + " " * indent))
@@ -66,7 +66,7 @@ class Screen:
             self.console.print(Text(" " * indent) + wrapped, soft_wrap=True)
 
     def whole(self, *parts: str | tuple[str, str]) -> None:
-        """A line that is never wrapped by us, such as a command to copy or a receipt."""
+        """A line that this program never wraps, such as a command to copy or a receipt."""
         text = styled(*parts)
         if self.live:
             self.console.print(text, soft_wrap=True)
@@ -119,7 +119,7 @@ class Screen:
             start = cut
 
     def _fit(self, columns: Sequence[Column], widths: list[int]) -> None:
-        """Take what is too much for the terminal from the column that may wrap."""
+        """Make the columns that may wrap narrower, until the table fits the terminal."""
         surplus = sum(widths) + 2 * len(widths) - self.width
         for place, column in enumerate(columns):
             if column.fold and surplus > 0:
@@ -197,7 +197,10 @@ def put_document(value: Any) -> None:
 
 
 class Bar:
-    """A progress bar that shows itself when the work takes long; without a terminal, never."""
+    """A progress bar that appears when the work takes long; without a terminal, never.
+
+    A timer shows it, in a thread of its own, so that it also appears while the work blocks.
+    """
 
     def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
         self._progress = progress
@@ -224,12 +227,12 @@ class Bar:
                 self._progress.stop()
 
     def at(self, done: int, total: int | None = None) -> None:
-        """The work stands at ``done``."""
+        """Show that ``done`` units of the work are complete."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
     def name(self, text: str) -> None:
-        """What is being worked on now."""
+        """Show the name of the present piece of work."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=escape(text))
 

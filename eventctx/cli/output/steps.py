@@ -1,4 +1,4 @@
-"""A session as steps: what each record changed, and how large the view was after it."""
+"""A session as steps: the change of each record, and the size of the view after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from eventctx.cli.output.messages import role_of, snippet
-from eventctx.cli.output.records import TOLD, details
+from eventctx.cli.output.records import WITH_MESSAGE, details
 from eventctx.engine import Engine
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
@@ -25,7 +25,7 @@ SHOWN = frozenset(
         "tool:error",
     }
 )
-"""Activity events that are steps; the others happen around a message or a request that is one."""
+"""Activity events that are steps; the others belong to a message or a request that is a step."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def _budget(record: Record) -> int | None:
 
 
 def _text(record: Record, width: int) -> str:
-    if record.type not in TOLD or not record.bodies:
+    if record.type not in WITH_MESSAGE or not record.bodies:
         return details(record)
     if record.bodies[0].data is None:
         return "[erased]"
@@ -95,7 +95,7 @@ def _text(record: Record, width: int) -> str:
 
 
 def next_turn(steps: list[Step], at: int, direction: int) -> int:
-    """The step where the next turn begins (``direction`` 1), or this one or the one before (-1)."""
+    """The step where the next turn begins (``direction`` 1) or the present or last one did (-1)."""
     place = at + direction
     while 0 <= place < len(steps) and steps[place].type != "prompt:submit":
         place += direction
@@ -103,7 +103,7 @@ def next_turn(steps: list[Step], at: int, direction: int) -> int:
 
 
 def next_compaction(steps: list[Step], at: int) -> int:
-    """The next compaction's step; where there is none, the step itself."""
+    """The step of the next compaction; where there is none, ``at``."""
     for place in range(at + 1, len(steps)):
         if steps[place].type == "context:post_compact":
             return place

@@ -1,4 +1,4 @@
-"""Where ``trace`` puts spans: a Jaeger file, an OTLP file, a collector."""
+"""The outputs of ``trace``: a Jaeger file, an OTLP file, a collector."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from eventctx.projections.trace.spans import Span
 from eventctx.version import __version__
 
 BATCH: Final = 512
-"""Spans in one export, as of OpenTelemetry's own batch processor, and in one line of a file."""
+"""Spans in one export and in one line of a file; OpenTelemetry's own batch processor has 512."""
 
 
 class Output(Protocol):
-    """Takes spans, and says at the end what became of them."""
+    """A destination of spans, with a summary at the end."""
 
     async def put(self, spans: Sequence[Span]) -> None:
         """Take up to ``BATCH`` spans."""
         ...
 
     async def finish(self) -> str:
-        """End, and say in a line what was written where."""
+        """End, and return one line with the number of spans and the destination."""
         ...
 
 
 class JaegerFile:
-    """A file that Jaeger's user interface opens. Holds the encoded spans until the end."""
+    """A file that Jaeger's user interface opens. The encoded spans are in memory until the end."""
 
     def __init__(self, path: Path, file: IO[bytes], resource: dict[str, Attribute]) -> None:
         self._path, self._file, self._resource = path, file, resource
         self._traces: dict[str, list[jaeger_json.EncodedSpan]] = {}
 
     async def put(self, spans: Sequence[Span]) -> None:
-        """Keep them with their traces."""
+        """Encode the spans, and keep them by trace."""
         for span in spans:
             encoded = jaeger_json.encode_span(span, __version__)
             self._traces.setdefault(span.trace_id, []).append(encoded)
 
     async def finish(self) -> str:
-        """Write the file."""
+        """Write the file; returns the summary."""
         written = 0
         for part in jaeger_json.file_parts(self._traces, self._resource):
             written += self._file.write(part)
@@ -72,13 +72,13 @@ class OtlpFile:
         self._traces.update(span.trace_id for span in spans)
 
     async def finish(self) -> str:
-        """Say what was written."""
+        """Return the summary; the lines are written already."""
         what = counted(self._spans, len(self._traces))
         return f"wrote {self._path}: {what}, {size(self._written)}"
 
 
 class Collector:
-    """A collector or Jaeger, by OTLP. Each batch waits for the answer to the one before."""
+    """A collector or Jaeger, by OTLP. A batch is sent after the answer to the one before."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -93,7 +93,7 @@ class Collector:
         self._traces.update(span.trace_id for span in spans)
 
     async def finish(self) -> str:
-        """Say what was sent, and how to find it there."""
+        """Return the summary, with the service name under which the spans are found."""
         self._sender.close()
         what = counted(self._spans, len(self._traces))
         return f"sent {what} to {self._url}, as service {self._sender.service}"
@@ -103,9 +103,9 @@ class Collector:
 def outputs(
     jaeger: Path | None, otlp_file: Path | None, otlp: str | None
 ) -> Iterator[list[Output]]:
-    """The outputs that were asked for; files appear when all went well.
+    """The requested outputs; files appear at the end, and only without an error.
 
-    Raises InvalidSetting for a URL that is none or a missing extra.
+    Raises InvalidSetting for a text that is no URL, and for a missing extra.
     """
     resource = resource_attributes()
     with ExitStack() as files:

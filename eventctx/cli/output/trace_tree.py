@@ -1,4 +1,4 @@
-"""A session's spans as trees on a screen: one per turn, children in the order they began."""
+"""A session's spans as trees on a screen: one for each turn, children by their start times."""
 
 from __future__ import annotations
 
@@ -78,20 +78,20 @@ def _branch(
 
 
 def _notes(span: Span) -> Parts:
-    said = span.attributes
-    operation = said.get(conv.OPERATION)
+    attributes = span.attributes
+    operation = attributes.get(conv.OPERATION)
     notes: Parts = []
     if operation == conv.COMPACT:
         notes.append((f"  {_compaction(span)}", "yellow"))
-    elif conv.INPUT_TOKENS in said:
+    elif conv.INPUT_TOKENS in attributes:
         notes.append((f"  {_tokens(span)}", ""))
-    elif operation == conv.CHAT and f"{conv.REQUEST}tokens" in said:
+    elif operation == conv.CHAT and f"{conv.REQUEST}tokens" in attributes:
         notes.append((f"  ~{_count(span, f'{conv.REQUEST}tokens')} tokens estimated", ""))
-    if operation == conv.CHAT and said.get(conv.CONVERSATION_COMPACTED):
+    if operation == conv.CHAT and attributes.get(conv.CONVERSATION_COMPACTED):
         notes.append(("  compacted view", "yellow"))
-    outcome = said.get(conv.OUTCOME)
+    outcome = attributes.get(conv.OUTCOME)
     if span.status == "error":
-        words = f"{said.get(conv.ERROR_TYPE, 'error')}: {span.message or ''}".rstrip(": ")
+        words = f"{attributes.get(conv.ERROR_TYPE, 'error')}: {span.message or ''}".rstrip(": ")
         notes.append((f"  failed: {one_line(words, _MESSAGE)}", "bold red"))
     elif outcome in ("cancelled", "skipped", "unfinished"):
         why = f": {one_line(span.message, _MESSAGE)}" if span.message else ""
@@ -107,24 +107,24 @@ def _tokens(span: Span) -> str:
 
 
 def _compaction(span: Span) -> str:
-    said = {
+    attributes = {
         name.removeprefix(conv.COMPACTION): value
         for name, value in span.attributes.items()
         if name.startswith(conv.COMPACTION)
     }
-    trigger = str(said.get("trigger"))
+    trigger = str(attributes.get("trigger"))
     words = [_WORDS.get(trigger, trigger)]
-    if "tokens.after" in said:
+    if "tokens.after" in attributes:
         before, after = (_count(span, f"{conv.COMPACTION}tokens.{end}") for end in _ENDS)
         words.append(f"{before} → {after} tokens")
         before, after = (_count(span, f"{conv.COMPACTION}messages.{end}") for end in _ENDS)
         words.append(f"{before} → {after} messages")
     for disposition in ("dropped", "shortened", "summarised", "merged"):
-        count = said.get(f"{disposition}.count")
+        count = attributes.get(f"{disposition}.count")
         if isinstance(count, int) and count:
             words.append(f"{count} {disposition}")
-    if "fallback" in said:
-        words.append(f"done by {said['fallback']}")
+    if "fallback" in attributes:
+        words.append(f"done by {attributes['fallback']}")
     return one_line(", ".join(words))
 
 
@@ -137,7 +137,7 @@ def _count(span: Span, name: str) -> str:
 
 
 def duration(nanoseconds: int) -> str:
-    """A time span as a person reads it: ``3.2 ms``, ``1.4 s``, ``2 min 5 s``, ``1 h 2 min``."""
+    """A duration for people: ``3.2 ms``, ``1.4 s``, ``2 min 5 s``, ``1 h 2 min``."""
     if nanoseconds < 10 * _MILLISECOND:
         return f"{max(nanoseconds, 0) / _MILLISECOND:.1f} ms"
     if nanoseconds < 1000 * _MILLISECOND:

@@ -1,4 +1,4 @@
-"""Output files that appear only when they are whole."""
+"""Output files that appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import IO
 
 @contextmanager
 def whole_file(output: Path) -> Iterator[IO[bytes]]:
-    """A file to write to: it lies beside ``output`` and takes its place at the end.
+    """A file to write to: it lies beside ``output`` and replaces it at the end.
 
-    So a broken export is never taken for a whole one, and an older file stays until then. A pipe or
-    a device such as ``/dev/null`` is written to as it is.
+    So nobody can take a broken export for a complete one, and an older file stays until the end. A
+    pipe or a device such as ``/dev/null`` is written to directly.
     """
     if output.exists() and not output.is_file():
         with output.open("wb") as file:

@@ -1,1 +1,1 @@
-"""Answers about stored views: why a message is in one, what two differ in, what is lost."""
+"""Answers about stored views: why a message is in one, how two differ, which messages are lost."""

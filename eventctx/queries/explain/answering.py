@@ -1,4 +1,4 @@
-"""Answering from a store: one pass over the log, then the texts that the answer shows."""
+"""Answers from a store: one pass over the log, then the bodies of the messages that are shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from eventctx.queries.explain.selectors import NOW, RequestSelector, Seen, state
 async def why(
     store: EventStore, stream: str, number: int, selector: RequestSelector = NOW
 ) -> Explanation:
-    """How message ``number`` stands in a view, and why. Raises StreamNotFound, InvalidSetting."""
+    """The status of message ``number`` in a view, and its reason.
+
+    Raises StreamNotFound, InvalidSetting.
+    """
     _check_number(number)
     (seen,), now = await states_at(store, stream, [selector])
     known = len(now.origins)
@@ -60,7 +63,7 @@ async def left_out_of(
 async def difference(
     store: EventStore, stream: str, one: RequestSelector, other: RequestSelector
 ) -> ViewDiff:
-    """What two requests differ in; the earlier one is ``before``, whichever is named first.
+    """The differences of two requests; the earlier one is ``before``, whichever is named first.
 
     Raises StreamNotFound, InvalidSetting.
     """
@@ -132,7 +135,7 @@ async def _explained(
 async def _texts(
     store: EventStore, stream: str, refs: Iterable[MessageRef | InsertionRef]
 ) -> dict[Address, Message | None]:
-    """Messages by where they lie; None for an erased one."""
+    """Messages by address; None for an erased one. Raises LogCorrupted for a body without JSON."""
     wanted = list(dict.fromkeys([_place(ref) for ref in refs]))
     texts: dict[Address, Message | None] = {}
     for address, body in zip(wanted, await store.bodies(stream, wanted), strict=True):
@@ -148,16 +151,16 @@ def _place(ref: MessageRef | InsertionRef) -> Address:
     return Address(ref.position, ref.index)
 
 
-def _side(seen: Seen, account: ViewHistory) -> Side:
+def _side(seen: Seen, history: ViewHistory) -> Side:
     assert seen.record is not None  # noqa: S101 - a diff is between requests
     assert seen.prepared is not None  # noqa: S101 - as above
     event = seen.prepared
-    groups = token_groups(account, event.tokens, event.factor)
+    groups = token_groups(history, event.tokens, event.factor)
     return Side(
         seen.record.position,
         seen.turn,
         seen.record.iteration,
-        len(account.entries),
+        len(history.entries),
         event.tokens,
         event.budget,
         groups,

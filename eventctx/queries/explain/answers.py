@@ -1,4 +1,4 @@
-"""What is answered about a session's views: the pure projections' findings, with their texts."""
+"""Answers about a session's views: the findings of pure projections, with their texts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class Explanation(Why, frozen=True, kw_only=True):
     """``Why``, with the texts, and the request that it is about.
 
     ``position``, ``turn`` and ``iteration`` are those of the request; all None for the view as it
-    stands now. ``message`` is as it was added and ``shows`` as it is in view, each None where it
-    was erased or is not there.
+    stands now. ``message`` is the message as it was added, ``shows`` its form in the view, each
+    None where it was erased or is not there. ``stands_in`` are the messages of the view that
+    stand for it.
     """
 
     session: str
@@ -51,7 +52,10 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class MessageDifference(msgspec.Struct, frozen=True):
-    """What became of one message between two requests, and why; ``message`` is as it was added."""
+    """The change of one message between two requests, and its reason.
+
+    ``message`` is the message as it was added; None where it was erased.
+    """
 
     number: int
     kind: Kind
@@ -61,9 +65,10 @@ class MessageDifference(msgspec.Struct, frozen=True):
 
 
 class ExtraEntry(msgspec.Struct, frozen=True):
-    """A message in a view that is in no transcript: an insertion, or one that was made up.
+    """A message in a view that is in no transcript: an insertion, a synthetic result, an opening.
 
-    ``position`` is that of the insertion; ``number`` is the call that got no result.
+    ``position`` is that of the insertion's record; ``number`` is the message whose call has no
+    result. Each is None where it does not apply.
     """
 
     kind: str
@@ -74,10 +79,11 @@ class ExtraEntry(msgspec.Struct, frozen=True):
 
 
 class ViewDiff(msgspec.Struct, frozen=True):
-    """What the later of two requests shows otherwise than the earlier one.
+    """The differences of two requests, the earlier one first.
 
-    ``differences`` are in order of number; ``came`` and ``went`` in that of the view. ``passed``
-    counts messages that were added in between and are not in the later view either.
+    ``differences`` are in order of message number; ``came`` (only in the later view) and ``went``
+    (only in the earlier one) in the order of their view. ``passed`` counts messages that were
+    added in between and are not in the later view either.
     """
 
     session: str

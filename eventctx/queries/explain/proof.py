@@ -1,4 +1,4 @@
-"""Whether a view that was derived again is the one that was sent."""
+"""The proof that a view that was derived again is the one that was recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventctx.queries.requests import RequestView
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """A derived view against what was recorded: the digest, and every body in it.
+    """The comparison of a derived view with the record: its digest, and every body in it.
 
     ``bodies`` counts those that were compared; ``erased`` are message numbers whose contents were
     destroyed on purpose, and ``edited`` the positions of bodies that lost their digests.
@@ -26,7 +26,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 async def proof_of(store: EventStore, stream: str, view: RequestView) -> Proof:
-    """Check a derived view's digest, and each body in it, against what was recorded."""
+    """Check a derived view's digest, and each body in it, against the recorded digests."""
     wanted = addresses(view.entries)
     bodies = await store.bodies(stream, wanted)
     edited: set[Address] = set()

@@ -1,4 +1,4 @@
-"""Which request a question is about, and the state of the log at it, in one pass."""
+"""The selection of a request, and the state of the log at each selected one, in one pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventctx.projections.view import planned
 
 
 class RequestSelector(NamedTuple):
-    """Which request: the last one of a turn, or of one of its iterations; or the one at a position.
+    """A request: the last one of a turn or of one of its iterations, or the one at a position.
 
     With neither it is the view as it stands now.
     """
@@ -28,7 +28,10 @@ class RequestSelector(NamedTuple):
 
     @classmethod
     def of(cls, given: object, by: str = "turn") -> RequestSelector:
-        """The spot that a turn, a pair of turn and iteration, or a position names."""
+        """The selector for a turn, a pair of turn and iteration, or a position.
+
+        Raises InvalidSetting for any other value.
+        """
         if by not in ("turn", "position"):
             raise InvalidSetting(f"by: expected 'turn' or 'position', found {by!r}")
         if by == "position":
@@ -43,7 +46,7 @@ NOW = RequestSelector()
 
 
 class Seen(NamedTuple):
-    """A state, and the request that it is the view of; None for the view as it stands now."""
+    """A state, and the request whose view it holds; None for the view as it stands now."""
 
     state: ChangesState
     record: Record | None = None
@@ -54,18 +57,18 @@ class Seen(NamedTuple):
 async def states_at(
     store: EventStore, stream: str, selectors: Sequence[RequestSelector]
 ) -> tuple[list[Seen], ChangesState]:
-    """The state at each spot, and the one at the end of the log.
+    """The state at each selected request, and the state at the end of the log.
 
-    Raises StreamNotFound, and InvalidSetting for a request that is not there.
+    Raises StreamNotFound, and InvalidSetting for a request that does not exist.
     """
     for selector in selectors:
         _check(selector)
     found: list[Seen | None] = [None] * len(selectors)
-    asked = {selector.position for selector in selectors}
+    wanted = {selector.position for selector in selectors}
     types: dict[int, str] = {}
     state = changes.initial()
     async for record in store.read(stream, bodies=False):
-        if record.position in asked:
+        if record.position in wanted:
             types[record.position] = record.type
         if record.type == "context:request_prepared":
             turn = timeline.turn_number(state.time, record.turn_id)

@@ -1,6 +1,6 @@
 """The process in which a module is examined: an ``Order`` on stdin, findings on stdout.
 
-What the module prints goes to stderr, so that it cannot be taken for a finding.
+The module's own output goes to stderr, so that it cannot be taken for a finding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eventctx.testing.contract.target import resolve
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What to examine: ``given`` as seen from ``cwd``; the rest as for ``examine``."""
+    """The module to examine: ``given``, relative to ``cwd``; the rest as for ``examine``."""
 
     given: str
     cwd: str
@@ -31,17 +31,17 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Unusable(msgspec.Struct, frozen=True, tag_field="kind", tag="unusable"):
-    """There is no such module; ``problem`` is what to tell the user."""
+    """There is no such module; ``problem`` is the error text for the user."""
 
     problem: str
 
 
 class Started(msgspec.Struct, frozen=True, tag_field="kind", tag="started"):
-    """The process is up; from here on the checks' own time runs."""
+    """The process has started; from now on the time of each check counts."""
 
 
 class Ended(msgspec.Struct, frozen=True, tag_field="kind", tag="ended"):
-    """All findings are out: whatever becomes of the process now says nothing of the module."""
+    """All findings are written: how the process ends after this is no finding."""
 
 
 async def _work(order: Order, out: int) -> None:
@@ -49,7 +49,7 @@ async def _work(order: Order, out: int) -> None:
 
     def put(value: object) -> None:
         if os.getpid() != process:
-            os._exit(1)  # the module forked, and its copy of us has nothing to say
+            os._exit(1)  # the module forked: the copy of this process must write no finding
         os.write(out, msgspec.json.encode(value) + b"\n")
 
     put(Started())
@@ -58,7 +58,7 @@ async def _work(order: Order, out: int) -> None:
     except InvalidSetting as error:
         put(Unusable(str(error)))
         return
-    # A folder that a process before this one wrote into is left alone.
+    # A new folder for each process: an earlier one may have left files in its own.
     folder = Path(order.folder) / f"from-{order.done}"
     async for found in examine(
         target,
@@ -73,12 +73,12 @@ async def _work(order: Order, out: int) -> None:
 
 
 def main() -> None:
-    """Do what stdin says."""
+    """Carry out the order on stdin."""
     out = os.dup(1)
     os.dup2(2, 1)
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     asyncio.run(_work(order, out))
-    # A thread that the module left must not keep the process: the findings are out.
+    # The findings are written, so a thread that the module left must not keep the process alive.
     os.close(out)
     sys.stdout.flush()
     sys.stderr.flush()

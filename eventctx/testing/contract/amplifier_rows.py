@@ -1,4 +1,4 @@
-"""What Amplifier's own validator says of the module, as rows beside ours."""
+"""The results of Amplifier's own validator for the module, as findings beside ours."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from eventctx.testing.contract.coordinator import core_version
 from eventctx.testing.contract.target import Target
 from eventctx.testing.contract.verdicts import Finding
 
-_WHAT: Final = "Amplifier's own validator"
+_RULE: Final = "Amplifier's own validator"
 
 
 async def core_findings(target: Target, config: Mapping[str, Any], seconds: float) -> list[Finding]:
-    """The checks of ``amplifier_core.validation.ContextValidator``.
+    """The findings of ``amplifier_core.validation.ContextValidator``.
 
-    One that says it is not checked, when amplifier-core is not installed or mount has another name.
+    A single finding "not checked" when amplifier-core is not installed or mount has another name.
     """
     if core_version() is None:
         return [_not_checked("amplifier-core is not installed: pip install 'eventctx[amplifier]'")]
@@ -45,9 +45,9 @@ def _row(name: str, severity: str, passed: bool, message: str) -> Finding:
 
 
 def core_blamed(seen: str) -> Finding:
-    """The finding of a validator that did not come to its end."""
-    return Finding("validator", "required", _WHAT, "does not hold", seen, "amplifier-core")
+    """The finding for a validator that did not complete."""
+    return Finding("validator", "required", _RULE, "does not hold", seen, "amplifier-core")
 
 
 def _not_checked(why: str) -> Finding:
-    return Finding("validator", "required", _WHAT, "not checked", why, "amplifier-core")
+    return Finding("validator", "required", _RULE, "not checked", why, "amplifier-core")

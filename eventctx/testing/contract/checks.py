@@ -1,8 +1,8 @@
 """The checks in one table: the contract's checklist, and the rules in its text.
 
-*Required* is what the contract's checklist requires, and what its text demands of every context
-(headings "REQUIRED", "Critical", "Implementation Requirements"). All else is *recommended*: its
-second list, and what hosts have been seen to rely on.
+*Required* are the rules of the contract's checklist, and those that its text demands of every
+context (headings "REQUIRED", "Critical", "Implementation Requirements"). All others are
+*recommended*: the contract's second list, and behaviour that known hosts rely on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of what a context does when it holds more than a request may."""
+"""Checks of a context that holds more than a request may hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventctx.testing.contract.conversations import (
     check_pairs,
     check_same,
     giant,
-    said,
+    payload_of,
     short,
     talk,
 )
@@ -36,7 +36,7 @@ async def _full(one: MountedModule) -> list[Row]:
 
 
 async def compacts(subject: Subject) -> None:
-    """A request is cut down when there is more than its budget."""
+    """A request is reduced when the messages exceed its budget."""
     async with mounted(subject) as one:
         rows = await _full(one)
         whole, sent = characters(rows), characters(await one.request(BUDGETS[-1]))
@@ -44,7 +44,7 @@ async def compacts(subject: Subject) -> None:
 
 
 async def fits(subject: Subject) -> None:
-    """What is returned fits the budget."""
+    """A request fits its budget."""
     async with mounted(subject) as one:
         await _full(one)
         for budget in BUDGETS:
@@ -70,7 +70,7 @@ def _check_size(view: list[Row], budget: int) -> None:
 
 
 async def ephemeral(subject: Subject) -> None:
-    """A compaction is a view: nothing that is kept is changed by it."""
+    """A compaction is a view: it changes no stored message."""
     async with mounted(subject) as one:
         rows = await _full(one)
         for budget in BUDGETS:
@@ -110,37 +110,37 @@ async def system_stays(subject: Subject) -> None:
         rows = await _full(one)
         for budget in BUDGETS:
             view = await one.request(budget)
-            there = any(said(row) == said(rows[0]) for row in view)
+            there = any(payload_of(row) == payload_of(rows[0]) for row in view)
             sees(there, f"it is not in a request of {budget:,} tokens")
 
 
 async def latest_stays(subject: Subject) -> None:
-    """What the person said last is in every view."""
-    asked = {"role": "user", "content": "And what did you find in all of them?"}
+    """The person's latest message is in every view."""
+    latest = {"role": "user", "content": "And what did you find in all of them?"}
     async with mounted(subject) as one:
         await _full(one)
-        await one.add([dict(asked)])
+        await one.add([dict(latest)])
         for budget in BUDGETS:
             view = await one.request(budget)
-            there = any(said(row) == asked for row in view)
+            there = any(payload_of(row) == latest for row in view)
             sees(there, f"it is not in a request of {budget:,} tokens")
 
 
 async def small_is_whole(subject: Subject) -> None:
-    """What is far below the budget is sent whole."""
+    """A conversation far below the budget is sent whole."""
     rows = talk(3)
     async with mounted(subject) as one:
         await one.add(copy.deepcopy(rows))
-        view = [said(row) for row in await one.request(ROOMY // 5)]
-    missing = [short(row) for row in rows if said(row) not in view]
+        view = [payload_of(row) for row in await one.request(ROOMY // 5)]
+    missing = [short(row) for row in rows if payload_of(row) not in view]
     sees(not missing, f"{len(missing)} messages are not in the request, such as {missing[:1]}")
 
 
 async def repeatable(subject: Subject) -> None:
-    """Asked again, it returns the same."""
+    """The same request returns the same messages again."""
     async with mounted(subject) as one:
         await _full(one)
-        views = [[said(row) for row in await one.request(BUDGETS[1])] for _ in range(3)]
+        views = [[payload_of(row) for row in await one.request(BUDGETS[1])] for _ in range(3)]
     for first, second in pairwise(views):
         sees(first == second, f"a request of {len(first)} messages, and then one of {len(second)}")
 
@@ -154,7 +154,7 @@ async def provider_budget(subject: Subject) -> None:
 
 
 async def configurable(subject: Subject) -> None:
-    """The setting ``max_tokens`` is the budget where nothing else says one."""
+    """The setting ``max_tokens`` is the budget where the call and the provider give none."""
     async with mounted(subject, {"max_tokens": 8_000}) as one:
         await _full(one)
         small = characters(await one.request())
@@ -168,15 +168,15 @@ async def configurable(subject: Subject) -> None:
 
 
 async def events(subject: Subject) -> None:
-    """A compaction says when it begins and ends, with what there is before and after."""
+    """A compaction emits an event at its beginning and its end, each with the view's counts."""
     async with mounted(subject) as one:
         await _full(one)
         await one.request(BUDGETS[-1])
-        names, said_of = one.events.names, list(one.events)
+        names, emitted = one.events.names, list(one.events)
     sees(PRE in names, f"no {PRE} was emitted")
     sees(POST in names, f"no {POST} was emitted")
     sees(names.index(PRE) < names.index(POST), f"{POST} came before {PRE}")
-    for name, data in said_of:
+    for name, data in emitted:
         for key in ("message_count", "token_count"):
             value = data.get(key)
             sees(type(value) is int, f"{key} of {name} is {value!r}, expected an int")

@@ -1,4 +1,4 @@
-"""Conversations to put into a context, and what every view of one must keep."""
+"""Conversations to put into a context, and the rules that every view of one must keep."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RESULT: Final = "The quick brown fox jumps over the lazy dog. " * 45
 CHARACTERS_PER_TOKEN: Final = 5
 """More than any tokenizer needs for English text: a view of more characters is over its budget."""
 
-SAID: Final = ("role", "content", "tool_calls", "tool_call_id")
-"""What a message says; a context may add keys of its own."""
+PAYLOAD_KEYS: Final = ("role", "content", "tool_calls", "tool_call_id")
+"""The keys of a message that are compared; a context may add keys of its own."""
 
 
 def talk(rounds: int) -> list[Row]:
@@ -73,27 +73,27 @@ def _block_calls(ids: Sequence[str]) -> Row:
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
 
-def said(row: object) -> Row:
-    """What a message says, without a context's own keys. Raises Broken if it is no message."""
+def payload_of(row: object) -> Row:
+    """A message without a context's own keys. Raises Broken if it is no message."""
     sees(isinstance(row, dict), f"a message of type {type(row).__name__}, expected a dict")
     assert isinstance(row, dict)
-    return {key: row[key] for key in SAID if row.get(key) is not None}
+    return {key: row[key] for key in PAYLOAD_KEYS if row.get(key) is not None}
 
 
 def rows_of(found: object, method: str) -> list[Row]:
-    """What a method returned, as a list of messages. Raises Broken if it is none."""
+    """The list of messages that a method returned. Raises Broken if it is none."""
     sees(isinstance(found, list), f"{method}() returned {type(found).__name__}, expected a list")
     assert isinstance(found, list)
     for row in found:
-        said(row)
+        payload_of(row)
     return found
 
 
 def check_same(found: Sequence[Row], wanted: Sequence[Row], where: str) -> None:
-    """Raise Broken unless the messages say the same."""
+    """Raise Broken unless the messages have the same payloads in the same order."""
     sees(len(found) == len(wanted), f"{where}: {len(found)} messages, expected {len(wanted)}")
     for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        if said(one) != said(other):
+        if payload_of(one) != payload_of(other):
             raise Broken(f"{where}: message {place} is {short(one)}, expected {short(other)}")
 
 
@@ -113,10 +113,10 @@ def check_pairs(view: Sequence[Row], where: str) -> None:
 
 
 def check_order(view: Sequence[Row], transcript: Sequence[Row], where: str) -> None:
-    """Raise Broken if messages that can be told apart stand in another order than was added.
+    """Raise Broken if messages stand in another order than they were added in.
 
-    They are told by their calls and results, which a view that shortens a message leaves alone,
-    and by their words where these are unchanged.
+    Messages are recognised by their calls and results, which a view that shortens a message does
+    not change, and by their text where that is unchanged; others are passed over.
     """
     places = {name: place for place, row in enumerate(transcript) for name in _names(row)}
     last, last_seen = -1, ""
@@ -129,15 +129,15 @@ def check_order(view: Sequence[Row], transcript: Sequence[Row], where: str) -> N
 
 
 def _names(row: Row) -> list[str]:
-    """What tells a message from all others of ``talk``."""
+    """Names that only this message of ``talk`` has: its calls and results, else role and text."""
     ids = [f"call {one}" for one in calls_of(row)] + [f"result {one}" for one in results_of(row)]
     content = row.get("content")
     return ids or ([f"{row.get('role')} {content}"] if isinstance(content, str) else [])
 
 
 def characters(view: Sequence[Row]) -> int:
-    """Characters of what the messages say, as JSON."""
-    return sum(len(msgspec.json.encode(said(row), enc_hook=str)) for row in view)
+    """Characters of the messages' payloads as JSON."""
+    return sum(len(msgspec.json.encode(payload_of(row), enc_hook=str)) for row in view)
 
 
 def short(row: object) -> str:

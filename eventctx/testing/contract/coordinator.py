@@ -1,4 +1,4 @@
-"""What a module is mounted into: Amplifier's own mock coordinator, or one of the same surface."""
+"""The coordinator to mount a module in: Amplifier's own mock, or one with the same interface."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StandInHooks:
     def register(
         self, event: str, handler: Callable[..., Any], priority: int = 0, name: str | None = None
     ) -> Callable[[], None]:
-        """Call ``handler(event, data)`` at an event, those of lower priority first."""
+        """Call ``handler(event, data)`` at an event; handlers of lower priority come first."""
         entry = (priority, name or str(getattr(handler, "__name__", "handler")), handler)
         handlers = self._handlers.setdefault(event, [])
         handlers.append(entry)
@@ -35,7 +35,7 @@ class StandInHooks:
     on = register
 
     async def emit(self, event: str, data: dict[str, Any]) -> Any:
-        """Call the handlers of an event; one that raises is passed over, as in Amplifier."""
+        """Call the handlers of an event; errors of a handler are ignored, as in Amplifier."""
         for _, _, handler in list(self._handlers.get(event, ())):
             try:
                 result = handler(event, dict(data))
@@ -88,7 +88,7 @@ class StandInCoordinator:
         self._capabilities: dict[str, Any] = {}
 
     async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:
-        """Put a module at its place. Raises ValueError for an unknown mount point."""
+        """Mount a module. Raises ValueError for an unknown mount point."""
         if mount_point not in self.mount_points:
             raise ValueError(f"Unknown mount point: {mount_point}")
         if mount_point in _SEVERAL:
@@ -97,19 +97,19 @@ class StandInCoordinator:
             self.mount_points[mount_point] = module
 
     async def unmount(self, mount_point: str, name: str | None = None) -> None:
-        """Take a module out."""
+        """Remove a module from its mount point."""
         if mount_point in _SEVERAL:
             self.mount_points[mount_point].pop(name, None)
         else:
             self.mount_points[mount_point] = None
 
     def get(self, mount_point: str, name: str | None = None) -> Any:
-        """What is mounted there."""
+        """The module at a mount point; None where there is none."""
         found = self.mount_points.get(mount_point)
         return found.get(name) if isinstance(found, dict) and name is not None else found
 
     def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
-        """Call it at ``cleanup``, the last one first."""
+        """Register a function for ``cleanup``, which calls the last one first."""
         self._cleanups.append(cleanup_fn)
 
     async def cleanup(self) -> None:
@@ -120,11 +120,11 @@ class StandInCoordinator:
                 await result
 
     def register_contributor(self, channel: str, name: str, callback: Callable[[], Any]) -> None:
-        """Ask ``callback`` when contributions of ``channel`` are collected."""
+        """Register a function that ``collect_contributions`` calls for this channel."""
         self._contributors.setdefault(channel, []).append(callback)
 
     async def collect_contributions(self, channel: str) -> list[Any]:
-        """What the contributors of a channel say."""
+        """The results of all contributors of a channel."""
         found = []
         for callback in self._contributors.get(channel, ()):
             result = callback()
@@ -136,11 +136,11 @@ class StandInCoordinator:
         self._capabilities[name] = value
 
     def get_capability(self, name: str) -> Any:
-        """What another module offers; None if nobody does."""
+        """The value that another module offers; None if no module offers one."""
         return self._capabilities.get(name)
 
     async def process_hook_result(self, result: Any, event: str, hook_name: str = "") -> Continue:
-        """Nothing is injected here."""
+        """Continue; this coordinator injects nothing."""
         return GO_ON
 
 
@@ -165,7 +165,7 @@ def new_coordinator(session_id: str) -> Any:
     mock = import_module("amplifier_core.testing").MockCoordinator
 
     class SessionCoordinator(mock):  # type: ignore[misc, valid-type] # known only at run time
-        """Amplifier's mock is always of the session ``test-session``."""
+        """Amplifier's mock for a session of another name than ``test-session``."""
 
         def __new__(cls) -> Any:
             config = dict(_MOUNT_PLAN)

@@ -1,4 +1,4 @@
-"""Running the checks on a module, one after the other, each in a place and a time of its own."""
+"""Running the checks on a module, one after the other, each in its own folder and time limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventctx.testing.contract.verdicts import Broken, Finding, NotChecked, Verd
 IMPORTS: Final = "imports"
 
 SECONDS: Final = 10.0
-"""How long a check may take, unless the caller says otherwise."""
+"""The time limit of a check, unless the caller gives another."""
 
 
 async def examine(
@@ -28,14 +28,14 @@ async def examine(
     done: int = 0,
     failed: Collection[str] = (),
 ) -> AsyncIterator[Finding]:
-    """What each check finds, in order; the first is whether the module can be imported.
+    """The findings of all checks, in order; the first is whether the module can be imported.
 
-    ``folder`` is where the module may write: every check gets a directory of its own in it. Each
-    has ``seconds``. To go on after an interruption, ``done`` says how many findings there
-    were, and ``failed`` which checks did not hold.
+    ``folder`` is where the module may write: every check gets a directory of its own in it. A
+    check may take ``seconds``. To continue after an interruption, ``done`` is the number of
+    findings so far, and ``failed`` names the checks that did not hold.
     """
     broken = set(failed)
-    # A module that hangs when it is imported would do so again before every check.
+    # A module whose import hangs would hang again before every check, so it is not imported again.
     loaded = ImportError("it was tried") if IMPORTS in broken else _load(target)
     if not done:
         yield _finding(_IMPORTS, loaded if isinstance(loaded, BaseException) else None)
@@ -60,19 +60,19 @@ async def examine(
 
 
 async def _no_check(subject: Subject) -> None:
-    """The import is tried before there is a subject."""
+    """Nothing to run: the import is tried before there is a subject."""
 
 
 _IMPORTS = Check(IMPORTS, "required", "The module can be imported", _no_check, ())
 
 
 def names_in_order() -> list[str]:
-    """The checks by name in the order of the findings; those of amplifier-core come behind."""
+    """The names of the checks in the order of findings; those of amplifier-core come later."""
     return [IMPORTS, *(check.name for check in CHECKS)]
 
 
 def blamed(name: str, seen: str) -> Finding:
-    """The finding of a check that did not return, or took its process with it."""
+    """The finding for a check that did not return, or that ended its process."""
     checks = {check.name: check for check in (_IMPORTS, *CHECKS)}
     return _finding(checks[name], Broken(seen))
 

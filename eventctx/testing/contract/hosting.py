@@ -1,4 +1,4 @@
-"""Checks of how a module lives with its host: settings, contributions, being mounted again."""
+"""Checks of a module in its host: settings, contributions, being mounted again."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ FOREIGN: Final = {"auto_compact": True, "a_setting_of_another_module": {"x": 1}}
 """Foundation's default bundle gives every context ``auto_compact``."""
 
 _PATIENCE: Final = 20
-"""Times that a thread gets 50 ms to end in."""
+"""Waits of 50 ms that a thread gets to end: 1 second in all."""
 
 
 async def unknown_settings(subject: Subject) -> None:
-    """Settings that it does not know are no error."""
+    """Settings that a module does not know are no error."""
     async with mounted(subject, FOREIGN) as one:
         await one.add(talk(1))
 
 
 async def contribution(subject: Subject) -> None:
-    """The events are declared on the channel on which loggers ask for names."""
+    """The events are declared on the channel from which loggers collect names."""
     async with mounted(subject) as one:
         found = await one.coordinator.collect_contributions("observability.events")
     names = list(_flat(found))
@@ -54,7 +54,7 @@ async def mounts_again(subject: Subject) -> None:
 
 
 async def leaves_nothing(subject: Subject) -> None:
-    """Mounted and cleaned up, it leaves no file and no thread."""
+    """A module that was mounted and cleaned up leaves no file and no thread."""
     threads = set(threading.enumerate())
     folders = [Path.cwd(), Path.home()]
     before = _files(folders)
@@ -74,7 +74,7 @@ def _declared(config: object) -> list[Path]:
     """Every place that a setting may name: a path, or a store's URL."""
     if isinstance(config, str):
         path = config.partition("///")[2] if "://" in config else config
-        # A setting that is a word and no path names no file, unless one of this name is written.
+        # A setting that is a plain word counts as a path, too; it hurts only a file of this name.
         return [Path(path).expanduser().absolute()] if path else []
     if isinstance(config, dict):
         return [path for value in config.values() for path in _declared(value)]
@@ -92,7 +92,7 @@ def _is_declared(file: Path, declared: list[Path]) -> bool:
 
 
 async def _wait_for(new: set[Any]) -> None:
-    """Raise Broken if a thread is still there; those of the event loop's own pool stay."""
+    """Raise Broken if a thread does not end; threads of the event loop's own pool may stay."""
     own = [one for one in new if not one.name.startswith("asyncio_")]
     for _ in range(_PATIENCE):
         if not any(one.is_alive() for one in own):

@@ -1,4 +1,4 @@
-"""Checks of what a context keeps and gives back, without any compaction."""
+"""Checks of the messages that a context keeps and returns, without any compaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventctx.testing.contract.verdicts import Broken, sees
 
 
 async def transcript(subject: Subject) -> None:
-    """What was added is returned, in order."""
+    """All added messages are returned, in order."""
     rows = talk(3)
     async with mounted(subject) as one:
         await one.add(copy.deepcopy(rows))
@@ -19,7 +19,7 @@ async def transcript(subject: Subject) -> None:
 
 
 async def exactness(subject: Subject) -> None:
-    """Blocks, thinking with its signature, and keys that a context does not know."""
+    """Blocks, thinking with its signature, and keys that a context does not know are kept."""
     blocks = [
         {"type": "thinking", "thinking": "hm", "signature": "c2ln+/==", "visibility": "internal"},
         {"type": "text", "text": "ünïcödé 🙂", "visibility": None},
@@ -41,7 +41,7 @@ async def exactness(subject: Subject) -> None:
 
 
 async def without_role(subject: Subject) -> None:
-    """A message without a role is a ValueError, and is not kept."""
+    """A message without a role raises ValueError, and is not kept."""
     async with mounted(subject) as one:
         try:
             await one.context.add_message({"content": "Hello"})
@@ -55,7 +55,7 @@ async def without_role(subject: Subject) -> None:
 
 
 async def own_list(subject: Subject) -> None:
-    """The lists that are returned are the caller's."""
+    """A caller may change a returned list without changing the context."""
     rows = talk(1)
     async with mounted(subject) as one:
         await one.add(copy.deepcopy(rows))
@@ -65,7 +65,7 @@ async def own_list(subject: Subject) -> None:
 
 
 async def own_messages(subject: Subject) -> None:
-    """The messages in them are the caller's, too; and so is the one that was added."""
+    """A caller may change returned and added messages without changing the context."""
     rows = talk(1)
     given = copy.deepcopy(rows)
     async with mounted(subject) as one:
@@ -76,7 +76,7 @@ async def own_messages(subject: Subject) -> None:
 
 
 async def replacing(subject: Subject) -> None:
-    """``set_messages`` replaces what there is.
+    """``set_messages`` replaces all messages.
 
     The new messages have the same system message: a context may keep one that a host leaves out.
     """
@@ -88,7 +88,7 @@ async def replacing(subject: Subject) -> None:
 
 
 async def clearing(subject: Subject) -> None:
-    """``clear`` empties it, and it can be used again."""
+    """``clear`` empties the context, which can be used again."""
     async with mounted(subject) as one:
         await one.add(talk(1))
         await one.context.clear()

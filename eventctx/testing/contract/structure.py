@@ -10,7 +10,7 @@ from eventctx.testing.contract.verdicts import Broken, NotChecked, sees
 
 
 async def mount_function(subject: Subject) -> None:
-    """``async def mount(coordinator, config)``."""
+    """There is an ``async def mount(coordinator, config)``."""
     name = subject.target.attribute
     mount = subject.mount
     if mount is None:
@@ -25,7 +25,7 @@ async def mount_function(subject: Subject) -> None:
 
 
 async def entry_point(subject: Subject) -> None:
-    """Declared under ``amplifier.modules``, in pyproject.toml or as installed."""
+    """The module is declared under ``amplifier.modules``, in pyproject.toml or as installed."""
     found = entry_points_of(subject.target, subject.mount)
     if found is None:
         raise NotChecked("no pyproject.toml lies above it, and it is not installed as a module")
@@ -34,13 +34,13 @@ async def entry_point(subject: Subject) -> None:
 
 
 async def mount_point(subject: Subject) -> None:
-    """A context is found where hosts look for it."""
+    """There is a context at the mount point ``context``, where hosts look for it."""
     async with mounted(subject):
         pass
 
 
 async def methods(subject: Subject) -> None:
-    """The five methods, async, with the protocol's arguments."""
+    """The context has the five methods, async, with the protocol's arguments."""
     async with mounted(subject) as one:
         for name, count in METHODS:
             method = getattr(one.context, name, None)

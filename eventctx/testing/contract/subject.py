@@ -1,4 +1,4 @@
-"""The module under test, mounted: each check mounts it anew in a place of its own."""
+"""The module under test, mounted: each check mounts it anew in a folder of its own."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ METHODS: Final = (
     ("set_messages", 1),
     ("clear", 0),
 )
-"""The protocol's methods, and how many arguments each takes (context contract 2.1.0)."""
+"""The protocol's methods, each with its number of arguments (context contract 2.1.0)."""
 
 _sessions = itertools.count(1)
 
 
 class Subject(NamedTuple):
-    """A module that was imported, its mount function, the settings it is to be mounted with."""
+    """A module that was imported, its mount function, and the settings to mount it with."""
 
     target: Target
     module: Any
@@ -40,7 +40,7 @@ class Subject(NamedTuple):
 
 
 class MountedModule:
-    """A mounted context. ``events`` recorded what it said of compactions."""
+    """A mounted context. ``events`` recorded the events of its compactions."""
 
     def __init__(self, context: Any, coordinator: Any, events: EventRecorder) -> None:
         self.context = context
@@ -53,14 +53,14 @@ class MountedModule:
             await self.context.add_message(row)
 
     async def transcript(self) -> list[Row]:
-        """What ``get_messages`` returns. Raises Broken if it is no list of messages."""
+        """The result of ``get_messages``. Raises Broken if it is no list of messages."""
         return rows_of(await self.context.get_messages(), "get_messages")
 
     async def request(self, budget: int | None = None, provider: Any = None) -> list[Row]:
-        """What ``get_messages_for_request`` returns. Raises Broken if it is no list of messages."""
-        given = {"token_budget": budget, "provider": provider}
-        asked = {name: value for name, value in given.items() if value is not None}
-        found = await self.context.get_messages_for_request(**asked)
+        """The result of ``get_messages_for_request``. Raises Broken if it is no message list."""
+        arguments = {"token_budget": budget, "provider": provider}
+        given = {name: value for name, value in arguments.items() if value is not None}
+        found = await self.context.get_messages_for_request(**given)
         return rows_of(found, "get_messages_for_request")
 
 
@@ -68,7 +68,7 @@ class MountedModule:
 async def mounted(subject: Subject, config: Mapping[str, Any] = {}) -> AsyncIterator[MountedModule]:
     """Mount the module in a session of its own, and clean up as a host does.
 
-    ``config`` are settings besides the subject's. Raises Broken if there is no context then.
+    ``config`` are settings besides the subject's. Raises Broken if mounting gives no context.
     """
     assert subject.mount is not None
     coordinator = new_coordinator(f"validation-{next(_sessions)}")
@@ -86,7 +86,7 @@ async def mounted(subject: Subject, config: Mapping[str, Any] = {}) -> AsyncIter
 
 
 async def clean_up(coordinator: Any, returned: object) -> None:
-    """What a host does at a session's end: the returned cleanup is one of those registered."""
+    """End a session as a host does: call the returned cleanup function and the registered ones."""
     if callable(returned) and not hasattr(returned, "add_message"):
         result = returned()
         if isinstance(result, Awaitable) or inspect.isawaitable(result):
@@ -96,9 +96,10 @@ async def clean_up(coordinator: Any, returned: object) -> None:
 
 @contextlib.contextmanager
 def sandbox(folder: Path) -> Iterator[Path]:
-    """Let this process live in ``folder``: its working directory and the user's home.
+    """Move this process into ``folder``: its working directory and the user's home.
 
-    Yields the folder, which holds ``work`` and ``home``. Not for two at once in one process.
+    Yields the folder, which holds ``work`` and ``home``. A process can be in one sandbox at a
+    time, because both are process-wide.
     """
     work, home = folder / "work", folder / "home"
     for one in (work, home):

@@ -1,4 +1,4 @@
-"""From what a person typed to a module with a mount function."""
+"""From the text that a person typed to a module with a mount function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXPECTED: Final = (
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A module to check: how it is imported, and where it lies if it was named by its path."""
+    """A module to check: its import name, and its path if it was named by a path."""
 
     given: str
     module: str
@@ -33,7 +33,10 @@ class Target(msgspec.Struct, frozen=True):
     entry_point: str | None = None
 
     def load(self) -> Any:
-        """Import the module. Raises what the module raises."""
+        """Import the module. Raises the module's own errors, and ImportError for a hidden module.
+
+        A module is hidden where another one of the same name comes first on the import path.
+        """
         if self.path is None:
             return import_module(self.module)
         folder = str(self.path.parent)
@@ -53,7 +56,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def resolve(given: str, folder: Path) -> Target:
-    """The module that is meant, seen from ``folder``. Raises InvalidSetting."""
+    """The module that ``given`` names; paths are relative to ``folder``. Raises InvalidSetting."""
     path = folder / Path(given).expanduser()
     if path.is_dir():
         package = _package_in(path.resolve())
@@ -74,7 +77,7 @@ def resolve(given: str, folder: Path) -> Target:
 
 
 def _package_in(folder: Path) -> Path:
-    """The package that an Amplifier host would load from a source (its loader's rule)."""
+    """The package that an Amplifier host would load from a source folder (its loader's rule)."""
     found = sorted(one.parent for one in folder.glob("amplifier_module_*/__init__.py"))
     if len(found) == 1:
         return found[0]
@@ -95,14 +98,14 @@ def _exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):
-        # A parent package that cannot be imported is there, and a check will say what it raises.
+        # A parent package that cannot be imported exists all the same; a check reports its error.
         return find_spec(module.partition(".")[0]) is not None
 
 
 def entry_points_of(target: Target, mount: object) -> list[str] | None:
-    """The names under which a host finds the module's mount; None if nothing could say so.
+    """The names under which a host finds the module's mount; None if nothing could declare one.
 
-    A package that only passes on the mount of another one is found under that one's name.
+    A package that only re-exports the mount of another one is found under that one's name.
     """
     home = f"{getattr(mount, '__module__', '')}:{getattr(mount, '__qualname__', '')}"
     wanted = (f"{target.module}:{target.attribute}", home)

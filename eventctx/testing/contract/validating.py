@@ -20,10 +20,10 @@ from eventctx.testing.contract.examining import SECONDS, blamed, names_in_order
 from eventctx.testing.contract.verdicts import Finding
 
 _START: Final = 60.0
-"""Seconds that a process gets to start in."""
+"""Seconds within which a process must start."""
 
 _GRACE: Final = 5.0
-"""Seconds beyond a check's own after which its process is ended."""
+"""Seconds beyond a check's own time limit after which its process is killed."""
 
 _LINE: Final = 2**20
 
@@ -34,9 +34,10 @@ async def validate(
     """Check a context module against the context contract.
 
     ``given`` is a directory, a .py file, a module, ``pkg.mod:mount`` or the name of an entry point;
-    ``config`` what it is mounted with. Each check has ``seconds``. The module runs in a child
-    process whose working directory and home are temporary. Raises InvalidSetting if there is no
-    such module.
+    ``config`` are the settings to mount it with. A check may take ``seconds``. The module runs in
+    a child process whose working directory and home are temporary; after a check that hangs or
+    kills its process, the next checks run in a new one. Raises InvalidSetting if there is no such
+    module.
     """
     findings: list[Finding] = []
     names = names_in_order()
@@ -62,7 +63,7 @@ async def validate(
 async def _run(
     order: Mapping[str, Any], folder: Path, findings: list[Finding], seconds: float
 ) -> str | None:
-    """Collect findings of one process; what went wrong with it, None if it came to its end."""
+    """Collect the findings of one process; returns its problem, None if it completed."""
     errors = folder / f"stderr-{order['done']}"
     with errors.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
@@ -92,7 +93,7 @@ async def _run(
         except TimeoutError:
             return f"it blocked its thread, and did not return within {patience:g} s"
     finally:
-        # A group of which nothing is left; macOS says so by PermissionError.
+        # The process group may be gone; macOS raises PermissionError for that.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             _kill(process)
         await process.wait()
@@ -101,7 +102,7 @@ async def _run(
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """End a process, and what the module forked, which would hold the pipe open."""
+    """End a process and those that the module forked, which would hold the pipe open."""
     if sys.platform == "win32":
         process.kill()
     else:
@@ -109,12 +110,15 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def _path() -> list[str]:
-    """This interpreter's path for imports; the working directory's own modules come last."""
+    """This interpreter's import path, with the working directory at its end."""
     return [*[str(Path(one).absolute()) for one in sys.path if one], str(Path.cwd())]
 
 
 def _take(line: bytes, findings: list[Finding]) -> bool:
-    """Keep a finding; whether it was the last. What the module itself wrote is passed over."""
+    """Keep a finding; returns whether it was the last. Other lines are the module's: ignored.
+
+    Raises InvalidSetting where the process found no such module.
+    """
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
         kind = found.get("kind")

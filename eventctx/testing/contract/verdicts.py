@@ -1,4 +1,4 @@
-"""What a check says: holds, does not hold, or was not checked; and what was seen."""
+"""The verdict of a check (holds, does not hold, not checked), and the observation behind it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Verdict = Literal["holds", "does not hold", "not checked"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What came of one check.
+    """The result of one check.
 
-    ``check`` names it; ``what`` says in words what holds or does not; ``seen`` is what was seen
-    instead, or why it was not checked. ``source`` is who checked it.
+    ``check`` is its name; ``what`` is the rule in words; ``seen`` is the observation that breaks
+    the rule, or the reason why it was not checked. ``source`` is the package that checked it.
     """
 
     check: str
@@ -26,19 +26,19 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Broken(Exception):
-    """Raised by a check: the rule does not hold, and this is what was seen."""
+    """Raised by a check whose rule does not hold; the text is the observation."""
 
 
 class NotChecked(Exception):
-    """Raised by a check that cannot be made here; says why."""
+    """Raised by a check that cannot be made here; the text is the reason."""
 
 
 def all_required_hold(findings: list[Finding]) -> bool:
-    """Whether no required check failed. What was not checked does not count against a module."""
+    """Whether no required check failed. A check that was not made does not count as failed."""
     return not any(one.level == "required" and one.verdict == "does not hold" for one in findings)
 
 
 def sees(condition: object, seen: str) -> None:
-    """Raise Broken with what was seen, unless the condition holds."""
+    """Raise Broken with the observation ``seen``, unless the condition holds."""
     if not condition:
         raise Broken(seen)

@@ -9,8 +9,8 @@ Give a fixture ``store`` that is a new, empty store, and inherit:
             yield opened
             await opened.close()
 
-It needs pytest and pytest-asyncio. The tests say what is promised in ``eventctx/log/store.py``; the
-stores of eventctx pass the same ones.
+It needs pytest and pytest-asyncio. The tests check the promises of ``eventctx/log/store.py``; the
+stores of eventctx pass the same tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import pytest
 
 _PARTS = ("drafts", "appending", "reading", "forking", "keeping", "ordering", "following")
-# A failing assertion shows its values only in modules that pytest was told of before their import.
+# pytest shows the values of a failed assertion only in modules registered before their import.
 pytest.register_assert_rewrite(*[f"{__name__}.{part}" for part in _PARTS])
 
 from eventctx.testing.store_contract.appending import AppendingContract  # noqa: E402

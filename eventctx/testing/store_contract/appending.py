@@ -1,4 +1,4 @@
-"""What a store takes, refuses, and recognises as taken before."""
+"""Appends that a store accepts, refuses, and recognises as made before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventctx.testing.store_contract.drafts import check_chain, gather, make_dra
 
 
 class AppendingContract:
-    """What a store takes, refuses, and recognises as taken before."""
+    """Appends that a store accepts, refuses, and recognises as made before."""
 
     pytestmark = pytest.mark.asyncio
 

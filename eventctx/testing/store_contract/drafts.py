@@ -1,4 +1,4 @@
-"""Drafts with bodies, and what every chain of records must be."""
+"""Drafts with bodies, and the check that every chain of records must pass."""
 
 from __future__ import annotations
 

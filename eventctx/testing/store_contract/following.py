@@ -1,4 +1,4 @@
-"""Subscriptions, and what is left of a store when it is closed."""
+"""Subscriptions, and a store after it was closed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventctx.testing.store_contract.drafts import gather, make_draft
 
 
 class FollowingContract:
-    """Subscriptions, and what is left of a store when it is closed."""
+    """Subscriptions, and a store after it was closed."""
 
     pytestmark = pytest.mark.asyncio
 
@@ -110,7 +110,7 @@ class FollowingContract:
 
 
 async def take(subscription: AsyncIterator[Record], count: int) -> list[Record]:
-    """The first records of a subscription, which is closed then."""
+    """The first ``count`` records of a subscription, which is closed afterwards."""
     found = []
     async for record in subscription:
         found.append(record)

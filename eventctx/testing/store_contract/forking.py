@@ -1,4 +1,4 @@
-"""A fork reads as a copy would, and is none."""
+"""A fork reads like a copy, and nothing is copied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventctx.testing.store_contract.drafts import check_chain, gather, make_dra
 
 
 class ForkingContract:
-    """A fork reads as a copy would, and is none."""
+    """A fork reads like a copy, and nothing is copied."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,4 +1,4 @@
-"""What is erased, and what is kept beside the records: snapshots and checkpoints."""
+"""Erased bodies, and the data kept beside the records: snapshots and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventctx.testing.store_contract.drafts import check_chain, gather, make_dra
 
 
 class KeepingContract:
-    """What is erased, and what is kept beside the records: snapshots and checkpoints."""
+    """Erased bodies, and the data kept beside the records: snapshots and checkpoints."""
 
     pytestmark = pytest.mark.asyncio
 

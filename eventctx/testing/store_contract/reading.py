@@ -1,4 +1,4 @@
-"""What a store gives back: ranges, whole streams, heads, contents by address."""
+"""Reads of a store: ranges, whole streams, heads, contents by address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventctx.testing.store_contract.drafts import check_chain, gather, make_dra
 
 
 class ReadingContract:
-    """What a store gives back: ranges, whole streams, heads, contents by address."""
+    """Reads of a store: ranges, whole streams, heads, contents by address."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -206,7 +206,7 @@ _REASONING = {
     "encrypted_content": "gAAA+/==",
     "status": None,
 }
-_SAID = {
+_TEXT = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
@@ -221,7 +221,7 @@ RESPONSE: Body = {
     "status": "completed",
     "error": None,
     "incomplete_details": None,
-    "output": [_REASONING, _SAID],
+    "output": [_REASONING, _TEXT],
     "usage": {
         "input_tokens": 130,
         "input_tokens_details": {"cached_tokens": 100},

@@ -1,4 +1,4 @@
-"""An HTTP server on this machine that answers as it was told, and keeps what it was asked."""
+"""An HTTP server on this machine that answers by a script and keeps the requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Event = dict[str, Any]
 
 
 @dataclass
-class Asked:
-    """A request: ``body`` is its JSON."""
+class ReceivedRequest:
+    """A request that the server received; ``body`` is its JSON."""
 
     path: str
     headers: dict[str, str]
@@ -23,9 +23,9 @@ class Asked:
 
 @dataclass
 class Reply:
-    """An answer. ``pieces`` are sent one by one; ``ending`` says how it ends.
+    """An answer. ``pieces`` are sent one by one; ``ending`` is one of three.
 
-    ``whole`` ends as HTTP wants it, ``cut`` closes the connection in the middle, ``stalled`` sends
+    ``whole`` ends as HTTP requires, ``cut`` closes the connection in the middle, ``stalled`` sends
     nothing more until the other side closes.
     """
 
@@ -35,7 +35,8 @@ class Reply:
     ending: str = "whole"
 
 
-def said(body: Any, status: int = 200, **headers: str) -> Reply:
+def json_reply(body: Any, status: int = 200, **headers: str) -> Reply:
+    """An answer in one piece: ``body`` as JSON, or bytes as they are."""
     named = {"content-type": "application/json"}
     named.update((name.replace("_", "-"), value) for name, value in headers.items())
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -57,14 +58,16 @@ def streamed(events: Iterable[Event | str], ending: str = "whole") -> Reply:
 class Server:
     """Answers each request with the next of ``replies``.
 
-    ``strict`` looks at a request first; what it returns is refused with 400. ``closed`` is set
-    when the other side closes a connection whose reply is stalled, ``reached`` when a reply
-    stalls.
+    ``strict`` checks a request first; if it returns a text, that is the error of an answer with
+    status 400. ``closed`` is set when the other side closes a connection whose reply is stalled,
+    ``reached`` when a reply stalls.
     """
 
-    def __init__(self, strict: Callable[[Asked], str | None] = lambda asked: None) -> None:
+    def __init__(
+        self, strict: Callable[[ReceivedRequest], str | None] = lambda request: None
+    ) -> None:
         self.replies: list[Reply] = []
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.reached = asyncio.Event()
         self.closed = asyncio.Event()
         self.url = ""
@@ -89,11 +92,11 @@ class Server:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked = await _read(reader)
-        self.asked.append(asked)
-        problem = self._strict(asked)
+        request = await _read(reader)
+        self.requests.append(request)
+        problem = self._strict(request)
         error = {"type": "invalid_request_error", "message": problem}
-        reply = self.replies.pop(0) if problem is None else said({"error": error}, 400)
+        reply = self.replies.pop(0) if problem is None else json_reply({"error": error}, 400)
         head = [f"HTTP/1.1 {reply.status} .", "connection: close", "transfer-encoding: chunked"]
         head += [f"{name}: {value}" for name, value in reply.headers.items()]
         writer.write("\r\n".join([*head, "", ""]).encode())
@@ -109,11 +112,11 @@ class Server:
             await writer.drain()
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in lines)
     content = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Asked(first.split(" ")[1], headers, json.loads(content))
+    return ReceivedRequest(first.split(" ")[1], headers, json.loads(content))
 
 
 @asynccontextmanager

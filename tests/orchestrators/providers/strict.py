@@ -1,10 +1,10 @@
-"""What the real APIs refuse of a request's messages, as far as it is known to matter here."""
+"""The rules of the real APIs for a request's messages, as far as they matter here."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.orchestrators.providers.server import Asked
+from tests.orchestrators.providers.server import ReceivedRequest
 from tests.transcripts import refusal
 
 _CHAT_KEYS = frozenset(
@@ -12,13 +12,13 @@ _CHAT_KEYS = frozenset(
 )
 
 
-def refused(asked: Asked) -> str | None:
-    """Why the API at this path refuses the request; None if it does not."""
-    if asked.path.startswith("/v1/messages"):
-        return _anthropic(asked.body)
-    if asked.path.endswith("/responses"):
-        return _responses(asked.body)
-    return _chat(asked.body)
+def refused(request: ReceivedRequest) -> str | None:
+    """The error with which the API at this path refuses the request; None if it does not."""
+    if request.path.startswith("/v1/messages"):
+        return _anthropic(request.body)
+    if request.path.endswith("/responses"):
+        return _responses(request.body)
+    return _chat(request.body)
 
 
 def _anthropic(body: dict[str, Any]) -> str | None:
@@ -70,7 +70,7 @@ def _responses(body: dict[str, Any]) -> str | None:
         following = body["input"][place + 1 : place + 2]
         if item.get("type") == "reasoning" and not any(map(_is_of_model, following)):
             return f"Item {item['id']!r} was provided without its required following item"
-    # The API has compacted what stood before such an item: a conversation may begin with one.
+    # The API puts such an item in place of older ones, so a conversation may begin with it.
     return refusal([item for item in body["input"] if item.get("type") != "compaction"])
 
 

@@ -13,7 +13,7 @@ from eventctx.orchestrators import (
 from tests.orchestrators.agents import Waits, activity, records
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, Kit
-from tests.orchestrators.providers.server import Server, said, streamed
+from tests.orchestrators.providers.server import Server, json_reply, streamed
 
 THOUGHT = {"type": "thinking", "thinking": "Read it first.", "signature": "sig+/=="}
 
@@ -24,7 +24,7 @@ def read(path: str) -> str:
 
 
 async def test_an_agent_runs_on_each_api(kit: Kit, connect: Connect, server: Server) -> None:
-    server.replies = [said(kit.call), said(kit.text), said(kit.text)]
+    server.replies = [json_reply(kit.call), json_reply(kit.text), json_reply(kit.text)]
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         agent = EventsOrchestrator(sleep=Waits())
@@ -32,7 +32,7 @@ async def test_an_agent_runs_on_each_api(kit: Kit, connect: Connect, server: Ser
         response = await agent.execute("Is it fair?", ctx, providers, [read])
         assert response.text == "Fair enough."
         assert response.iterations == 2
-        assert "contents of a.py" in str(server.asked[1].body)
+        assert "contents of a.py" in str(server.requests[1].body)
         assert (await agent.execute("Sure?", ctx, providers, [read])).text == "Fair enough."
         await ctx.close()
         assert (await engine.verify("s")).problems == ()
@@ -41,18 +41,18 @@ async def test_an_agent_runs_on_each_api(kit: Kit, connect: Connect, server: Ser
 
 async def test_thinking_goes_back_with_its_signature(connect: Connect, server: Server) -> None:
     thoughtful = {**ANTHROPIC.call, "content": [THOUGHT, *ANTHROPIC.call["content"]]}
-    server.replies = [said(thoughtful), said(ANTHROPIC.text)]
+    server.replies = [json_reply(thoughtful), json_reply(ANTHROPIC.text)]
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         agent = EventsOrchestrator(sleep=Waits())
         await agent.execute("Is it fair?", ctx, {"p": connect(ANTHROPIC)}, [read])
-    assert server.asked[1].body["messages"][1]["content"][0] == THOUGHT
+    assert server.requests[1].body["messages"][1]["content"][0] == THOUGHT
 
 
 async def test_each_api_is_streamed_to_the_reader(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [streamed(kit.text_events), said(kit.text)]
+    server.replies = [streamed(kit.text_events), json_reply(kit.text)]
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         stream = StreamingOrchestrator().stream("Is it fair?", ctx, {"p": connect(kit)})
@@ -63,4 +63,4 @@ async def test_each_api_is_streamed_to_the_reader(
         assert str(found[-1]) == "Fair enough."
         agent = EventsOrchestrator(sleep=Waits())
         assert (await agent.execute("Sure?", ctx, {"p": connect(kit)})).text == "Fair enough."
-        assert server.asked[1].body != server.asked[0].body
+        assert server.requests[1].body != server.requests[0].body

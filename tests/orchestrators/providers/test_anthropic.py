@@ -9,7 +9,7 @@ import pytest
 from eventctx.orchestrators.protocol import Answer, Ids, Request, ToolOutcome, ToolRequest
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, CLAUDE_CALL, CLAUDE_EVENTS, CLAUDE_TEXT
-from tests.orchestrators.providers.server import Event, Server, said, streamed
+from tests.orchestrators.providers.server import Event, Server, json_reply, streamed
 
 HELLO = {"role": "user", "content": "hello"}
 
@@ -25,9 +25,9 @@ async def last(provider: Any, request: Request) -> Answer:
 
 
 async def sent(server: Server, provider: Any, *rows: dict[str, Any]) -> dict[str, Any]:
-    server.replies = [said(CLAUDE_TEXT)]
+    server.replies = [json_reply(CLAUDE_TEXT)]
     await provider.complete(asking(*rows))
-    return server.asked[-1].body
+    return server.requests[-1].body
 
 
 async def test_system_messages_are_lifted_from_wherever_they_stand(
@@ -76,12 +76,12 @@ async def test_the_results_of_parallel_calls_go_in_one_message(
 
 async def test_thinking_goes_back_byte_for_byte(connect: Connect, server: Server) -> None:
     provider = connect(ANTHROPIC)
-    server.replies = [streamed(CLAUDE_EVENTS), said(CLAUDE_TEXT)]
+    server.replies = [streamed(CLAUDE_EVENTS), json_reply(CLAUDE_TEXT)]
     answer = await last(provider, asking(HELLO))
     sealed = {"type": "redacted_thinking", "data": "EvgF+/=="}
     rows = [HELLO, {"role": "assistant", "content": [sealed, *answer.message["content"]]}, HELLO]
     await provider.complete(asking(*rows))
-    assert server.asked[-1].body["messages"][1]["content"] == [
+    assert server.requests[-1].body["messages"][1]["content"] == [
         sealed,
         {"type": "thinking", "thinking": "Is it fair?", "signature": "sig+/=="},
         {"type": "text", "text": "Fair enough."},
@@ -89,7 +89,7 @@ async def test_thinking_goes_back_byte_for_byte(connect: Connect, server: Server
 
 
 async def test_what_the_cache_held_belongs_to_the_prompt(connect: Connect, server: Server) -> None:
-    server.replies = [said(CLAUDE_TEXT)]
+    server.replies = [json_reply(CLAUDE_TEXT)]
     usage = (await connect(ANTHROPIC).complete(asking(HELLO))).usage
     assert usage is not None
     assert (usage.prompt, usage.cache_read, usage.cache_write) == (130, 100, 20)
@@ -104,7 +104,7 @@ async def test_an_answer_without_words_does_not_spoil_the_next_request(
     connect: Connect, server: Server
 ) -> None:
     provider = connect(ANTHROPIC)
-    server.replies = [said({**CLAUDE_TEXT, "content": []})]
+    server.replies = [json_reply({**CLAUDE_TEXT, "content": []})]
     empty = await provider.complete(asking(HELLO))
     assert (empty.message, empty.text) == ({"role": "assistant", "content": []}, "")
     blank = {"type": "text", "text": "\n"}
@@ -128,7 +128,9 @@ async def test_thinking_that_reached_its_limit_does_not_spoil_the_next_request(
 ) -> None:
     thought = CLAUDE_TEXT["content"][0]
     provider = connect(ANTHROPIC)
-    server.replies = [said({**CLAUDE_TEXT, "content": [thought], "stop_reason": "max_tokens"})]
+    server.replies = [
+        json_reply({**CLAUDE_TEXT, "content": [thought], "stop_reason": "max_tokens"})
+    ]
     cut = await provider.complete(asking(HELLO))
     assert cut.message["content"] == [thought]
     again = {"role": "user", "content": "Go on."}
@@ -239,7 +241,7 @@ async def test_citations_and_unknown_deltas_are_kept(connect: Connect, server: S
 
 async def test_what_a_server_ran_itself_is_no_call(connect: Connect, server: Server) -> None:
     ran = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}}
-    server.replies = [said({**CLAUDE_CALL, "content": [ran], "stop_reason": "pause_turn"})]
+    server.replies = [json_reply({**CLAUDE_CALL, "content": [ran], "stop_reason": "pause_turn"})]
     answer = await connect(ANTHROPIC).complete(asking(HELLO))
     assert (answer.calls, answer.finish_reason) == ((), "pause_turn")
     assert answer.message["content"] == [ran]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 import eventctx
 from eventctx.orchestrators.protocol import Ids, Request
 from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, RESPONSES, Kit
-from tests.orchestrators.providers.server import Server, said, serving
+from tests.orchestrators.providers.server import Server, json_reply, serving
 from tests.orchestrators.providers.strict import refused
 from tests.transcripts import Story, stories
 
@@ -30,7 +30,7 @@ async def asked(kit: Kit, story: Story) -> Server:
         await ctx.add_message({"role": "user", "content": "And now?"})
         provider = kit.provider(client)
         for budget in (200_000, 3_000):
-            server.replies = [said(kit.text)]
+            server.replies = [json_reply(kit.text)]
             view = await ctx.get_messages_for_request(token_budget=budget)
             await provider.complete(Request(view, Ids("s")))
         return server
@@ -42,6 +42,6 @@ def test_a_session_of_any_story_makes_a_request_that_is_taken(dialect: str) -> N
     @given(stories(dialect))
     def holds(story: Story) -> None:
         server = asyncio.run(asked(KITS[dialect], story))
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
 
     holds()

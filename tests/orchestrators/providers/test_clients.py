@@ -14,7 +14,7 @@ from eventctx.orchestrators.providers import anthropic as anthropic_module
 from eventctx.orchestrators.providers import openai_client
 from eventctx.orchestrators.providers.sdk_calling import is_older
 from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
-from tests.orchestrators.providers.server import Server, said
+from tests.orchestrators.providers.server import Server, json_reply
 
 LOWEST = {"anthropic": anthropic_module.LOWEST, "openai": openai_client.LOWEST}
 
@@ -66,11 +66,11 @@ async def test_without_a_client_one_is_made_from_the_environment(
     base = server.url if kit is ANTHROPIC else f"{server.url}/v1"
     monkeypatch.setenv(f"{sdk_of(kit).upper()}_BASE_URL", base)
     monkeypatch.setenv(f"{sdk_of(kit).upper()}_API_KEY", "from-the-environment")
-    server.replies = [said(kit.text)]
+    server.replies = [json_reply(kit.text)]
     provider: Any = kit.provider(None)
     request = Request([{"role": "user", "content": "hello"}], Ids("s"))
     assert (await provider.complete(request)).text == "Fair enough."
-    headers = server.asked[0].headers
+    headers = server.requests[0].headers
     assert "from-the-environment" in (
         headers.get("x-api-key", "") + headers.get("authorization", "")
     )

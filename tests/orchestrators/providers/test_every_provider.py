@@ -22,7 +22,7 @@ from eventctx.orchestrators.protocol import (
 from eventctx.session import budget
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
-from tests.orchestrators.providers.server import Server, said, streamed
+from tests.orchestrators.providers.server import Server, json_reply, streamed
 
 IDS = Ids("s", "t1", "00f067aa0ba902b7", None, 1, "4bf92f3577b34da6a3ce929d0e0e4736")
 HELLO = {"role": "user", "content": "Is it fair?"}
@@ -44,7 +44,7 @@ async def test_is_a_provider(kit: Kit, connect: Connect) -> None:
 
 
 async def test_an_answer_says_what_the_api_said(kit: Kit, connect: Connect, server: Server) -> None:
-    server.replies = [said(kit.text)]
+    server.replies = [json_reply(kit.text)]
     answer = await connect(kit).complete(hello())
     assert answer.text == "Fair enough."
     assert answer.calls == ()
@@ -58,7 +58,7 @@ async def test_an_answer_says_what_the_api_said(kit: Kit, connect: Connect, serv
 async def test_a_streamed_answer_is_the_same_as_a_whole_one(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [said(kit.text), streamed(kit.text_events)]
+    server.replies = [json_reply(kit.text), streamed(kit.text_events)]
     provider = connect(kit)
     whole = await provider.complete(hello())
     *chunks, last = await heard(provider, hello())
@@ -72,11 +72,11 @@ async def test_a_streamed_answer_is_the_same_as_a_whole_one(
         " enough.",
     ]
     assert [c.block for c in chunks if isinstance(c, Chunk)] == [0, 0, 1, 1]
-    assert server.asked[1].body["stream"] is True
+    assert server.requests[1].body["stream"] is True
 
 
 async def test_a_call_goes_back_with_its_result(kit: Kit, connect: Connect, server: Server) -> None:
-    server.replies = [said(kit.call), said(kit.text)]
+    server.replies = [json_reply(kit.call), json_reply(kit.text)]
     provider = connect(kit)
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
@@ -91,34 +91,34 @@ async def test_a_call_goes_back_with_its_result(kit: Kit, connect: Connect, serv
         await ctx.add_message(provider.result_message(ToolOutcome(call, "print(1)")))
         view = await ctx.get_messages_for_request(provider=provider)
         assert (await provider.complete(Request(view, IDS, (READ,)))).text == "Fair enough."
-    assert server.asked[1].body["tools"] == provider.definitions([READ])
-    assert "print(1)" in str(server.asked[1].body)
+    assert server.requests[1].body["tools"] == provider.definitions([READ])
+    assert "print(1)" in str(server.requests[1].body)
 
 
 async def test_what_a_server_runs_itself_is_offered_behind_the_tools(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [said(kit.text)]
+    server.replies = [json_reply(kit.text)]
     search = {"type": "web_search"}
     provider = connect(kit, tools=[search])
     await provider.complete(hello(READ))
-    assert server.asked[0].body["tools"] == [*provider.definitions([READ]), search]
+    assert server.requests[0].body["tools"] == [*provider.definitions([READ]), search]
 
 
 async def test_no_tools_are_sent_where_there_are_none(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [said(kit.text)]
+    server.replies = [json_reply(kit.text)]
     await connect(kit).complete(hello())
-    assert "tools" not in server.asked[0].body
+    assert "tools" not in server.requests[0].body
 
 
 async def test_the_span_goes_along_as_a_header(kit: Kit, connect: Connect, server: Server) -> None:
-    server.replies = [said(kit.text), said(kit.text), said(kit.text)]
+    server.replies = [json_reply(kit.text), json_reply(kit.text), json_reply(kit.text)]
     await connect(kit, extra_headers={"x-team": "blue"}).complete(hello())
     await connect(kit, propagate=False).complete(hello())
     await connect(kit).complete(Request([HELLO], Ids("s")))
-    headers = [asked.headers for asked in server.asked]
+    headers = [one.headers for one in server.requests]
     assert headers[0]["traceparent"] == f"00-{IDS.trace_id}-{IDS.span_id}-01"
     assert headers[0]["x-team"] == "blue"
     assert "traceparent" not in headers[1] and "traceparent" not in headers[2]
@@ -127,12 +127,12 @@ async def test_the_span_goes_along_as_a_header(kit: Kit, connect: Connect, serve
 async def test_an_option_goes_into_every_request_and_none_leaves_it_out(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [said(kit.text), streamed(kit.text_events)]
+    server.replies = [json_reply(kit.text), streamed(kit.text_events)]
     provider = connect(kit, metadata={"user_id": "u"}, service_tier=None)
     await provider.complete(hello())
     await heard(provider, hello())
-    assert [asked.body["metadata"] for asked in server.asked] == [{"user_id": "u"}] * 2
-    assert not any("service_tier" in asked.body for asked in server.asked)
+    assert [one.body["metadata"] for one in server.requests] == [{"user_id": "u"}] * 2
+    assert not any("service_tier" in one.body for one in server.requests)
 
 
 async def test_an_option_that_the_sdk_does_not_know_is_a_setting_to_correct(
@@ -140,7 +140,7 @@ async def test_an_option_that_the_sdk_does_not_know_is_a_setting_to_correct(
 ) -> None:
     with pytest.raises(eventctx.InvalidSetting, match="fantasy"):
         await connect(kit, fantasy=1).complete(hello())
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("name", ["messages", "input", "stream"])
@@ -191,7 +191,7 @@ async def test_cancelling_closes_the_connection(kit: Kit, connect: Connect, serv
 async def test_cancelling_a_whole_answer_closes_the_connection(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    stalled = said(b"{")
+    stalled = json_reply(b"{")
     stalled.ending = "stalled"
     server.replies = [stalled]
     waiting = asyncio.create_task(connect(kit).complete(hello()))
@@ -217,5 +217,5 @@ async def test_a_reader_who_stops_early_closes_the_connection(
 async def test_no_usage_is_not_a_usage_of_nothing(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [said({key: value for key, value in kit.text.items() if key != "usage"})]
+    server.replies = [json_reply({key: value for key, value in kit.text.items() if key != "usage"})]
     assert (await connect(kit).complete(hello())).usage is None

@@ -12,7 +12,7 @@ from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request
 from eventctx.orchestrators.providers.sdk_failing import PROBLEM_CHARACTERS, retry_after
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, KITS, RESPONSES, Kit
-from tests.orchestrators.providers.server import Reply, Server, said, streamed
+from tests.orchestrators.providers.server import Reply, Server, json_reply, streamed
 
 HELLO = Request([{"role": "user", "content": "hello"}], Ids("s"))
 WAYS = ("complete", "stream")
@@ -49,13 +49,13 @@ async def failed(provider: Any, way: str) -> eventctx.ProviderFailed:
 async def test_a_status_says_whether_to_try_again(
     kit: Kit, connect: Connect, server: Server, way: str, status: int, retryable: bool
 ) -> None:
-    server.replies = [said(kit.refusal("some_error", "It went wrong."), status)]
+    server.replies = [json_reply(kit.refusal("some_error", "It went wrong."), status)]
     error = await failed(connect(kit), way)
     assert (error.status, error.retryable, error.too_long) == (status, retryable, False)
     assert error.problem == "It went wrong."
     assert error.provider in ("anthropic", "openai")
     assert error.__cause__ is not None
-    assert len(server.asked) == 1, "each attempt is a call of its own"
+    assert len(server.requests) == 1, "each attempt is a call of its own"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -63,7 +63,7 @@ async def test_the_api_says_when_to_come_back(
     kit: Kit, connect: Connect, server: Server, way: str
 ) -> None:
     refusal = kit.refusal("rate_limit_error", "Slow down.")
-    server.replies = [said(refusal, 429, retry_after="7"), said(refusal, 429)]
+    server.replies = [json_reply(refusal, 429, retry_after="7"), json_reply(refusal, 429)]
     provider = connect(kit)
     assert (await failed(provider, way)).retry_after == 7
     assert (await failed(provider, way)).retry_after is None
@@ -100,8 +100,8 @@ async def test_the_api_may_say_itself_whether_to_try_again(
 ) -> None:
     refusal = kit.refusal("some_error", "No.")
     server.replies = [
-        said(refusal, 500, x_should_retry="false"),
-        said(refusal, 400, x_should_retry="true"),
+        json_reply(refusal, 500, x_should_retry="false"),
+        json_reply(refusal, 400, x_should_retry="true"),
     ]
     provider = connect(kit)
     assert not (await failed(provider, "complete")).retryable
@@ -112,7 +112,7 @@ async def test_an_account_without_money_is_not_asked_again(
     connect: Connect, server: Server
 ) -> None:
     refusal = CHAT.refusal("insufficient_quota", "You exceeded your current quota.")
-    server.replies = [said(refusal, 429)]
+    server.replies = [json_reply(refusal, 429)]
     assert not (await failed(connect(CHAT), "complete")).retryable
 
 
@@ -137,7 +137,7 @@ async def test_an_account_without_money_is_not_asked_again(
 async def test_a_request_that_does_not_fit_is_told_from_other_refusals(
     kit: Kit, connect: Connect, server: Server, way: str, status: int, kind: str, message: str
 ) -> None:
-    server.replies = [said(kit.refusal(kind, message), status)]
+    server.replies = [json_reply(kit.refusal(kind, message), status)]
     error = await failed(connect(kit), way)
     assert error.too_long and not error.retryable
 
@@ -146,7 +146,7 @@ async def test_the_code_alone_says_that_a_request_does_not_fit(
     connect: Connect, server: Server
 ) -> None:
     body = {"error": {"type": "invalid_request_error", "code": "context_length_exceeded"}}
-    server.replies = [said(body, 400)]
+    server.replies = [json_reply(body, 400)]
     assert (await failed(connect(CHAT), "complete")).too_long
 
 
@@ -183,7 +183,7 @@ async def test_a_prompt_too_long_for_a_stream_is_told(
 async def test_an_error_that_a_router_answers_under_status_200(
     connect: Connect, server: Server, code: object, retryable: bool
 ) -> None:
-    server.replies = [said({"error": {"code": code, "message": "Upstream said no."}})]
+    server.replies = [json_reply({"error": {"code": code, "message": "Upstream said no."}})]
     error = await failed(connect(CHAT), "complete")
     assert (error.problem, error.retryable) == ("Upstream said no.", retryable)
 
@@ -192,7 +192,7 @@ async def test_a_response_that_failed_is_a_failed_call(connect: Connect, server:
     broken = {**RESPONSES.text, "status": "failed", "output": []}
     broken["error"] = {"code": "server_error", "message": "The model broke."}
     ended = {"type": "response.failed", "response": broken}
-    server.replies = [said(broken), streamed([*RESPONSES.text_events[:-1], ended])]
+    server.replies = [json_reply(broken), streamed([*RESPONSES.text_events[:-1], ended])]
     for way in WAYS:
         error = await failed(connect(RESPONSES), way)
         assert (error.problem, error.retryable) == ("The model broke.", True)
@@ -215,7 +215,7 @@ async def test_a_stream_that_ends_too_soon_may_be_tried_again(
 async def test_a_whole_answer_that_is_cut_may_be_tried_again(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    reply = said(kit.text)
+    reply = json_reply(kit.text)
     reply.pieces, reply.ending = [reply.pieces[0][:40]], "cut"
     server.replies = [reply]
     assert (await failed(connect(kit), "complete")).retryable
@@ -266,7 +266,7 @@ async def test_a_page_in_the_place_of_an_answer_is_shown_in_part(
 async def test_json_that_is_no_answer_is_not_asked_for_again(
     kit: Kit, connect: Connect, server: Server, body: object
 ) -> None:
-    server.replies = [said(body)]
+    server.replies = [json_reply(body)]
     error = await failed(connect(kit), "complete")
     assert not error.retryable and "base_url" in error.problem
 
@@ -287,7 +287,7 @@ async def test_a_stream_of_something_else_is_a_failed_call(
 async def test_a_failed_call_leaves_nothing_open(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [said(kit.refusal("e", "no"), 500), said(kit.text)]
+    server.replies = [json_reply(kit.refusal("e", "no"), 500), json_reply(kit.text)]
     provider = connect(kit)
     await failed(provider, "stream")
     assert (await provider.complete(HELLO)).text == "Fair enough."

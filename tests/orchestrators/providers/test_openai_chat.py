@@ -16,7 +16,7 @@ from tests.orchestrators.providers.kits import (
     CHAT_TEXT,
     chat_part,
 )
-from tests.orchestrators.providers.server import Server, said, streamed
+from tests.orchestrators.providers.server import Server, json_reply, streamed
 
 HELLO = {"role": "user", "content": "hello"}
 
@@ -35,13 +35,13 @@ async def heard(provider: Any) -> list[Chunk | Answer]:
 
 async def test_system_messages_stay_where_they_stand(connect: Connect, server: Server) -> None:
     rows = [HELLO, {"role": "developer", "content": "Be brief."}, HELLO]
-    server.replies = [said(CHAT_TEXT)]
+    server.replies = [json_reply(CHAT_TEXT)]
     await connect(CHAT).complete(asking(*rows))
-    assert server.asked[0].body["messages"] == rows
+    assert server.requests[0].body["messages"] == rows
 
 
 async def test_a_message_is_stored_as_it_can_be_sent_back(connect: Connect, server: Server) -> None:
-    server.replies = [said(CHAT_TEXT), said(CHAT_CALL), said(CHAT_TEXT)]
+    server.replies = [json_reply(CHAT_TEXT), json_reply(CHAT_CALL), json_reply(CHAT_TEXT)]
     provider = connect(CHAT)
     text, call = await provider.complete(asking()), await provider.complete(asking())
     assert text.message == {
@@ -55,7 +55,7 @@ async def test_a_message_is_stored_as_it_can_be_sent_back(connect: Connect, serv
     assert result == {"role": "tool", "tool_call_id": "c1", "content": "no file"}
     rows = [HELLO, text.message, HELLO, call.message, result]
     await provider.complete(asking(*rows))
-    assert server.asked[-1].body["messages"] == rows
+    assert server.requests[-1].body["messages"] == rows
 
 
 async def test_a_server_of_its_own_has_a_name_of_its_own(connect: Connect) -> None:
@@ -68,8 +68,8 @@ async def test_usage_is_asked_for_with_a_stream_unless_a_server_refuses_that(
     server.replies = [streamed(CHAT_EVENTS), streamed(CHAT_EVENTS)]
     await heard(connect(CHAT))
     await heard(connect(CHAT, stream_options=None))
-    assert server.asked[0].body["stream_options"] == {"include_usage": True}
-    assert "stream_options" not in server.asked[1].body
+    assert server.requests[0].body["stream_options"] == {"include_usage": True}
+    assert "stream_options" not in server.requests[1].body
 
 
 async def test_parallel_calls_that_come_in_pieces_are_put_together(
@@ -146,7 +146,7 @@ async def test_arguments_are_what_can_be_made_of_the_models_text(
     connect: Connect, server: Server, written: Any, arguments: Any, problem: str | None
 ) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": written}}
-    server.replies = [said(answering({"role": "assistant", "tool_calls": [call]}))]
+    server.replies = [json_reply(answering({"role": "assistant", "tool_calls": [call]}))]
     (found,) = (await connect(CHAT).complete(asking())).calls
     assert found.arguments == arguments
     if problem is None:
@@ -169,19 +169,22 @@ async def test_arguments_are_what_can_be_made_of_the_models_text(
 async def test_the_text_is_what_a_person_is_shown(
     connect: Connect, server: Server, message: dict[str, Any], text: str
 ) -> None:
-    server.replies = [said(answering(message))]
+    server.replies = [json_reply(answering(message))]
     assert (await connect(CHAT).complete(asking())).text == text
 
 
 async def test_an_answer_without_words_does_not_spoil_the_next_request(
     connect: Connect, server: Server
 ) -> None:
-    server.replies = [said(answering({"content": "", "tool_calls": []})), said(CHAT_TEXT)]
+    server.replies = [
+        json_reply(answering({"content": "", "tool_calls": []})),
+        json_reply(CHAT_TEXT),
+    ]
     provider = connect(CHAT)
     empty = await provider.complete(asking())
     assert empty.message == {"role": "assistant", "content": ""}
     await provider.complete(asking(HELLO, empty.message, {**HELLO, "metadata": {"source": "x"}}))
-    assert server.asked[1].body["messages"] == [HELLO, HELLO]
+    assert server.requests[1].body["messages"] == [HELLO, HELLO]
 
 
 async def test_a_refusal_in_pieces_is_shown(connect: Connect, server: Server) -> None:

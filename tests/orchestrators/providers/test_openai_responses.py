@@ -10,7 +10,7 @@ import eventctx
 from eventctx.orchestrators.protocol import Answer, Ids, Request, ToolOutcome, ToolRequest
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import RESPONSE, RESPONSE_CALL, RESPONSE_EVENTS, RESPONSES
-from tests.orchestrators.providers.server import Server, said, streamed
+from tests.orchestrators.providers.server import Server, json_reply, streamed
 
 HELLO = {"role": "user", "content": "hello"}
 
@@ -20,11 +20,11 @@ def asking(*items: dict[str, Any]) -> Request:
 
 
 async def test_nothing_is_kept_at_the_server(connect: Connect, server: Server) -> None:
-    server.replies = [said(RESPONSE)] * 3
+    server.replies = [json_reply(RESPONSE)] * 3
     await connect(RESPONSES, max_output_tokens=500).complete(asking())
     await connect(RESPONSES, encrypted_reasoning=False).complete(asking())
     await connect(RESPONSES, include=["file_search_call.results"]).complete(asking())
-    bodies = [asked.body for asked in server.asked]
+    bodies = [one.body for one in server.requests]
     assert [body["store"] for body in bodies] == [False] * 3
     assert bodies[0]["include"] == ["reasoning.encrypted_content"]
     assert bodies[0]["max_output_tokens"] == 500
@@ -33,7 +33,7 @@ async def test_nothing_is_kept_at_the_server(connect: Connect, server: Server) -
 
 
 async def test_items_go_back_as_they_came(connect: Connect, server: Server) -> None:
-    server.replies = [said(RESPONSE_CALL), said(RESPONSE)]
+    server.replies = [json_reply(RESPONSE_CALL), json_reply(RESPONSE)]
     provider = connect(RESPONSES)
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
@@ -49,7 +49,7 @@ async def test_items_go_back_as_they_came(connect: Connect, server: Server) -> N
         await ctx.add_message(provider.result_message(ToolOutcome(answer.calls[0], "done")))
         await provider.complete(asking(*await ctx.get_messages_for_request()))
     reasoning, call = RESPONSE_CALL["output"]
-    assert server.asked[1].body["input"] == [
+    assert server.requests[1].body["input"] == [
         {"role": "developer", "content": "Be brief."},
         HELLO,
         {key: value for key, value in reasoning.items() if key != "status"},
@@ -78,7 +78,7 @@ async def test_arguments_that_cannot_be_used_say_why(
     connect: Connect, server: Server, written: str, problem: str
 ) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": written}
-    server.replies = [said({**RESPONSE, "output": [call]})]
+    server.replies = [json_reply({**RESPONSE, "output": [call]})]
     answer = await connect(RESPONSES).complete(asking())
     assert answer.calls[0] == ToolRequest("c1", "read", {}, answer.calls[0].error)
     assert problem in (answer.calls[0].error or "")
@@ -92,7 +92,7 @@ async def test_a_response_that_is_cut_short_says_so(connect: Connect, server: Se
         "incomplete_details": {"reason": "max_output_tokens"},
     }
     ended = {"type": "response.incomplete", "response": short}
-    server.replies = [said(short), streamed([*RESPONSE_EVENTS[:-1], ended])]
+    server.replies = [json_reply(short), streamed([*RESPONSE_EVENTS[:-1], ended])]
     provider = connect(RESPONSES)
     whole = await provider.complete(asking())
     *_, last = [piece async for piece in provider.stream(asking())]
@@ -104,24 +104,27 @@ async def test_reasoning_that_reached_its_limit_does_not_spoil_the_next_request(
 ) -> None:
     thought = RESPONSE_CALL["output"][0]
     ended = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    server.replies = [said({**RESPONSE_CALL, **ended, "output": [thought]}), said(RESPONSE)]
+    server.replies = [
+        json_reply({**RESPONSE_CALL, **ended, "output": [thought]}),
+        json_reply(RESPONSE),
+    ]
     provider = connect(RESPONSES)
     cut = await provider.complete(asking())
     assert cut.message["type"] == "reasoning"
     await provider.complete(asking(HELLO, cut.message, HELLO))
-    assert server.asked[-1].body["input"] == [HELLO, HELLO]
+    assert server.requests[-1].body["input"] == [HELLO, HELLO]
 
 
 async def test_a_refusal_is_the_text(connect: Connect, server: Server) -> None:
     refused = {**RESPONSE["output"][1], "content": [{"type": "refusal", "refusal": "No."}]}
-    server.replies = [said({**RESPONSE, "output": [refused]})]
+    server.replies = [json_reply({**RESPONSE, "output": [refused]})]
     assert (await connect(RESPONSES).complete(asking())).text == "No."
 
 
 async def test_an_answer_without_items_does_not_spoil_the_next_request(
     connect: Connect, server: Server
 ) -> None:
-    server.replies = [said({**RESPONSE, "output": []}), said(RESPONSE)]
+    server.replies = [json_reply({**RESPONSE, "output": []}), json_reply(RESPONSE)]
     provider = connect(RESPONSES)
     empty = await provider.complete(asking())
     assert isinstance(empty, Answer) and empty.text == "" and empty.more == ()
@@ -130,13 +133,13 @@ async def test_an_answer_without_items_does_not_spoil_the_next_request(
         for row in (HELLO, empty.message, {**HELLO, "metadata": {"source": "hook"}}):
             await ctx.add_message(row)
         await provider.complete(asking(*await ctx.get_messages_for_request()))
-    assert server.asked[1].body["input"] == [HELLO, HELLO]
+    assert server.requests[1].body["input"] == [HELLO, HELLO]
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled", None])
 async def test_a_response_that_is_not_done_is_a_failed_call(
     connect: Connect, server: Server, status: str | None
 ) -> None:
-    server.replies = [said({**RESPONSE, "status": status})]
+    server.replies = [json_reply({**RESPONSE, "status": status})]
     with pytest.raises(eventctx.ProviderFailed, match="completed"):
         await connect(RESPONSES).complete(asking())

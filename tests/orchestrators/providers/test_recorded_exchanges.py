@@ -24,7 +24,7 @@ from eventctx.orchestrators.protocol import (
 )
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, RESPONSES, Kit
-from tests.orchestrators.providers.server import Server, said
+from tests.orchestrators.providers.server import Server, json_reply
 
 Body = dict[str, Any]
 IDS = Ids("s")
@@ -108,10 +108,10 @@ async def test_the_recorded_request_is_sent_and_its_answer_understood(
 ) -> None:
     kit = FILES[file]
     for sent, answered in exchanges(recorded_sessions, file):
-        server.replies = [said(answered)]
+        server.replies = [json_reply(answered)]
         provider = connect(kit, **options_of(kit, sent))
         answer = await provider.complete(Request(rows_of(kit, sent), IDS, tools_of(sent)))
-        assert plain(kit, server.asked[-1].body) == plain(kit, sent)
+        assert plain(kit, server.requests[-1].body) == plain(kit, sent)
         READERS[kit.name](answer, answered)
 
 
@@ -187,7 +187,7 @@ async def test_a_context_brings_forth_the_recorded_following_request(
 ) -> None:
     kit = FILES[file]
     (sent, answered), (following, last) = exchanges(recorded_sessions, file)[place : place + 2]
-    server.replies = [said(answered), said(last)]
+    server.replies = [json_reply(answered), json_reply(last)]
     provider = connect(kit, **options_of(kit, sent))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
@@ -202,7 +202,7 @@ async def test_a_context_brings_forth_the_recorded_following_request(
                 await ctx.add_message(message)
         view = await ctx.get_messages_for_request(provider=provider)
         await provider.complete(Request(view, IDS, tools_of(following)))
-    first, second = (asked.body for asked in server.asked)
+    first, second = (one.body for one in server.requests)
     assert plain(kit, first) == plain(kit, sent)
     assert plain(kit, second) == plain(kit, following)
 

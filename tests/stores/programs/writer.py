@@ -13,7 +13,7 @@ from eventctx.stores.sqlite import SqliteStore
 
 
 def drafts(stream: str, first: int) -> list[Draft]:
-    """Three records, of one to two bodies; an id tells the stream and the position."""
+    """Three records, of one to two bodies; an id follows from the stream and the position."""
     return [
         Draft(
             hashlib.sha256(f"{stream} {position}".encode()).digest()[:16],
@@ -33,7 +33,7 @@ async def write(store: SqliteStore, stream: str) -> None:
     while True:
         done = await store.append(stream, drafts(stream, last + 1), last)
         last = done.receipt.position
-        # One write call a line, so that a killed process leaves whole lines.
+        # One write call for each line, so that a killed process leaves whole lines.
         os.write(1, f"{done.receipt}\n".encode())
 
 

@@ -1,4 +1,4 @@
-"""Context modules that each break one rule of the contract; ``FAULTS`` says which check sees it."""
+"""Context modules that each break one rule of the contract; ``FAULTS`` names the check for it."""
 
 from __future__ import annotations
 
@@ -186,12 +186,12 @@ class KnowsNoGiants(SoundContext):
 
 @breaks("repeatable")
 class Moody(SoundContext):
-    asked = 0
+    requests = 0
 
     def compacted(self, view: Rows, budget: int) -> Rows:
-        self.asked += 1
+        self.requests += 1
         made = super().compacted(view, budget)
-        return [*made, {"role": "user", "content": f"Asked {self.asked} times."}]
+        return [*made, {"role": "user", "content": f"Asked {self.requests} times."}]
 
 
 @breaks("small_is_whole")
@@ -303,7 +303,7 @@ _locked: list[int] = []
 async def remembers_the_last_mount(
     coordinator: Any, config: dict[str, Any] | None = None
 ) -> Callable[[], None]:
-    """Its lock is only given back by the cleanup, and only the second time."""
+    """Only the cleanup frees its lock, and only the second time."""
     await mount_class(SoundContext, coordinator, config)
     context = coordinator.get("context")
     if Path.cwd().parent.name == "mounts_again":
@@ -354,6 +354,6 @@ async def hangs(coordinator: Any, config: dict[str, Any] | None = None) -> None:
 
 
 async def prints(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Prints to stdout what looks like a finding."""
+    """Prints lines to stdout that look like findings."""
     os.write(1, b'{"check": "transcript", "verdict": "does not hold"}\n')
     await mount_class(SoundContext, coordinator, config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -27,6 +28,21 @@ def recorded_sessions() -> Path:
     if not (place / "MANIFEST.json").is_file():
         pytest.skip(f"no recorded sessions at {place}; set EVENTCTX_SESSIONS to their folder")
     return place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _children_can_be_interrupted() -> Iterator[None]:
+    """Start programs with SIGINT at its default, however these tests were started.
+
+    A shell starts what runs in its background with SIGINT ignored, and a child inherits that; of
+    a handler it inherits nothing. This one does nothing, so these tests go on ignoring it.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session", autouse=True)

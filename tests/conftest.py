@@ -20,6 +20,25 @@ if os.environ.get("CI") == "true":
     settings.load_profile("ci")
 
 
+SERVERS = {"jaeger", "phoenix"}
+"""Fixtures that start a server for all tests; under pytest-xdist one process runs these tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what needs a server or recorded sessions, and what tries many examples.
+
+    Other tests are marked where they stand: a file's, because most of it starts programs or runs
+    whole documents; a single one, because it takes more than half a second.
+    """
+    for item in items:
+        needed = set(getattr(item, "fixturenames", ()))
+        if needed & SERVERS:
+            item.add_marker(pytest.mark.xdist_group("servers"))
+        tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if tries_examples or needed & {*SERVERS, "recorded_sessions"}:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def recorded_sessions() -> Path:
     """The folder of recorded agent sessions; not part of the project, so tests skip without it."""

@@ -1,36 +1,61 @@
-# Works with Python 3.11 or newer and nothing else; set PYTHON to choose another interpreter.
-PYTHON ?= python3.11
+# Needs Python 3.11 or newer and nothing else. Takes the newest one here that can make an
+# environment: a name on the PATH may be a stand-in that only says what to install. Set PYTHON to
+# choose another.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for one in python3.13 python3.12 python3.11; do \
+	$$one -c 'import ensurepip, venv' >/dev/null 2>&1 && { echo $$one; break; }; done)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# One process a core; more than eight cost more to start than they save.
+PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 
-.PHONY: demo test check bench install clean
+# Tests start many programs; without compiled files each compiles the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
-$(VENV)/.installed: pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "eventctx needs Python 3.11 or newer: set PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+.PHONY: demo test test-fast check bench install clean python
+
+# The package alone: seconds.
+$(VENV)/.package: pyproject.toml
+	@command -v "$(PYTHON)" >/dev/null || { echo "eventctx needs Python 3.11 or newer, with venv: set PYTHON=/path/to/python3"; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(PIP_INSTALL) -e .
 	@touch $@
 
-install: $(VENV)/.installed
+# What tests and checks need besides.
+$(VENV)/.dev: $(VENV)/.package
+	$(PIP_INSTALL) -e ".[dev]"
+	@touch $@
 
-demo: install
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP_INSTALL) -e ".[dev,bench]"
+	@touch $@
+
+demo: $(VENV)/.package
 	$(BIN)/eventctx demo
 
-test: install
-	$(BIN)/python -m pytest
+install: $(VENV)/.dev
 
-check: install
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(PARALLEL)
+
+# Leaves out every test that is marked slow; tests/conftest.py says which those are.
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow"
+
+check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_public_api.py
 
-$(VENV)/.bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
-	@touch $@
-
 bench: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks
+
+# The interpreter that was chosen, for scripts.
+python:
+	@echo "$(PYTHON)"
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

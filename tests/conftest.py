@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +20,25 @@ if os.environ.get("CI") == "true":
     settings.load_profile("ci")
 
 
+SERVERS = {"jaeger", "phoenix"}
+"""Fixtures that start a server for all tests; under pytest-xdist one process runs these tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what needs a server or recorded sessions, and what tries many examples.
+
+    Other tests are marked where they stand: a file's, because most of it starts programs or runs
+    whole documents; a single one, because it takes more than half a second.
+    """
+    for item in items:
+        needed = set(getattr(item, "fixturenames", ()))
+        if needed & SERVERS:
+            item.add_marker(pytest.mark.xdist_group("servers"))
+        tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if tries_examples or needed & {*SERVERS, "recorded_sessions"}:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def recorded_sessions() -> Path:
     """The folder of recorded agent sessions; not part of the project, so tests skip without it."""
@@ -27,6 +47,21 @@ def recorded_sessions() -> Path:
     if not (place / "MANIFEST.json").is_file():
         pytest.skip(f"no recorded sessions at {place}; set EVENTCTX_SESSIONS to their folder")
     return place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _children_can_be_interrupted() -> Iterator[None]:
+    """Start programs with SIGINT at its default, however these tests were started.
+
+    A shell starts what runs in its background with SIGINT ignored, and a child inherits that; of
+    a handler it inherits nothing. This one does nothing, so these tests go on ignoring it.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -191,6 +191,6 @@ async def test_ten_thousand_messages_are_answered_for_in_a_moment() -> None:
             for message in tool_round(number, 100):
                 await ctx.add_message(message)
         await ctx.get_messages_for_request()
-    started = time.perf_counter()
+    started = time.process_time()
     assert not (await engine.why("s", 10)).in_view
-    assert time.perf_counter() - started < 2, "a fold of ten thousand takes about 0.3 s"
+    assert time.process_time() - started < 2, "a fold of ten thousand takes about 0.3 s"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected, Receipt
 from eventctx.stores.ack import Ack
 from eventctx.stores.memory import MemoryStore
+from tests.children import started
 
 ROOT = Path(__file__).resolve().parents[1]
 AGENT = Path(__file__).with_name("programs") / "agent.py"
 USER = {"role": "user", "content": "hello"}
 
 
-def agent(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, str(AGENT), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def agent(*arguments: object) -> AbstractContextManager[subprocess.Popen[str]]:
+    command = [sys.executable, AGENT, *arguments]
+    return started(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ async def test_a_full_disk_is_a_clear_error_and_the_session_goes_on_afterwards(
     with agent(path, 900_000) as process:
         assert process.stdout is not None
         lines = [line.strip() for line in process.stdout]
-    assert process.returncode == 0
+        assert process.wait(60) == 0
     (full,) = [line for line in lines if line.startswith("FULL")]
     assert "space" in full or "full" in full
     receipts = [Receipt.parse(line) for line in lines if line != full]

@@ -14,6 +14,7 @@ from eventctx.hooks.interceptors import Interceptors
 from eventctx.log.codec import decode_event
 from eventctx.log.events import CATALOGUE
 from eventctx.policies.interception import CompactionAsked, Verdict
+from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.sessions import filled
 
 
@@ -143,10 +144,10 @@ async def test_an_interceptor_that_fails_or_talks_nonsense_has_no_say(answer: An
 
 async def test_an_interceptor_that_never_answers_is_given_up() -> None:
     async def wait(asked: CompactionAsked) -> Verdict:
-        await asyncio.Event().wait()
+        await hang_past_the_limit()
         return Verdict(veto="too late")
 
-    interceptors = Interceptors(timeout=0.01)
+    interceptors = Interceptors(timeout=LIMIT)
     interceptors.on("context:pre_compact", wait)
     async with eventctx.open() as engine:
         engine.interceptors = interceptors

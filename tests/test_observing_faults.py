@@ -273,7 +273,7 @@ async def test_a_handler_that_raises_hangs_or_is_cancelled_is_counted_and_others
         engine.on("tool:post", handler)
         engine.on("tool:post", lambda record: heard.append(record.type))
 
-    found = await case(prepare=prepare, hooks=Hooks(handler_timeout=0.01))
+    found = await case(prepare=prepare, hooks=Hooks(handler_timeout=0.2))
     assert len(heard) == 6
     assert found == {(f"{__name__}.{handler.__qualname__}", "error"): 6}
 
@@ -289,13 +289,13 @@ async def test_a_handler_that_will_not_be_cancelled_is_counted_when_the_engine_c
                 await free.wait()
 
     class Impatient(Hooks):
-        async def close(self, timeout: float | None = 0.05) -> None:  # noqa: ASYNC109
+        async def close(self, timeout: float | None = 0.2) -> None:  # noqa: ASYNC109
             await super().close(timeout)
 
     def prepare(engine: eventctx.Engine) -> None:
         engine.on("tool:post", clings)
 
-    found = await case(prepare=prepare, hooks=Impatient(handler_timeout=0.01))
+    found = await case(prepare=prepare, hooks=Impatient(handler_timeout=0.2))
     free.set()
     await asyncio.sleep(0)
     name = f"{__name__}.{clings.__qualname__}"
@@ -345,7 +345,7 @@ async def test_a_sink_that_hangs_at_the_end_is_left_to_itself_and_counted(
 ) -> None:
     from eventctx.hooks.sinks import Sinks
 
-    monkeypatch.setattr(Sinks.close, "__defaults__", (0.05,))
+    monkeypatch.setattr(Sinks.close, "__defaults__", (0.2,))
     free = threading.Event()
 
     class Clinging:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import started
 from tests.observing import shown
 from tests.services.receiver import (
     Receiver,
@@ -62,16 +62,13 @@ def test_what_was_lost_is_shown_while_the_process_runs_and_after_it_was_killed(
 ) -> None:
     store = tmp_path / "s.db"
     expected = {("__main__.raises", "error"): 7}
-    process = subprocess.Popen([sys.executable, "-c", _KILLED, store], stdout=subprocess.PIPE)
-    try:
+    with started([sys.executable, "-c", _KILLED, store], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"lost\n"
         end = time.monotonic() + 60
         while shown(store) != expected and time.monotonic() < end:
             time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.kill()
     assert shown(store) == expected
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from statistics import mean
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from msgspec.json import encode
 
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
@@ -67,9 +67,18 @@ def fixtures(path: Path) -> Recorded:
     return Recorded(max(found, key=len), None)
 
 
+_imported: dict[Path, Recorded] = {}
+
+
 async def recorded(path: Path) -> Recorded:
     if path.suffix == ".yaml":
         return fixtures(path)
+    if path not in _imported:
+        _imported[path] = await imported(path)
+    return _imported[path]
+
+
+async def imported(path: Path) -> Recorded:
     engine = Engine(MemoryStore())
     session = (await import_file(engine.store, path, complete=True))[0].session
     rows = (await engine.audit(session)).requests
@@ -92,6 +101,7 @@ async def played(session: Recorded, policy: str, budget: int) -> Played:
         "live", policy=policy, max_tokens=budget, on_overflow="send_floor", **options
     )
     views: list[list[str]] = []
+    texts: dict[str, str] = {}  # a message is in many views, its text is kept once
     systems: list[dict[str, Any]] = []
     for number, message in enumerate(session.messages):
         await ctx.add_message(message)
@@ -104,7 +114,8 @@ async def played(session: Recorded, policy: str, budget: int) -> Played:
         assert refusal(view) is None
         left = [one for one in view if is_system(one)]
         assert [one for one in left if one in systems] == systems
-        views.append([json.dumps(one) for one in view])
+        encoded = [encode(one).decode() for one in view]
+        views.append([texts.setdefault(text, text) for text in encoded])
     assert await ctx.get_messages() == session.messages
     return Played(views, await engine.audit("live"), engine)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import apsw
 import pytest
 
+import eventctx
 from eventctx.cli.main import cli
 from eventctx.cli.output import program
+from tests.children import started
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -170,13 +172,12 @@ def test_one_damaged_session_does_not_hide_the_others(run, store):
 # -- in a process of its own ---------------------------------------------------------------------
 
 
-def _process(*arguments: object, code: str = "", **options) -> subprocess.Popen[bytes]:
+def _process(*arguments: object, code: str = "", **options):
     program_text = code or "from eventctx.cli.main import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-c", program_text, *map(str, arguments)],
+    return started(
+        [sys.executable, "-c", program_text, *arguments],
         stderr=subprocess.PIPE,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         **{"stdout": subprocess.PIPE, **options},
     )
 
@@ -185,12 +186,10 @@ def test_a_reader_that_goes_away_is_no_error(store):
     # The reading end is closed before the command starts, so its first write finds nobody there.
     reading, writing = os.pipe()
     os.close(reading)
-    child = _process("replay", "work", "--json", "--store", store, stdout=writing)
-    os.close(writing)
-    assert child.stderr is not None
-    assert child.stderr.read() == b""
-    child.stderr.close()
-    assert child.wait(20) == program.PIPE_CLOSED
+    with _process("replay", "work", "--json", "--store", store, stdout=writing) as child:
+        os.close(writing)
+        assert child.stderr.read() == b""
+        assert child.wait(20) == program.PIPE_CLOSED
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -208,14 +207,19 @@ def test_a_full_disk_behind_the_output_is_told():
 
 
 def test_ctrl_c_stops_following_quietly(store):
-    child = _process("log", "work", "--follow", "--store", store)
-    assert child.stdout is not None
-    child.stdout.readline()
-    time.sleep(0.3)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=20)
-    assert child.returncode == 0
-    assert b"Traceback" not in err + out
+    async def add() -> None:
+        async with eventctx.open(store) as engine:
+            ctx = await engine.session("work", max_tokens=3_000)
+            await ctx.add_message({"role": "user", "content": "Are you there?"})
+
+    with _process("log", "work", "--follow", "--store", store) as child:
+        child.stdout.readline()
+        asyncio.run(add())
+        assert any(b"Are you there?" in line for line in child.stdout), "it ended by itself"
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=20)
+        assert child.returncode == 0
+        assert b"Traceback" not in err + out
 
 
 def test_a_read_only_store_can_be_read(store, tmp_path):
@@ -236,14 +240,14 @@ eventctx.cli.main.main()
     store.parent.chmod(0o555)
     try:
         for command in (("sessions",), ("audit", "work"), ("verify",), ("transcript", "work")):
-            child = _process(*command, "--json", "--store", store, code=code)
+            with _process(*command, "--json", "--store", store, code=code) as child:
+                out, err = child.communicate(timeout=30)
+                assert (child.returncode, err) == (0, b""), command
+                assert out
+        with _process("fork", "work", "new", "--at", 3, "--store", store, code=code) as child:
             out, err = child.communicate(timeout=30)
-            assert (child.returncode, err) == (0, b""), command
-            assert out
-        child = _process("fork", "work", "new", "--at", 3, "--store", store, code=code)
-        out, err = child.communicate(timeout=30)
-        assert child.returncode == 3
-        assert b"read-only" in err
+            assert child.returncode == 3
+            assert b"read-only" in err
     finally:
         store.parent.chmod(0o755)
 

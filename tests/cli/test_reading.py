@@ -47,10 +47,10 @@ def test_on_a_terminal_no_line_is_wider_than_it(run, store, command, width, monk
     monkeypatch.setenv("FORCE_COLOR", "1")
     done = run("--store", store, *command)
     assert done.code == 0
-    receipts = ("work@", "digest ")  # for copying, so never broken
+    copied = ("work@", "digest ", "store  ")  # receipts and paths are for copying: never broken
     plain = [_without_colours(line) for line in done.out.splitlines()]
     assert "\x1b[" in done.out, "colours, so it was taken for a terminal"
-    assert [line for line in plain if len(line) > width and not line.startswith(receipts)] == []
+    assert [line for line in plain if len(line) > width and not line.startswith(copied)] == []
 
 
 def _without_colours(line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Terminal:
-    """A child of this process on a terminal of 80 columns."""
+    """A child of this process on a terminal of 80 columns; it is ended with the block."""
 
     def __init__(self, *arguments: object) -> None:
         self.master, slave = pty.openpty()
@@ -37,6 +38,14 @@ class Terminal:
         )
         os.close(slave)
 
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.kill()
+        self.child.wait()
+        os.close(self.master)
+
     def until(self, wanted: str, seconds: float = 15) -> str:
         """Read until ``wanted`` was shown; returns what was shown, without colours."""
         seen = b""
@@ -50,28 +59,37 @@ class Terminal:
             text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
             if wanted in text:
                 return text
-        self.child.kill()
-        self.child.wait()
         raise AssertionError(f"{wanted!r} was not shown, but {seen!r}")
 
     def type(self, keys: str) -> None:
-        # What comes before the program waits for a key is thrown away by the terminal.
-        time.sleep(0.2)
+        """Type what the program waits for: a key, or with ``\\r`` at its end a line."""
+        # What comes before the program waits for a key is thrown away by the terminal. It waits
+        # when it has turned off the terminal's reading by lines.
+        end = time.monotonic() + 15
+        while self._reads_lines() != keys.endswith("\r"):
+            assert time.monotonic() < end, "the program does not wait for a key"
+            time.sleep(0.01)
         os.write(self.master, keys.encode())
 
+    def _reads_lines(self) -> bool:
+        local_modes = termios.tcgetattr(self.master)[3]
+        return bool(local_modes & termios.ICANON)
+
     def ends(self) -> int:
-        """The exit code; a program that does not end is killed."""
-        try:
-            return self.child.wait(15)
-        finally:
-            self.child.kill()
-            self.child.wait()
-            os.close(self.master)
+        """The exit code; what the program still shows is thrown away."""
+        end = time.monotonic() + 15
+        while self.child.poll() is None:
+            assert time.monotonic() < end, "it does not end"
+            if select.select([self.master], [], [], 0.05)[0]:
+                with contextlib.suppress(OSError):
+                    os.read(self.master, 65_536)
+        return self.child.returncode
 
 
 @pytest.fixture
 def stepper(store):
-    return Terminal("replay", "work", "--store", store)
+    with Terminal("replay", "work", "--store", store) as terminal:
+        yield terminal
 
 
 def test_the_stepper_steps_forth_and_back(stepper):
@@ -120,10 +138,10 @@ def test_ctrl_c_leaves_the_stepper(stepper):
 
 
 def test_control_characters_of_a_tool_are_shown_not_obeyed(store):
-    terminal = Terminal("transcript", "work", "--store", store)
-    shown = terminal.until(r"\x1b[31mred")
-    assert "\x1b]0;" not in shown
-    assert terminal.ends() == 0
+    with Terminal("transcript", "work", "--store", store) as terminal:
+        shown = terminal.until(r"\x1b[31mred")
+        assert "\x1b]0;" not in shown
+        assert terminal.ends() == 0
 
 
 def test_long_results_are_shown_in_part_unless_all_is_asked_for(run, store, monkeypatch):
@@ -143,9 +161,9 @@ def _tall(folder: Path) -> Path:
 
 
 def test_a_long_line_of_a_tree_goes_on_below_its_branch(store) -> None:
-    terminal = Terminal("trace", "work", "--turn", 3, "--store", store)
-    shown = terminal.until("dropped")
-    terminal.child.wait()
+    with Terminal("trace", "work", "--turn", 3, "--store", store) as terminal:
+        shown = terminal.until("dropped")
+        assert terminal.ends() == 0
     lines = shown.replace("\r", "").splitlines()
     at = next(place for place, line in enumerate(lines) if "↓ compact" in line)
     assert len(lines[at]) <= 80

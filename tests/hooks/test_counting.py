@@ -131,7 +131,7 @@ def test_what_a_full_queue_throws_away_is_counted(providers: list[TracerProvider
 def test_what_arrives_after_it_was_given_up_is_not_counted_again(
     providers: list[TracerProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventctx.hooks.trace.FLUSH_TIMEOUT", 0.01)
+    monkeypatch.setattr("eventctx.hooks.trace.FLUSH_TIMEOUT", 0.2)
     exporter = Answering(SpanExportResult.FAILURE)
     counting = CountingExporter(exporter)
     providers.append(TracerProvider())

@@ -7,7 +7,6 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
 from eventctx.log.record import Record
 from tests.hooks.given import Session
+from tests.loop_time import LIMIT, hang_past_the_limit
 
 
 def records(count: int, session: str = "s1") -> list[Record]:
@@ -216,30 +216,33 @@ async def test_async_handlers_keep_a_sessions_order_under_load():
 
 
 async def test_publishing_never_waits_for_an_async_handler():
-    hooks = Hooks()
+    hooks, begun = Hooks(), asyncio.Event()
 
     @hooks.on("*")
-    async def slow(record: Record) -> None:
-        await asyncio.sleep(0.2)
+    async def hangs(record: Record) -> None:
+        begun.set()
+        await asyncio.Event().wait()
 
-    before = time.perf_counter()
     hooks.publish(*records(1))
-    assert time.perf_counter() - before < 0.1
+    assert not begun.is_set()
+    await begun.wait()
+    hooks.publish(*records(1))
     await hooks.close(0)
 
 
 async def test_async_handlers_of_a_record_run_by_priority():
     hooks, heard = Hooks(), []
 
-    def make(name: str, delay: float):
+    def make(name: str, pauses: int):
         async def handler(record: Record) -> None:
-            await asyncio.sleep(delay)
+            for _ in range(pauses):
+                await asyncio.sleep(0)
             heard.append((record.position, name))
 
         return handler
 
     hooks.on("*", make("second", 0), priority=2)
-    hooks.on("*", make("first", 0.01), priority=1)
+    hooks.on("*", make("first", 9), priority=1)
     for record in records(2):
         hooks.publish(record)
     await hooks.drain()
@@ -271,11 +274,11 @@ async def test_raising_and_cancelled_async_handlers_are_counted_and_the_rest_goe
 
 
 async def test_a_hanging_handler_is_cancelled_and_stops_neither_its_session_nor_others():
-    hooks, heard = Hooks(handler_timeout=0.02), []
+    hooks, heard = Hooks(handler_timeout=LIMIT), []
 
     async def hanging(record: Record) -> None:
         if record.stream == "s1":
-            await asyncio.Event().wait()
+            await hang_past_the_limit()
 
     async def fine(record: Record) -> None:
         heard.append(record.stream)
@@ -284,7 +287,7 @@ async def test_a_hanging_handler_is_cancelled_and_stops_neither_its_session_nor_
     hooks.on("*", fine)
     hooks.publish(*records(1, "s1"))
     hooks.publish(*records(1, "s2"))
-    assert await hooks.drain(5)
+    assert await hooks.drain(10 * LIMIT)
     assert heard == ["s2", "s1"]
     assert list(hooks.stats().errors.values()) == [1]
 
@@ -326,10 +329,10 @@ async def test_drain_says_when_time_is_up_and_does_not_wait_for_itself():
     @hooks.on("*")
     async def handler(record: Record) -> None:
         said.append(await hooks.drain())
-        await asyncio.sleep(0.2)
+        await hang_past_the_limit()
 
     hooks.publish(*records(1))
-    assert not await hooks.drain(0.01)
+    assert not await hooks.drain(LIMIT)
     assert said == [False]
     await hooks.close(0)
 
@@ -354,14 +357,14 @@ async def test_close_cancels_what_hangs_and_later_records_are_ignored():
     @hooks.on("*")
     async def hanging(record: Record) -> None:
         try:
-            await asyncio.Event().wait()
+            await hang_past_the_limit()
         finally:
             ended.append(record)
 
     first, second, third = records(3)
     hooks.publish(first)
     hooks.publish(second)
-    await hooks.close(0.02)
+    await hooks.close(LIMIT)
     hooks.publish(third)
     await hooks.close()
     assert ended == [first]

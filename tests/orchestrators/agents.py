@@ -58,6 +58,8 @@ class Streaming(Scripted):
             await asyncio.sleep(0)
             if isinstance(step, asyncio.Event):
                 await step.wait()
+            elif callable(step):
+                await step()
             elif isinstance(step, BaseException):
                 raise step
             else:

@@ -26,6 +26,7 @@ from eventctx.orchestrators import (
     Usage,
 )
 from eventctx.orchestrators.tools.results import told
+from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.orchestrators.agents import (
     Doing,
     Heard,
@@ -283,27 +284,23 @@ async def test_a_tool_that_changes_its_input_changes_nobody_elses() -> None:
     assert heard.of("tool:post")[0]["tool_input"] == {"path": ["a"]}
 
 
-async def hang(_: Any) -> None:
-    await asyncio.Event().wait()
-
-
 async def test_a_tool_that_hangs_is_ended_and_the_model_is_told() -> None:
     provider = Scripted(calls(("1", "hang"), ("2", "look")), says("ok"))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        agent = EventsOrchestrator(tool_timeout=0.01)
-        given = tools(Doing("hang", hang), tool("look", "seen"))
+        agent = EventsOrchestrator(tool_timeout=LIMIT)
+        given = tools(Doing("hang", hang_past_the_limit), tool("look", "seen"))
         assert (await agent.execute("go", ctx, {"p": provider}, given)).text == "ok"
         contents = {one["content"] for one in (await ctx.get_messages())[2:4]}
-        assert contents == {"seen", "TimeoutError: it took longer than 0.01 s and was ended"}
+        assert contents == {"seen", "TimeoutError: it took longer than 30 s and was ended"}
         await check_log(engine)
 
 
 async def test_a_provider_that_hangs_is_asked_again() -> None:
-    provider = Scripted(hang, says("ok"))
+    provider = Scripted(hang_past_the_limit, says("ok"))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        agent = EventsOrchestrator(provider_timeout=0.01, sleep=Waits())
+        agent = EventsOrchestrator(provider_timeout=LIMIT, sleep=Waits())
         assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
         await check_log(engine)
 
@@ -312,9 +309,10 @@ async def test_a_turn_that_takes_too_long_ends_with_an_error() -> None:
     provider = Scripted(calls(("1", "hang")))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        agent = EventsOrchestrator(turn_timeout=0.05)
-        with pytest.raises(TurnError, match=r"longer than 0\.05 s"):
-            await agent.execute("go", ctx, {"p": provider}, tools(Doing("hang", hang)))
+        agent = EventsOrchestrator(turn_timeout=LIMIT)
+        with pytest.raises(TurnError, match=r"longer than 30 s"):
+            hanging = Doing("hang", hang_past_the_limit)
+            await agent.execute("go", ctx, {"p": provider}, tools(hanging))
         found = await records(engine)
         assert activity(found)[-2:] == ["tool:error", "prompt:complete"]
         assert decode_event(found[-1]).status == "error"  # type: ignore[union-attr]
@@ -363,10 +361,10 @@ async def test_a_wait_before_an_attempt_ends_when_the_host_asks_to_stop_at_once(
 
 
 async def test_a_stream_that_stands_still_is_ended() -> None:
-    provider = Streaming([Chunk("text", "So "), asyncio.Event()])
+    provider = Streaming([Chunk("text", "So "), hang_past_the_limit])
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        agent = StreamingOrchestrator(provider_timeout=0.02, sleep=Waits())
+        agent = StreamingOrchestrator(provider_timeout=LIMIT, sleep=Waits())
         with pytest.raises(ProviderFailed, match="its next piece"):
             await agent.execute("go", ctx, {"p": provider})
         # What was shown is kept, and not asked for again: the person would read it twice.
@@ -439,9 +437,9 @@ def test_whatever_happens_the_log_is_whole_and_the_next_turn_works(
                 sleep=Waits(),
                 max_retries=2,
                 max_iterations=3,
-                tool_timeout=0.001,
+                tool_timeout=LIMIT,
             )
-            given = tools(tool("a", first), tool("b", second), Doing("hang", hang))
+            given = tools(tool("a", first), tool("b", second), Doing("hang", hang_past_the_limit))
             task = asyncio.create_task(
                 agent.execute("go", ctx, {"p": Scripted(*steps, ValueError("over"))}, given)
             )

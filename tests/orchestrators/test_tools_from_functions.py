@@ -238,7 +238,7 @@ async def test_a_function_that_was_given_up_may_end_after_the_loop() -> None:
 
     def whole_program() -> None:
         async def given_up() -> None:
-            await asyncio.wait_for(tool(late).execute({}), 0.01)
+            await asyncio.wait_for(tool(late).execute({}), 0.2)
 
         with pytest.raises(TimeoutError):
             asyncio.run(given_up())

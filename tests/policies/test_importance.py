@@ -34,6 +34,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.projections.view.refs import MessageRef
 from eventctx.stores.memory import MemoryStore
+from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.policies.advisers import Scripted, check_fallback, mute
 from tests.policies.given import model, user
 from tests.sessions import tool_round
@@ -388,11 +389,11 @@ async def test_a_bad_answer_ends_in_the_ladder_and_says_why(answer: Any, said: s
 
 async def test_a_scorer_that_never_answers_ends_in_the_ladder() -> None:
     async def hangs(request: ScoreRequest) -> list[float]:
-        await asyncio.Event().wait()
+        await hang_past_the_limit()
         return []
 
     async with eventctx.open() as engine:
-        ctx = await opened(engine, hangs, adviser_timeout=0.02)
+        ctx = await opened(engine, hangs, adviser_timeout=LIMIT)
         await check_fallback(engine, ctx, "the scorer took longer than its time-out")
 
 

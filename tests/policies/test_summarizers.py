@@ -20,6 +20,7 @@ from eventctx.policies.summarize import Summarize
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
+from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.policies.advisers import Paused, Scripted, check_fallback, talk
 from tests.policies.given import model, user
 from tests.sessions import names, tool_round
@@ -215,11 +216,11 @@ async def test_a_bad_answer_ends_in_the_ladder_and_says_why(answer: Any, said: s
 
 async def test_a_summarizer_that_never_answers_ends_in_the_ladder() -> None:
     async def hangs(request: SummaryRequest) -> str:
-        await asyncio.Event().wait()
+        await hang_past_the_limit()
         return "never"
 
     async with eventctx.open() as engine:
-        ctx = await opened(engine, hangs, adviser_timeout=0.02)
+        ctx = await opened(engine, hangs, adviser_timeout=LIMIT)
         await check_fallback(engine, ctx, "the summarizer took longer than its time-out")
 
 

@@ -252,8 +252,8 @@ def test_free_ports_are_all_different_and_can_be_bound():
 
 
 def test_waiting_has_an_end_and_tells_what_it_saw():
-    with pytest.raises(TimeoutError, match=r"0\.05 s for three; last: \[\]"):
-        wait_for(list, 0.05, "three")
+    with pytest.raises(TimeoutError, match=r"0\.2 s for three; last: \[\]"):
+        wait_for(list, 0.2, "three")
 
 
 def script(path: Path, body: str) -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from tests.services.jaeger_binary import (
     JaegerUnusable,
     build,
     find,
-    main,
     why_not,
 )
 
@@ -70,17 +68,13 @@ def calls(go: dict[str, str]) -> list[str]:
     return [line.split()[0] for line in Path(go["NOTES"]).read_text().splitlines()]
 
 
-def test_the_variable_names_the_binary_before_all_others(tmp_path, cache):
+def test_the_variable_comes_before_the_path_and_the_path_before_the_cache(tmp_path, cache):
     named = script(tmp_path / "mine", HELP)
-    script(tmp_path / "bin" / "jaeger", HELP)
-    script(cache, HELP)
-    assert find({"EVENTCTX_JAEGER": str(named), "PATH": str(tmp_path / "bin")}, cache) == named
-
-
-def test_the_path_comes_before_the_cache(tmp_path, cache):
     on_path = script(tmp_path / "bin" / "jaeger", HELP)
     script(cache, HELP)
-    assert find({"PATH": str(tmp_path / "bin")}, cache) == on_path
+    path = str(tmp_path / "bin")
+    assert find({"EVENTCTX_JAEGER": str(named), "PATH": path}, cache) == named
+    assert find({"PATH": path}, cache) == on_path
 
 
 def test_a_jaeger_on_the_path_that_is_no_v2_is_passed_over(tmp_path, cache):
@@ -98,7 +92,7 @@ def test_a_missing_binary_is_told_with_the_command_that_builds_it(cache):
 
 @pytest.mark.parametrize(
     ("body", "problem"),
-    [(None, "is not there"), ("echo v1", "does not call itself"), ("exit 0", "does not call")],
+    [(None, "is not there"), ("echo v1", "does not call itself")],
 )
 def test_a_variable_that_names_something_else_is_an_error(tmp_path, cache, body, problem):
     script(cache, HELP)
@@ -109,15 +103,8 @@ def test_a_variable_that_names_something_else_is_an_error(tmp_path, cache, body,
         find({"EVENTCTX_JAEGER": str(named), "PATH": ""}, cache)
 
 
-def test_a_program_that_never_answers_is_not_waited_for(tmp_path):
-    begun = time.monotonic()
-    stuck = script(tmp_path / "jaeger", "exec sleep 60")
-    assert why_not(stuck, seconds=0.2) == "does not answer --help within 0.2 s"
-    assert time.monotonic() - begun < 10
-
-
 def test_a_build_copies_the_module_and_leaves_the_binary_in_the_cache(go, cache):
-    assert build(go, cache) == cache
+    assert build(go, cache) == cache == build(go, cache)
     assert why_not(cache) is None
     assert calls(go) == ["mod", "build"]
     notes = Path(go["NOTES"]).read_text().splitlines()
@@ -126,22 +113,11 @@ def test_a_build_copies_the_module_and_leaves_the_binary_in_the_cache(go, cache)
     assert not Path(notes[-1].split()[-1]).exists()
 
 
-def test_a_binary_that_is_there_is_not_built_again(go, cache):
-    build(go, cache)
-    build(go, cache)
-    assert calls(go) == ["mod", "build"]
-
-
 def test_of_several_builders_at_once_one_builds(go, cache, capfd):
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(lambda _: build(go, cache), range(4))) == {cache}
     assert calls(go) == ["mod", "build"]
     assert "waiting for it" in capfd.readouterr().err
-
-
-def test_without_go_the_error_tells_what_to_install(cache):
-    with pytest.raises(JaegerMissing, match=r"no `go` on PATH: install it from https://go\.dev/dl"):
-        build({"PATH": ""}, cache)
 
 
 def test_what_go_says_is_told_when_it_fails(tmp_path, cache):
@@ -157,25 +133,11 @@ def test_a_build_that_is_no_jaeger_is_not_kept(go, cache):
     assert [path.name for path in cache.parent.iterdir()] == [".building"]
 
 
-def test_the_command_prints_the_path_or_says_why_not(tmp_path, monkeypatch, capsys):
-    named = script(tmp_path / "mine", HELP)
-    monkeypatch.setenv("EVENTCTX_JAEGER", str(named))
-    assert main(["path"]) == 0
-    assert capsys.readouterr().out == f"{named}\n"
-    assert main(["build"]) == 0
-    assert str(named) in capsys.readouterr().out
-    named.unlink()
-    assert main(["path"]) == 1
-    assert "is not there" in capsys.readouterr().err
-    assert main([]) == 2
-
-
 @pytest.mark.parametrize(
     ("environ", "outcome", "reason"),
     [
         ({}, "1 skipped", "`python -m tests.services.jaeger build` builds it"),
         ({"CI": "true"}, "1 error", "no `go` on PATH"),
-        ({"EVENTCTX_JAEGER": "/nowhere/jaeger"}, "1 error", "/nowhere/jaeger is not there"),
     ],
 )
 def test_what_needs_jaeger_is_skipped_without_it_but_fails_in_ci(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,21 +16,9 @@ from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
+from tests.children import started
 
 PROGRAMS = Path(__file__).parent / "programs"
-
-
-def run_program(name: str, *args: object, **options: Any) -> subprocess.Popen[str]:
-    """Start ``programs/name`` with this interpreter and this checkout."""
-    root = Path(__file__).parents[2]
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAMS / name), *map(str, args)],
-        env={**os.environ, "PYTHONPATH": str(root)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
 
 
 @pytest.fixture
@@ -49,8 +37,22 @@ def collect() -> Callable[[AsyncIterator[Record]], Awaitable[list[Record]]]:
 
 
 @pytest.fixture
-def program() -> Callable[..., subprocess.Popen[str]]:
-    return run_program
+def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``programs/NAME`` with this interpreter and this checkout; kills it after the test."""
+    root = Path(__file__).parents[2]
+    with ExitStack() as ending:
+
+        def start(name: str, *args: object) -> subprocess.Popen[str]:
+            child = started(
+                [sys.executable, PROGRAMS / name, *args],
+                env={**os.environ, "PYTHONPATH": str(root)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            return ending.enter_context(child)
+
+        yield start
 
 
 @pytest.fixture(params=["memory", "sqlite"])

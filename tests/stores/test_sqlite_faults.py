@@ -187,7 +187,7 @@ async def test_a_missing_file_or_folder_is_said_so(tmp_path):
 
 async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(path, draft, collect):
     await make_store(path, draft)
-    store = await SqliteStore.open(path, lock_timeout=0.05)
+    store = await SqliteStore.open(path, lock_timeout=0.2)
     other = apsw.Connection(str(path))
     other.execute("BEGIN EXCLUSIVE")
     first, second = (store.append("s", [draft("c")], 1) for _ in range(2))
@@ -206,7 +206,7 @@ async def test_a_file_locked_whole_by_another_program_cannot_be_opened(path, dra
     other = apsw.Connection(str(path))
     other.execute("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT").fetchall()
     with pytest.raises(StoreUnavailable, match="lock"):
-        await SqliteStore.open(path, lock_timeout=0.05)
+        await SqliteStore.open(path, lock_timeout=0.2)
     other.close()
     await (await SqliteStore.open(path)).close()
 
@@ -299,7 +299,7 @@ async def test_an_append_that_sqlite_refuses_fails_alone(path, draft, collect, c
 
 
 async def test_every_error_has_the_drivers_own_as_its_cause_only(path, draft):
-    store = await SqliteStore.open(path, lock_timeout=0.01)
+    store = await SqliteStore.open(path, lock_timeout=0.2)
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable) as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
@@ -14,6 +15,7 @@ from eventctx.errors import NotAStore, StoreError, StoreTooNew, StoreUnavailable
 from eventctx.log.hook_failures import Loss, LossBook
 from eventctx.stores.memory_losses import MemoryLosses
 from eventctx.stores.sqlite_losses import SqliteLosses
+from tests.children import started
 
 
 @pytest.fixture
@@ -72,8 +74,10 @@ def test_processes_that_write_at_once_lose_no_count(store: Path) -> None:
         "book = SqliteLosses(Path(sys.argv[1]), lock_timeout=60)\n"
         "for n in range(50): book.add([Loss('a', 'error', 1, n), Loss('b', 'dropped', 2, n)])\n"
     )
-    runs = [subprocess.Popen([sys.executable, "-c", program, str(store)]) for _ in range(3)]
-    assert [run.wait(120) for run in runs] == [0, 0, 0]
+    with ExitStack() as ending:
+        command = [sys.executable, "-c", program, store]
+        runs = [ending.enter_context(started(command)) for _ in range(3)]
+        assert [run.wait(120) for run in runs] == [0, 0, 0]
     assert [one.count for one in SqliteLosses(store).read()] == [150, 300]
 
 
@@ -103,7 +107,7 @@ def test_whatever_else_lies_in_its_place_is_a_typed_error_and_is_left_alone(
 
 
 def test_a_locked_file_is_a_typed_error_and_is_written_later(store: Path) -> None:
-    book = SqliteLosses(store, lock_timeout=0.01)
+    book = SqliteLosses(store, lock_timeout=0.2)
     book.add([Loss("a", "error", 1, 1)])
     holder = apsw.Connection(str(book.path))
     holder.execute("BEGIN EXCLUSIVE").fetchall()

@@ -69,7 +69,7 @@ def test_closing_frees_waiting_senders_and_gives_out_what_was_queued(in_thread):
     mailbox.put(job(0, 100))
     answers = []
     sender = in_thread(lambda: answers.append(mailbox.put(job(1, 1))))
-    sender.join(0.05)
+    sender.join(0.2)
     mailbox.close()
     sender.join(10)
     assert answers == [False]

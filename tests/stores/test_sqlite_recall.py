@@ -380,7 +380,7 @@ async def test_a_locked_index_is_a_typed_error(store, path):
     await added(store, "s", "hello")
     other = apsw.Connection(str(sidecar(path)))
     other.execute("BEGIN EXCLUSIVE")
-    recall = Recall(store, SqliteTextIndex(path, lock_timeout=0.05))
+    recall = Recall(store, SqliteTextIndex(path, lock_timeout=0.2))
     with pytest.raises(StoreUnavailable, match="another program"):
         await recall.search("hello")
     other.execute("ROLLBACK")

@@ -42,14 +42,13 @@ from eventctx.queries.verify import Verification, verify
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
 from eventctx.session.aggregate import Listener
-from eventctx.session.choosing import check_advised, choose
 from eventctx.session.compaction_run import CompactionCause, settings_of
 from eventctx.session.context import Context
 from eventctx.session.dry_run import dry_run
 from eventctx.session.questions import Advisers
 from eventctx.session.repository import open_session
 from eventctx.session.result import CompactionResult
-from eventctx.session.settings import Settings, by_own_name
+from eventctx.session.settings import Settings, by_own_name, check_advised, choose
 from eventctx.session.turns import Scope
 from eventctx.stores.location import open_store
 from eventctx.stores.memory_losses import MemoryLosses

@@ -29,7 +29,6 @@ from eventctx.policies.policy import Policy
 from eventctx.projections import transcript
 from eventctx.projections.view.request_view import ViewState
 from eventctx.search.recall import Recall, RecallTool
-from eventctx.session import budget as budgets
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.additions import Additions
 from eventctx.session.aggregate import LiveSession
@@ -41,7 +40,7 @@ from eventctx.session.questions import Advisers, PolicyQuestions
 from eventctx.session.requests import RequestHandler, Wanted
 from eventctx.session.restore import whole_rounds
 from eventctx.session.result import CompactionResult
-from eventctx.session.settings import Settings
+from eventctx.session.settings import Settings, resolve_budget
 from eventctx.session.transcript import Transcript
 from eventctx.session.turns import Emitter, Scope, Turn, check_turn_id
 
@@ -116,7 +115,7 @@ class Context:
         The list is the caller's own. Its rows are dicts that the next request may hand out again:
         one that the caller has changed by then is made anew for it (``eventctx.messages.lent``).
         """
-        limit = await budgets.resolve(
+        limit = await resolve_budget(
             token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
         )
         reserve, digest = self.settings.reserve_tokens, None

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventctx.errors import WrongExpectedVersion
 from eventctx.log import events
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
@@ -58,7 +58,7 @@ def _scope(record: Record) -> Scope:
 
 
 def _closed(record: Record) -> Event:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     return events.PostCompact(
         outcome="failed",
         trigger=event.trigger,

@@ -18,12 +18,11 @@ import msgspec
 from eventctx.aio import KeyedLock
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.hooks.interceptors import Interceptors
-from eventctx.hooks.losses import LossRecorder
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.log import events
 from eventctx.log.codec import encode_event
-from eventctx.log.hook_failures import Loss, LossBook
+from eventctx.log.hook_failures import HookFailures, Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
 from eventctx.log.record import Draft, Record
 from eventctx.log.session_id import check_session_id
@@ -51,7 +50,6 @@ from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings, by_own_name, check_advised, choose
 from eventctx.session.turns import Scope
 from eventctx.stores.location import open_store
-from eventctx.stores.memory_losses import MemoryLosses
 
 
 class Engine:
@@ -78,7 +76,7 @@ class Engine:
         self.store = store
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
-        self._losses = LossRecorder(self.hooks, _loss_book(store))
+        self._losses = HookFailures(getattr(store, "path", None), self.hooks.on_loss)
         self._sinks = Sinks(sinks, self.hooks)
         self._listener = Listener(self.hooks.publish, self._sinks.appended if sinks else None)
         self.interceptors = Interceptors(failed=partial(self._losses.note, kind="error"))
@@ -448,16 +446,6 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def _loss_book(store: EventStore) -> LossBook:
-    """Where the losses of a store are kept: beside its file, else in memory."""
-    path = getattr(store, "path", None)
-    if path is None:
-        return MemoryLosses()
-    from eventctx.stores.sqlite_losses import SqliteLosses
-
-    return SqliteLosses(path)
 
 
 class Opening:

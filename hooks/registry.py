@@ -32,14 +32,11 @@ from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
 from eventctx.hooks.per_session import CALLING, new_number
 from eventctx.log.events import CATALOGUE
-from eventctx.log.hook_failures import LossKind
+from eventctx.log.hook_failures import LossKind, LossListener
 from eventctx.log.record import Record
 
 Observer = Callable[[Record], Any]
 """Sync or async; what it returns is ignored, except that an awaitable is awaited."""
-
-LossListener = Callable[[str, LossKind, int], None]
-"""Hears of a loss: the handler's name, its kind, how many. Quick, from any thread."""
 
 MAX_NESTED: Final = 1000
 """Records that sync handlers may publish in answer to one record; more are dropped."""

@@ -15,10 +15,9 @@ from typing import Any, Literal
 
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.interceptors import Interceptors
-from eventctx.hooks.losses import LossRecorder
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
-from eventctx.log.hook_failures import Loss, LossBook
+from eventctx.log.hook_failures import HookFailures, Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
 from eventctx.log.record import Record
 from eventctx.log.session_id import check_session_id
@@ -37,15 +36,13 @@ from eventctx.queries.verify import Verification, verify
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
 from eventctx.session.append_queue import Listener
-from eventctx.session.choosing import check_advised, choose
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
 from eventctx.session.dry_run import dry_run
 from eventctx.session.result import CompactionResult
 from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link
-from eventctx.session.settings import by_own_name
+from eventctx.session.settings import by_own_name, check_advised, choose
 from eventctx.stores.location import open_store
-from eventctx.stores.memory_losses import MemoryLosses
 
 
 class Engine:
@@ -72,7 +69,7 @@ class Engine:
         self.store = store
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
-        self._losses = LossRecorder(self.hooks, _loss_book(store))
+        self._losses = HookFailures(getattr(store, "path", None), self.hooks.on_loss)
         self._sinks = Sinks(sinks, self.hooks)
         self.interceptors = Interceptors(failed=partial(self._losses.note, kind="error"))
         self.intercept = self.interceptors.on
@@ -366,16 +363,6 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def _loss_book(store: EventStore) -> LossBook:
-    """Where the losses of a store are kept: beside its file, else in memory."""
-    path = getattr(store, "path", None)
-    if path is None:
-        return MemoryLosses()
-    from eventctx.stores.sqlite_losses import SqliteLosses
-
-    return SqliteLosses(path)
 
 
 class Opening:

@@ -35,14 +35,11 @@ from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
 from eventctx.hooks.per_session import CALLING, new_number
 from eventctx.log.events import CATALOGUE
-from eventctx.log.hook_failures import LossKind
+from eventctx.log.hook_failures import LossKind, LossListener
 from eventctx.log.record import Record
 
 Observer = Callable[[Record], Any]
 """Sync or async. Its result is ignored, except that an awaitable is awaited."""
-
-LossListener = Callable[[str, LossKind, int], None]
-"""Called for a loss with the handler's name, the kind and the count; quick, from any thread."""
 
 MAX_NESTED: Final = 1000
 """Most records that sync handlers may publish while one record is handed out; more are dropped."""

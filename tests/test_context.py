@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +23,7 @@ from eventctx.errors import (
 from eventctx.log import events
 from eventctx.log.codec import decode_event
 from eventctx.messages.ordered_diff import match_in_order
+from eventctx.policies.ladder import Ladder
 from eventctx.session.settings import Settings, UnknownSetting
 from tests.sessions import USER, filled, names
 
@@ -221,6 +224,34 @@ async def test_an_unknown_setting_is_warned_of_with_the_nearest_name_and_has_no_
         with pytest.warns(UnknownSetting, match=r"max_token.*did you mean 'max_tokens'"):
             ctx = await engine.session("s", max_token=5)
         assert ctx.settings == Settings()
+
+
+async def test_two_policies_are_refused_and_not_one_of_them_dropped() -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="policy: expected one value, found 'simple' and"):
+            await engine.session("s", policy="simple", compaction_strategy="truncate")
+        ctx = await engine.session("s", policy="simple", compaction_strategy="simple")
+        assert ctx.policy.name == "simple"
+
+
+@pytest.mark.parametrize(
+    ("thing", "found"),
+    [(42, "found 42"), (Ladder, "Ladder'>; pass an instance of it"), (object(), "found <object")],
+)
+@pytest.mark.parametrize("name", ["policy", "compaction_strategy"])
+async def test_what_is_no_policy_is_refused(name: str, thing: Any, found: str) -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match=f"policy: expected .*{found}"):
+            await engine.session("s", **{name: thing})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("adviser_timeout", Decimal(5)), ("max_tokens", True), ("storage_path", "")],
+)
+def test_a_setting_of_a_kindred_type_is_not_converted(setting: str, value: Any) -> None:
+    with pytest.raises(InvalidSetting, match=f"{setting}: expected .*{re.escape(repr(value))}"):
+        Settings(**{setting: value})
 
 
 async def test_settings_go_by_the_names_of_every_specification() -> None:

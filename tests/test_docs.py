@@ -317,6 +317,28 @@ def test_the_event_reference_is_that_of_the_catalogue() -> None:
     assert generated == events_reference() + "\n", "run `python tests/test_docs.py`"
 
 
+def _made_in_product() -> set[str]:
+    """Names of the classes and functions that the product's code calls, but for the catalogue's."""
+    paths = [*(ROOT / "eventctx").rglob("*.py"), *(ROOT / "hooks").rglob("*.py")]
+    paths += (ROOT / "projections").rglob("*.py")
+    return {
+        node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        for path in paths
+        if path != ROOT / "eventctx" / "log" / "events.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
+    }
+
+
+def test_the_event_reference_names_just_the_events_that_nothing_writes() -> None:
+    made = _made_in_product()
+    unwritten = {row.name for row in CATALOGUE.values() if row.payload.__name__ not in made}
+    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
+    paragraphs = [one for one in text.split("\n\n") if "Nothing of this release writes" in one]
+    named = re.findall(r"`(\w+:\w+)`", "".join(paragraphs))
+    assert set(named) == unwritten
+
+
 def metrics_reference() -> str:
     """The generated part of ``docs/reference/metrics.md``."""
     rows = ["| instrument | kind | unit | attributes | what it says |", "|---|---|---|---|---|"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import eventctx
@@ -10,6 +13,7 @@ import eventctx.orchestrators
 import eventctx.testing
 from eventctx.engine import Engine
 
+PACKAGE = Path(eventctx.__file__).parent
 GOLDEN = Path(__file__).parent / "golden" / "public-api.txt"
 
 
@@ -58,3 +62,30 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
         assert "no_such_thing" in str(error)
     else:
         raise AssertionError
+
+
+def test_the_names_can_be_had_from_a_package_in_an_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "eventctx.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for name in ("__init__.py", "__init__.pyi", "errors.py", "lazy_names.py", "version.py"):
+            zipped.write(PACKAGE / name, f"eventctx/{name}")
+    program = "import eventctx as e; print(e.__version__, e.InvalidSetting('x'), 'open' in dir(e))"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(archive)!r}); {program}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"{eventctx.__version__} x True\n", done.stderr
+
+
+def test_a_star_import_gives_the_public_names_and_no_others() -> None:
+    for package in (eventctx, eventctx.orchestrators, eventctx.testing):
+        names: dict[str, object] = {}
+        exec(f"from {package.__name__} import *", names)  # noqa: S102
+        assert names.keys() - {"__builtins__"} == set(package.__all__)

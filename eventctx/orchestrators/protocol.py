@@ -126,7 +126,7 @@ class Provider(Protocol):
     ``complete`` and ``stream`` raise ``ProviderFailed`` for what the API or the network does
     wrong, and never retry by themselves: each attempt is a call of its own in the log.
     ``get_info()``, if there is one, says ``context_window`` and ``max_output_tokens`` for the
-    budget (see ``eventctx.session.budget``).
+    budget (see ``eventctx.session.settings``).
     """
 
     @property

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import CompactionError, InvalidSetting
+from eventctx.policies.constraints import AtLeastOne, check
 from eventctx.policies.policy import (
     AskMemory,
     AskScores,
@@ -45,14 +46,12 @@ class Custom(msgspec.Struct, frozen=True, dict=True):
     """
 
     function: Any = None
-    max_messages: int | None = None
+    max_messages: AtLeastOne | None = None
     name: str = "custom"
     version: int = 1
 
     def __post_init__(self) -> None:
-        most = self.max_messages
-        if most is not None and (type(most) is not int or most < 1):
-            raise InvalidSetting(f"max_messages: expected an int from 1 or None, found {most!r}")
+        check(self)
         _ = self.call  # a wrong path fails now, and not in the middle of a session
 
     @cached_property

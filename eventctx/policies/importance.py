@@ -18,6 +18,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group
+from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.ladder import open_loop
 from eventctx.policies.policy import (
@@ -29,7 +30,6 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
-from eventctx.policies.ranges import check_ints, check_shares
 from eventctx.policies.working_set import WorkingSet, kept_whole
 
 HUMAN: Final = 1.0
@@ -56,22 +56,20 @@ class Importance(msgspec.Struct, frozen=True):
     ``builtin`` (importance by author) or ``model`` (the scorer that the session was given).
     """
 
-    recency_weight: float = 0.4
-    importance_weight: float = 0.5
-    size_weight: float = 0.1
-    keep_recent: int = 6
+    recency_weight: Share = 0.4
+    importance_weight: Share = 0.5
+    size_weight: Share = 0.1
+    keep_recent: Count = 6
     scorer: Literal["builtin", "model"] = "builtin"
     name: str = "importance"
     version: int = 1
 
     def __post_init__(self) -> None:
-        names = ("recency_weight", "importance_weight", "size_weight")
-        check_shares(self, *names)
-        if not any(getattr(self, name) for name in names):
-            raise InvalidSetting(f"{', '.join(names)}: expected one above 0, found all 0")
-        check_ints(self, 0, "keep_recent")
-        if self.scorer not in ("builtin", "model"):
-            raise InvalidSetting(f"scorer: expected 'builtin' or 'model', found {self.scorer!r}")
+        check(self)
+        if not (self.recency_weight or self.importance_weight or self.size_weight):
+            raise InvalidSetting(
+                "recency_weight, importance_weight, size_weight: expected one above 0, found all 0"
+            )
 
     @property
     def max_messages(self) -> int | None:

@@ -17,9 +17,9 @@ import msgspec
 
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
 from eventctx.messages.tool_rounds import Group
+from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
-from eventctx.policies.ranges import check_ints, check_shares
 from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import MessageRef
 
@@ -39,15 +39,14 @@ class Ladder(msgspec.Struct, frozen=True):
     stays of an old result, of old arguments or of an old user message, in characters.
     """
 
-    protected_recent: float = 0.3
-    protected_tool_results: int = 5
-    truncate_chars: int = 250
+    protected_recent: Share = 0.3
+    protected_tool_results: Count = 5
+    truncate_chars: Count = 250
     name: str = "ladder"
     version: int = 1
 
     def __post_init__(self) -> None:
-        check_shares(self, "protected_recent")
-        check_ints(self, 0, "protected_tool_results", "truncate_chars")
+        check(self)
 
     @property
     def max_messages(self) -> int | None:

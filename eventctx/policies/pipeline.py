@@ -24,6 +24,7 @@ from eventctx.policies.policy import (
     PolicyState,
     Proposal,
     Visible,
+    is_policy,
 )
 from eventctx.policies.proposals import conversation
 from eventctx.policies.rules import check
@@ -52,7 +53,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         if not isinstance(given, list | tuple) or not given:
             raise InvalidSetting(f"policies: expected a list of policies, found {given!r}")
         for step in given:
-            if isinstance(step, type) or not callable(getattr(step, "propose", None)):
+            if not is_policy(step):
                 raise InvalidSetting(
                     f"policies: expected policies, found {step!r}; make it with policy_named()"
                 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import msgspec
 
@@ -181,3 +181,9 @@ class Policy(Protocol):
         ``state.answers`` is an error.
         """
         ...
+
+
+def is_policy(thing: object) -> TypeGuard[Policy]:
+    """Whether a thing has what a policy has. A class of policies is none."""
+    has_all = all(hasattr(thing, name) for name in ("name", "version", "max_messages"))
+    return has_all and not isinstance(thing, type) and callable(getattr(thing, "propose", None))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from eventctx.errors import InvalidSetting
+from eventctx.policies.constraints import AtLeastOne, check
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import Decisions, conversation, decisions
 from eventctx.projections.view.refs import MessageRef
@@ -20,12 +21,13 @@ from eventctx.projections.view.refs import MessageRef
 class Simple(msgspec.Struct, frozen=True):
     """Keep system messages and the ``keep_recent`` last messages of the conversation."""
 
-    keep_recent: int = 10
-    max_messages: int | None = None
+    keep_recent: AtLeastOne = 10
+    max_messages: AtLeastOne | None = None
     name: str = "simple"
     version: int = 1
 
     def __post_init__(self) -> None:
+        check(self)
         check_counts(self.keep_recent, self.max_messages)
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
@@ -39,13 +41,10 @@ class Simple(msgspec.Struct, frozen=True):
 
 
 def check_counts(keep_recent: int, max_messages: int | None) -> None:
-    """Raise InvalidSetting for numbers of messages that make no sense, alone or together."""
-    if type(keep_recent) is not int or keep_recent < 1:
-        raise InvalidSetting(f"keep_recent: expected an int from 1, found {keep_recent!r}")
-    most = max_messages
-    if most is not None and (type(most) is not int or most < keep_recent):
+    """Raise InvalidSetting for a limit below what is to be kept."""
+    if max_messages is not None and max_messages < keep_recent:
         raise InvalidSetting(
-            f"max_messages: expected an int from keep_recent ({keep_recent}), found {most!r}"
+            f"max_messages: expected an int from keep_recent ({keep_recent}), found {max_messages}"
         )
 
 

@@ -13,13 +13,15 @@ it summarises may still leave the view.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from eventctx.log.plan import Disposition, numbers_in
 from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.tool_rounds import Group
+from eventctx.policies.constraints import AtLeastOne, Share, check
 from eventctx.policies.fit import fit, latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.ladder import Ladder, open_loop
 from eventctx.policies.policy import (
@@ -32,7 +34,6 @@ from eventctx.policies.policy import (
     Summary,
     Visible,
 )
-from eventctx.policies.ranges import check_ints, check_shares
 from eventctx.policies.summary_text import (
     UnfitSummary,
     check_length,
@@ -86,16 +87,14 @@ class Summarize(msgspec.Struct, frozen=True):
     summaries of one depth are taken into the next one.
     """
 
-    keep_recent_share: float = 0.5
-    summary_tokens: int = 2_000
-    fan_in: int = 4
+    keep_recent_share: Share = 0.5
+    summary_tokens: AtLeastOne = 2_000
+    fan_in: Annotated[int, Meta(ge=2, description="an int from 2")] = 4
     name: str = "summarize"
     version: int = 1
 
     def __post_init__(self) -> None:
-        check_shares(self, "keep_recent_share")
-        check_ints(self, 1, "summary_tokens")
-        check_ints(self, 2, "fan_in")
+        check(self)
 
     @property
     def max_messages(self) -> int | None:

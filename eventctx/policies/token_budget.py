@@ -24,7 +24,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_rounds import Group, group_rows
-from eventctx.policies.ranges import check_ints, check_shares
+from eventctx.policies.constraints import Count, Share, check
 
 Message = dict[str, Any]
 
@@ -42,16 +42,15 @@ class TokenBudget(msgspec.Struct, frozen=True):
     ``fresh_tail_count`` is in messages. The defaults are those of the documentation.
     """
 
-    total: int = 30_000
-    system_reserve: int = 2_000
-    tool_definitions_reserve: int = 2_000
-    memory_fraction: float = 0.15
-    learnings_fraction: float = 0.05
-    fresh_tail_count: int = 16
+    total: Count = 30_000
+    system_reserve: Count = 2_000
+    tool_definitions_reserve: Count = 2_000
+    memory_fraction: Share = 0.15
+    learnings_fraction: Share = 0.05
+    fresh_tail_count: Count = 16
 
     def __post_init__(self) -> None:
-        check_ints(self, 0, "total", "system_reserve", "tool_definitions_reserve")
-        check_ints(self, 0, "fresh_tail_count")
+        check(self)
         check_fractions(self)
         reserves = self.system_reserve + self.tool_definitions_reserve
         if reserves > self.total:
@@ -248,8 +247,7 @@ def section(heading: str, text: str) -> str:
 
 
 def check_fractions(settings: TokenBudget | Any) -> None:
-    """Raise InvalidSetting for a value that is no fraction, and where the two exceed 1 together."""
-    check_shares(settings, "memory_fraction", "learnings_fraction")
+    """Raise InvalidSetting for two fractions that are more than the whole."""
     both = settings.memory_fraction + settings.learnings_fraction
     if both > 1:
         raise InvalidSetting(

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
-from eventctx.errors import InvalidSetting
+from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.policy import (
     AskMemory,
@@ -22,7 +23,6 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import conversation, decisions
-from eventctx.policies.ranges import check_ints
 from eventctx.policies.token_budget import (
     LEARNINGS_HEADING,
     MEMORY_HEADING,
@@ -63,25 +63,19 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
     message that must stay.
     """
 
-    system_reserve: int = 0
-    tool_definitions_reserve: int = 0
-    memory_fraction: float = 0.15
-    learnings_fraction: float = 0.05
-    fresh_tail_count: int = 16
-    learnings: tuple[str, ...] = ()
+    system_reserve: Count = 0
+    tool_definitions_reserve: Count = 0
+    memory_fraction: Share = 0.15
+    learnings_fraction: Share = 0.05
+    fresh_tail_count: Count = 16
+    learnings: Annotated[tuple[str, ...], Meta(description="a list of texts")] = ()
     memory: bool = True
     name: str = "token-budget"
     version: int = 1
 
     def __post_init__(self) -> None:
-        check_ints(self, 0, "system_reserve", "tool_definitions_reserve", "fresh_tail_count")
+        check(self)
         check_fractions(self)
-        given = self.learnings
-        if not isinstance(given, list | tuple) or not all(isinstance(x, str) for x in given):
-            raise InvalidSetting(f"learnings: expected a list of texts, found {given!r}")
-        msgspec.structs.force_setattr(self, "learnings", tuple(given))
-        if type(self.memory) is not bool:
-            raise InvalidSetting(f"memory: expected a bool, found {self.memory!r}")
 
     @property
     def max_messages(self) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from eventctx.errors import InvalidSetting
+from eventctx.policies.constraints import AtLeastOne, check
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import conversation, decisions
 from eventctx.policies.simple import at_most, check_counts
@@ -26,19 +26,16 @@ class Truncate(msgspec.Struct, frozen=True):
     many, and more only to keep a round whole.
     """
 
-    keep_recent: int = 50
-    keep_turns: int | None = None
-    max_messages: int | None = None
+    keep_recent: AtLeastOne = 50
+    keep_turns: AtLeastOne | None = None
+    max_messages: AtLeastOne | None = None
     name: str = "truncate"
     version: int = 1
 
     def __post_init__(self) -> None:
-        turns = self.keep_turns
-        if turns is not None and (type(turns) is not int or turns < 1):
-            raise InvalidSetting(f"keep_turns: expected an int from 1 or None, found {turns!r}")
-        check_counts(self.keep_recent, None)
-        # Where turns are counted, nothing ties the two numbers of messages together.
-        check_counts(self.keep_recent if turns is None else 1, self.max_messages)
+        check(self)
+        if self.keep_turns is None:  # else nothing ties the two numbers of messages together
+            check_counts(self.keep_recent, self.max_messages)
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""

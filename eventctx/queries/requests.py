@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidSetting, LogCorrupted
-from eventctx.log.codec import decode_event, decode_known
+from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
 from eventctx.log.record import Body, Record, body_digest
 from eventctx.log.store import Address, EventStore
@@ -172,7 +172,7 @@ async def request_at(
             f"position {position} of session {stream!r}: expected a context:request_prepared, "
             f"found {found}"
         )
-    event: Any = decode_event(prepared)
+    event: Any = decode_known(prepared)
     state = planned.with_insertions(state, event.insertions, prepared)
     entries = tuple(state.layout.entries())
     wanted = addresses(entries)

@@ -26,7 +26,6 @@ from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy
 from eventctx.search.recall import Recall, RecallTool
-from eventctx.session import budget as budgets
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.host_additions import HostAdditions
@@ -36,7 +35,7 @@ from eventctx.session.questions import Advisers, PolicyQuestions
 from eventctx.session.requests import RequestHandler, Wanted
 from eventctx.session.restore import show, unpin
 from eventctx.session.result import CompactionResult
-from eventctx.session.settings import Settings
+from eventctx.session.settings import Settings, resolve_budget
 from eventctx.session.transcript import Transcript
 from eventctx.session.transcript_export import write_transcript
 from eventctx.session.turns import Emitter, Scope, Turn, check_turn_id
@@ -110,7 +109,7 @@ class Context:
 
         The rows are plain dicts and lists, decoded for this caller.
         """
-        limit = await budgets.resolve(
+        limit = await resolve_budget(
             token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
         )
         encoded = encode_message({"tools": list(tools)}) if tools else None

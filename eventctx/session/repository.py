@@ -17,7 +17,7 @@ import msgspec
 
 from eventctx.errors import DecodeError, WrongExpectedVersion
 from eventctx.log import events
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, Snapshot
@@ -131,7 +131,7 @@ def _scope(record: Record) -> Scope:
 
 
 def _closed(record: Record) -> Event:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     return events.PostCompact(
         outcome="failed",
         trigger=event.trigger,

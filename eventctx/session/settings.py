@@ -1,15 +1,25 @@
-"""A session's settings, by the names that the specifications use for them."""
+"""A session's settings, by the names that the specifications use for them.
+
+``choose`` makes settings and policy of what a caller gave; ``resolve_budget`` says how many tokens
+one request may have.
+"""
 
 from __future__ import annotations
 
 import difflib
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from eventctx.errors import InvalidSetting
+from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
+from eventctx.policies.named import DEFAULT, POLICIES, policy_named, settings_of_policy
+from eventctx.policies.policy import Policy, is_policy
 from eventctx.policies.trigger import make_budget
 
 ALIASES: Final = {
@@ -18,6 +28,9 @@ ALIASES: Final = {
     "target": "target_usage",
 }
 """Other names of settings: the context contract's, context-persistent's, and plain ones."""
+
+SAFETY_MARGIN: Final = 1_000
+"""Tokens kept free below a provider's window (context contract 2.1.0, ``_calculate_budget``)."""
 
 
 class UnknownSetting(UserWarning):
@@ -38,43 +51,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     summarizer or scorer may take.
     """
 
-    max_tokens: int | None = 200_000
-    max_tokens_fallback: int = 200_000
+    max_tokens: Tokens | None = 200_000
+    max_tokens_fallback: Tokens = 200_000
     compact_threshold: float = 0.92
     target_usage: float = 0.5
     auto_compact: bool = True
     on_overflow: Literal["raise", "send_floor"] = "raise"
-    reserve_tokens: int = 0
+    reserve_tokens: Count = 0
     export_on_compact: bool = False
-    storage_path: str = ".eventctx/exports"
-    adviser_timeout: float = 60.0
+    storage_path: Annotated[str, Meta(min_length=1, description="a path")] = ".eventctx/exports"
+    adviser_timeout: Seconds = 60.0
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None:
-            _check_positive("max_tokens", self.max_tokens)
-        _check_positive("max_tokens_fallback", self.max_tokens_fallback)
-        for name in ("compact_threshold", "target_usage", "adviser_timeout"):
-            value = getattr(self, name)
-            if type(value) not in (int, float):
-                raise InvalidSetting(f"{name}: expected a number, found {value!r}")
+        check(self)
         make_budget(self.limit, self.compact_threshold, self.target_usage)
-        if self.on_overflow not in ("raise", "send_floor"):
-            raise InvalidSetting(
-                f"on_overflow: expected 'raise' or 'send_floor', found {self.on_overflow!r}"
-            )
-        for name in ("auto_compact", "export_on_compact"):
-            if type(getattr(self, name)) is not bool:
-                raise InvalidSetting(f"{name}: expected a bool, found {getattr(self, name)!r}")
-        if type(self.reserve_tokens) is not int or self.reserve_tokens < 0:
-            raise InvalidSetting(
-                f"reserve_tokens: expected an int from 0, found {self.reserve_tokens!r}"
-            )
-        if not isinstance(self.storage_path, str) or not self.storage_path:
-            raise InvalidSetting(f"storage_path: expected a path, found {self.storage_path!r}")
-        if not self.adviser_timeout > 0:
-            raise InvalidSetting(
-                f"adviser_timeout: expected more than 0 s, found {self.adviser_timeout!r}"
-            )
 
     @property
     def limit(self) -> int:
@@ -82,20 +72,54 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.max_tokens_fallback if self.max_tokens is None else self.max_tokens
 
 
-def _check_positive(name: str, value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise InvalidSetting(f"{name}: expected a positive int, found {value!r}")
-
-
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
 """The names of a session's own settings."""
 
 
+def choose(
+    policy: str | Policy | None,
+    settings: Mapping[str, Any],
+    scorer: Scorer | None = None,
+    *,
+    stacklevel: int = 4,
+) -> tuple[Settings, Policy]:
+    """Settings and policy of what a caller gave, under whichever names.
+
+    Warns of settings that nothing reads. A ``scorer`` that is given is meant to be asked. Raises
+    InvalidSetting.
+    """
+    given = by_own_name(settings if policy is None else {"policy": policy, **settings})
+    policy = given.pop("policy", None)
+    policy = DEFAULT if policy is None else policy
+    own = {name: value for name, value in given.items() if name in NAMES}
+    others = {name: value for name, value in given.items() if name not in NAMES}
+    known: tuple[str, ...] = ()
+    if isinstance(policy, str):
+        known = settings_of_policy(policy)
+        if scorer is not None and "scorer" in known:
+            others["scorer"] = "model"
+        its_own = {name: others.pop(name) for name in known if name in others}
+        policy = policy_named(policy, its_own)
+    elif not is_policy(policy):
+        hint = "; pass an instance of it" if isinstance(policy, type) else ""
+        raise InvalidSetting(
+            f"policy: expected one of {sorted(POLICIES)}, or an object with name, version, "
+            f"max_messages and propose(), found {policy!r}{hint}"
+        )
+    warn_of_unknown(others, known, stacklevel)
+    return Settings(**own), policy
+
+
 def by_own_name(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings under their own names. Raises InvalidSetting when one is given under two."""
+    """Settings under their own names. Raises InvalidSetting when one is given under two.
+
+    A policy that is None is not given.
+    """
     named: dict[str, Any] = {}
     for name, value in given.items():
         own = ALIASES.get(name, name)
+        if own == "policy" and value is None:
+            continue
         if own in named and named[own] != value:
             raise InvalidSetting(f"{own}: expected one value, found {named[own]!r} and {value!r}")
         named[own] = value
@@ -111,3 +135,63 @@ def warn_of_unknown(names: Iterable[str], known: Iterable[str], stacklevel: int 
         warnings.warn(
             f"setting {name!r} is unknown and has no effect{hint}", UnknownSetting, stacklevel
         )
+
+
+def check_advised(policy: Policy, summarizer: Summarizer | None, scorer: Scorer | None) -> None:
+    """Refuse a policy that asks for what nobody can answer. Raises InvalidSetting."""
+    for name, adviser in (("summarizer", summarizer), ("scorer", scorer)):
+        if getattr(policy, f"needs_{name}", False) and adviser is None:
+            raise InvalidSetting(
+                f"policy {policy.name!r}: expected {name}=, an async function that calls a model, "
+                "found none"
+            )
+        if adviser is not None and not callable(adviser):
+            raise InvalidSetting(f"{name}: expected an async function, found {adviser!r}")
+
+
+async def resolve_budget(
+    token_budget: int | None, provider: object, max_tokens: int | None, fallback: int
+) -> int:
+    """How many tokens a request may have.
+
+    An explicit ``token_budget`` wins, then the provider's context window less its largest answer
+    and a margin, then ``max_tokens``, which also caps both, then ``fallback``. Raises
+    InvalidSetting for a budget that is no positive int; what a provider says wrongly is not used.
+    """
+    if token_budget is not None:
+        checked("token_budget", token_budget, Tokens)
+        return token_budget if max_tokens is None else min(token_budget, max_tokens)
+    window = await _window(provider) if provider is not None else None
+    limits = [limit for limit in (window, max_tokens) if limit is not None]
+    return min(limits, default=fallback)
+
+
+async def _window(provider: object) -> int | None:
+    """A provider's context window less output and margin; None where it gives none."""
+    for method in ("get_model_info", "get_info"):
+        ask = getattr(provider, method, None)
+        if not callable(ask):
+            continue
+        try:
+            info = ask()
+            if inspect.isawaitable(info):
+                info = await info
+        except Exception:  # noqa: S112 - a provider's bug must not end an agent's turn
+            continue
+        for source in (info, _field(info, "defaults")):
+            context, output = _field(source, "context_window"), _field(source, "max_output_tokens")
+            if _positive(context) and _positive(output):
+                left = int(context) - int(output) - SAFETY_MARGIN
+                if left > 0:
+                    return left
+    return None
+
+
+def _field(source: object, name: str) -> Any:
+    if isinstance(source, dict):
+        return source.get(name)
+    return getattr(source, name, None)
+
+
+def _positive(value: object) -> bool:
+    return type(value) is int and value > 0

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.log.hook_failures import Loss
-from eventctx.stores.sqlite_losses import SqliteLosses
+from eventctx.hooks.registry import Hooks
+from eventctx.log.hook_failures import HookFailures
 
 READING = [
     ("sessions",),
@@ -258,11 +258,12 @@ def test_stats_show_which_hooks_failed_or_dropped_and_only_then(run, store):
     healthy = run("stats", "--store", store)
     assert "hooks that" not in healthy.out
     assert run("stats", "--json", "--store", store).document["losses"] == []
-    beside = store.with_name("s.db-losses")
+    beside = store.with_name("s.db-losses.jsonl")
     assert not beside.exists(), "a reader makes no file"
-    SqliteLosses(store).add(
-        [Loss("app.on_tool", "error", 1200, 10**18), Loss("app.Sink", "dropped", 3, 10**18)]
-    )
+    failures = HookFailures(store, Hooks().on_loss, clock=lambda: 10**18)
+    failures.note("app.on_tool", "error", 1200)
+    failures.note("app.Sink", "dropped", 3)
+    failures.read()
     for command in ("sessions", "verify"):
         assert run(command, "--store", store).code == 0
     table = run("stats", "--store", store).out.partition("hooks that failed or dropped")[2]
@@ -281,10 +282,10 @@ _WHEN = "2001-09-09T01:46:40.000000000Z"
 
 
 def test_counts_that_cannot_be_read_do_not_keep_stats_from_telling_the_rest(run, store):
-    store.with_name("s.db-losses").write_bytes(b"not a database at all " * 50)
+    store.with_name("s.db-losses.jsonl").write_bytes(b"not a database at all " * 50)
     done = run("stats", "--json", "--store", store)
     assert (done.code, done.document["losses"], done.document["sessions"]) == (0, None, 1)
-    assert "s.db-losses" in done.err
+    assert "s.db-losses.jsonl" in done.err
 
 
 def test_a_transcript_for_users_has_no_calls_results_or_thinking(run, store) -> None:

@@ -488,6 +488,7 @@ def test_summaries_in_view_come_before_older_messages_and_one_too_large_is_skipp
         {"fresh_tail_count": -1},
         {"learnings": "one text"},
         {"learnings": [5]},
+        {"learnings": {"a", "b"}},
         {"memory": "yes"},
         {"total": 30_000},
     ],

@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import settings_of_policy
 from eventctx.policies.policy import Policy
-from eventctx.session.choosing import choose
-from eventctx.session.settings import NAMES, Settings, by_own_name
+from eventctx.session.settings import NAMES, Settings, by_own_name, choose
 from eventctx.stores.location import default_store, in_users_folder
 
 DEFAULTS: Final[Mapping[str, Any]] = {"max_tokens": None, "on_overflow": "send_floor"}

@@ -10,6 +10,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
+from eventctx.cli.output.passed_over import PassedOver
 from eventctx.cli.output.plain import clock, day, iso, one_line
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import WITH_MESSAGE, details, type_style
@@ -87,12 +88,13 @@ async def _log(
                 f"session {info.stream!r} has positions 0 to {info.head}, found --from {start}"
             )
         time: timeline.TimelineState = timeline.initial()
+        passed_over = PassedOver()
         screen = Screen(as_json)
         printer = _Printer(screen)
         async for record in _records(engine, info.stream, stop, follow):
-            time = timeline.evolve(time, record)
+            time = passed_over.fold(timeline.evolve, time, record)
             if stop is not None and record.position > stop:
-                return
+                break
             if record.position < start:
                 continue
             if types and not any(fnmatchcase(record.type, pattern) for pattern in types):
@@ -102,6 +104,7 @@ async def _log(
                 put_json({**record_json(record, contents=bodies), "turn": turn})
             else:
                 printer.put(record, timeline.turn_number(time, record.turn_id))
+    passed_over.tell()
 
 
 async def _records(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.passed_over import PassedOver
 from eventctx.cli.output.plain import iso, minute, number, one_line, plural, size
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.engine import Engine
 from eventctx.errors import StoreError
-from eventctx.log.codec import decode_event
+from eventctx.log.events import PostCompact, SessionLinked, SessionStart
 from eventctx.log.store import StreamInfo
 from eventctx.projections import transcript, usage
 
@@ -24,6 +24,7 @@ _COUNTED = {
     "context:request_prepared": "requests",
     "tool:pre": "tool_calls",
 }
+_READ = ("context:post_compact", "session:start", "session:linked")
 _BUSY = 20
 
 
@@ -44,29 +45,32 @@ class SessionRow(msgspec.Struct, frozen=True):
     belongs_to: str | None
 
 
-async def _row(engine: Engine, info: StreamInfo) -> tuple[SessionRow, int]:
-    """The row of a session, and the time of its last record."""
+async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tuple[SessionRow, int]:
+    """The row of a session as far as it can be read, and the time of its last record."""
     lines = transcript.initial()
     counts: Counter[str] = Counter()
     first = last = 0
     kind: str | None = None
     belongs_to: str | None = None
-    async for record in engine.records(info.stream):
-        lines = transcript.evolve(lines, record)
-        first = first or record.time
-        # An import writes the link to an agent's session long after the session's last message.
-        last = last if record.type == "session:linked" else record.time
-        if record.type in _COUNTED:
-            counts[_COUNTED[record.type]] += 1
-        elif record.type == "context:post_compact":
-            event: Any = decode_event(record)
-            counts["compactions"] += event.outcome == "applied"
-        elif record.type == "session:start":
-            event = decode_event(record)
-            kind = event.format
-        elif record.type == "session:linked":
-            event = decode_event(record)
-            belongs_to = event.session if event.relation == "parent" else belongs_to
+    try:
+        async for record in engine.records(info.stream):
+            lines = passed_over.fold(transcript.evolve, lines, record)
+            first = first or record.time
+            # An import writes the link to an agent's session long after the last message.
+            last = last if record.type == "session:linked" else record.time
+            if record.type in _COUNTED:
+                counts[_COUNTED[record.type]] += 1
+            elif record.type in _READ:
+                event = passed_over.event(record)
+                match event:
+                    case PostCompact(outcome="applied"):
+                        counts["compactions"] += 1
+                    case SessionStart():
+                        kind = event.format
+                    case SessionLinked(relation="parent"):
+                        belongs_to = event.session
+    except Exception as error:
+        passed_over.session(info.stream, error)
     row = SessionRow(
         session=info.stream,
         records=info.head + 1,
@@ -94,18 +98,23 @@ def sessions_command(store: str | None, as_json: bool) -> None:
 async def _sessions(store: str | None, as_json: bool) -> None:
     rows: list[SessionRow] = []
     times: list[int] = []
+    passed_over = PassedOver()
     async with opening.existing(store) as engine:
         infos = await engine.sessions()
         with progress("Reading sessions", len(infos) if len(infos) > _BUSY else None) as bar:
             for done, info in enumerate(infos, 1):
-                row, last = await _row(engine, info)
+                row, last = await _row(engine, info, passed_over)
                 rows.append(row)
                 times.append(last)
                 bar.at(done)
     if as_json:
         put_document(rows)
-        return
-    screen = Screen()
+    else:
+        _show_rows(Screen(), rows, times)
+    passed_over.tell()
+
+
+def _show_rows(screen: Screen, rows: list[SessionRow], times: list[int]) -> None:
     if not rows:
         screen.line("The store holds no sessions yet; `eventctx import FILE` adds some.")
         return
@@ -182,14 +191,16 @@ def stats_command(store: str | None, as_json: bool) -> None:
 
     And which hooks failed or dropped something, if any did.
     """
-    stats = run(_stats(store))
+    passed_over = PassedOver()
+    stats = run(_stats(store, passed_over))
     if as_json:
         put_document(stats)
     else:
         _show(Screen(), stats)
+    passed_over.tell()
 
 
-async def _stats(store: str | None) -> Stats:
+async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
     async with opening.existing(store) as engine:
         infos = await engine.sessions()
         types: Counter[str] = Counter()
@@ -205,11 +216,12 @@ async def _stats(store: str | None) -> Stats:
                     messages += len(record.bodies)
                     message_bytes += sum(len(body.data or b"") for body in record.bodies)
                 elif record.type == "context:post_compact":
-                    event: Any = decode_event(record)
-                    compactions += event.outcome == "applied"
-                    saved += event.tokens_before - event.tokens_after
+                    event = passed_over.event(record)
+                    if event is not None:
+                        compactions += event.outcome == "applied"
+                        saved += event.tokens_before - event.tokens_after
                 elif record.type == "usage:reported":
-                    used = usage.evolve(used, record)
+                    used = passed_over.fold(usage.evolve, used, record)
                 erased += sum(body.erased for body in record.bodies)
                 if done % 1000 == 0:
                     bar.at(done)

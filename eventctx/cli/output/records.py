@@ -7,6 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.cli.output.plain import iso, minute, number, plural
+from eventctx.log.codec import Unknown
+from eventctx.log.events import CATALOGUE
 from eventctx.log.plan import REASONS, Plan
 from eventctx.log.record import Body, Record
 from eventctx.projections.flat import dispositions, read, scalars
@@ -36,6 +38,8 @@ def type_style(name: str) -> str:
 def details(record: Record) -> str:
     """The payload in few words; empty for a record whose message is shown instead."""
     event: Any = read(record)
+    if isinstance(event, Unknown):
+        return _unread(event)
     match record.type:
         case "context:message_added":
             return ""
@@ -69,6 +73,14 @@ def details(record: Record) -> str:
     if isinstance(flat.get("imported_at"), int):
         flat["imported_at"] = minute(int(flat["imported_at"]))
     return ", ".join(f"{name} {value}" for name, value in flat.items() if value not in ("", False))
+
+
+def _unread(event: Unknown) -> str:
+    """What can be said of a record that this release cannot read."""
+    row = CATALOGUE.get(event.type)
+    if row is not None and event.version <= row.version:
+        return f"the payload is no {event.type}; `eventctx verify` lists all damage"
+    return f"version {event.version}, written by a later release; kept, and not read here"
 
 
 def reason_in_words(reason: str) -> str:

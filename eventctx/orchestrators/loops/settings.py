@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.errors import InvalidSetting
+from eventctx.policies.constraints import AtLeastOne, Count, Seconds, check
 from eventctx.session.settings import UnknownSetting
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -29,35 +29,18 @@ class OrchestratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     of the longest wait is taken.
     """
 
-    max_iterations: int | None = 50
-    max_retries: int = 4
-    provider_timeout: float | None = 600.0
-    tool_timeout: float | None = None
-    turn_timeout: float | None = None
+    max_iterations: AtLeastOne | None = 50
+    max_retries: Count = 4
+    provider_timeout: Seconds | None = 600.0
+    tool_timeout: Seconds | None = None
+    turn_timeout: Seconds | None = None
     planning: bool = False
     provider: str | None = None
     sleep: Sleep = asyncio.sleep
     jitter: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
-        for name, least in (("max_iterations", 1), ("max_retries", 0)):
-            value = getattr(self, name)
-            if value is None and name == "max_iterations":
-                continue
-            if type(value) is not int or value < least:
-                raise InvalidSetting(f"{name}: expected an int from {least}, found {value!r}")
-        for name in ("provider_timeout", "tool_timeout", "turn_timeout"):
-            value = getattr(self, name)
-            if value is None or (type(value) in (int, float) and value > 0):
-                continue
-            raise InvalidSetting(f"{name}: expected more than 0 s or None, found {value!r}")
-        if type(self.planning) is not bool:
-            raise InvalidSetting(f"planning: expected a bool, found {self.planning!r}")
-        if self.provider is not None and not isinstance(self.provider, str):
-            raise InvalidSetting(f"provider: expected a name or None, found {self.provider!r}")
-        for name in ("sleep", "jitter"):
-            if not callable(getattr(self, name)):
-                raise InvalidSetting(f"{name}: expected a callable, found {getattr(self, name)!r}")
+        check(self)
 
 
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(OrchestratorSettings))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eventctx.errors import InvalidSetting
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
@@ -95,7 +95,7 @@ def _is_meant(selector: RequestSelector, record: Record, turn: int | None) -> bo
 
 
 def _seen(state: ChangesState, record: Record, turn: int | None) -> Seen:
-    event: Any = decode_event(record)
+    event: Any = decode_known(record)
     view = planned.with_insertions(state.view, event.insertions, record)
     return Seen(state._replace(view=view), record, event, turn)
 

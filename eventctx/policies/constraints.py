@@ -1,0 +1,70 @@
+"""The check of settings: what a field's annotation demands is what the field is held to.
+
+msgspec checks annotations only where it decodes. ``check``, called by a Struct when it is made,
+lets it do so for Structs made in Python too. The kinds of settings that several of them share
+stand here; a kind's ``description`` is what the error says was expected.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from eventctx.errors import InvalidSetting
+
+Count = Annotated[int, Meta(ge=0, description="an int from 0")]
+AtLeastOne = Annotated[int, Meta(ge=1, description="an int from 1")]
+Tokens = Annotated[int, Meta(ge=1, description="a positive int")]
+Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+Seconds = Annotated[float, Meta(gt=0, description="more than 0 s")]
+
+_PLAIN: Final = {bool: "a bool", int: "an int", float: "a number", str: "a text", NoneType: "None"}
+
+_WIDENED: Final = {(int, float), (list, tuple)}
+"""Types that may stand for another; msgspec would also take a Decimal, or a set, without order."""
+
+
+def check(settings: msgspec.Struct) -> None:
+    """Hold every field to its annotation; a list given for a tuple becomes one.
+
+    Raises InvalidSetting, which names the field, what was expected and what was found.
+    """
+    for name, kind in _kinds(type(settings)):
+        value = getattr(settings, name)
+        found = checked(name, value, kind)
+        if type(found) is tuple is not type(value):
+            msgspec.structs.force_setattr(settings, name, found)
+
+
+def checked(name: str, value: object, kind: Any) -> Any:
+    """The value of a setting as its kind has it. Raises InvalidSetting."""
+    try:
+        found = msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        sound = False
+    else:
+        sound = type(found) is type(value) or (type(value), type(found)) in _WIDENED
+    if not sound:
+        raise InvalidSetting(f"{name}: expected {expected(kind)}, found {value!r}")
+    return found
+
+
+def expected(kind: Any) -> str:
+    """A kind of setting in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return str(kind.__metadata__[-1].description)
+    if origin in (Union, UnionType):
+        return " or ".join([expected(one) for one in arguments])
+    if origin is Literal:
+        return " or ".join([repr(one) for one in arguments])
+    return _PLAIN.get(kind, "a callable")
+
+
+@cache
+def _kinds(settings: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple([(field.name, field.type) for field in msgspec.structs.fields(settings)])

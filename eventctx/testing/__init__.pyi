@@ -1,0 +1,17 @@
+"""The public names, one a line; ``eventctx.lazy_names`` reads them."""
+
+from eventctx.testing.amplifier import ScriptedAmplifierProvider as ScriptedAmplifierProvider
+from eventctx.testing.contexts import MockContextManager as MockContextManager
+from eventctx.testing.fixed import FixedClock as FixedClock
+from eventctx.testing.fixed import FixedRandom as FixedRandom
+from eventctx.testing.policies import Given as Given
+from eventctx.testing.policies import Outcome as Outcome
+from eventctx.testing.policies import given as given
+from eventctx.testing.providers import ScriptedProvider as ScriptedProvider
+from eventctx.testing.recorder import EventRecorder as EventRecorder
+from eventctx.testing.requests import check_request as check_request
+from eventctx.testing.script import Reply as Reply
+from eventctx.testing.store_contract import StoreContract as StoreContract
+from eventctx.testing.tools import Hang as Hang
+from eventctx.testing.tools import ScriptedTool as ScriptedTool
+from eventctx.testing.tools import big as big

@@ -1,0 +1,102 @@
+"""Records that this release cannot read: listings go on, and say what they left out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+import eventctx
+from eventctx.cli.commands import sessions
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY
+
+OF_ANY_TYPE = (
+    "context:messages_set",
+    "context:post_compact",
+    "context:request_prepared",
+    "prompt:submit",
+    "session:linked",
+    "usage:reported",
+)
+
+
+def _append(store: Path, kind: str, payload: bytes, version: int) -> None:
+    """Write a record into the session ``odd`` as another release, or a broken program, would."""
+    time = 1_700_000_000 * 10**9
+    draft = Draft(uuid.uuid4().bytes, kind, version, time, payload, turn_id="t-9")
+
+    async def written() -> None:
+        async with eventctx.open(store) as engine:
+            ctx = await engine.session("odd")
+            await ctx.add_message({"role": "user", "content": "hello"})
+            await engine.store.append("odd", [draft], ANY)
+
+    asyncio.run(written())
+
+
+@pytest.mark.parametrize("kind", OF_ANY_TYPE)
+def test_a_record_of_a_later_version_is_passed_over_with_a_word(run, store, kind):
+    _append(store, kind, b'{"new":1}', 99)
+    listed = run("sessions", "--json", "--store", store)
+    counted = run("stats", "--json", "--store", store)
+    shown = run("log", "odd", "--store", store)
+    assert [listed.code, counted.code, shown.code] == [0, 0, 0]
+    assert [row["session"] for row in listed.document] == ["work", "odd"]
+    assert listed.document[1]["messages"] == 1
+    assert counted.document["types"][kind] >= 1
+    assert f"{kind}  version 99, written by a later release" in shown.out
+    said = "".join([done.err for done in (listed, counted, shown)])
+    assert "Traceback" not in said
+    if kind in ("context:post_compact", "prompt:submit", "usage:reported"):
+        assert f"1 record passed over: {kind} of version 99" in said
+        assert "update eventctx" in said
+
+
+def test_the_log_as_json_keeps_the_payload_of_a_later_version(run, store):
+    _append(store, "prompt:submit", b'{"new":1}', 99)
+    last = run("log", "odd", "--json", "--store", store).lines[-1]
+    assert (last["type"], last["version"], last["payload"]) == ("prompt:submit", 99, {"new": 1})
+
+
+@pytest.mark.parametrize("kind", OF_ANY_TYPE)
+def test_a_damaged_payload_hides_nothing_else_and_is_told(run, store, kind):
+    _append(store, kind, b'{"outcome":7,"number":"x","prompt":null,"order":5}', 1)
+    listed = run("sessions", "--json", "--store", store)
+    assert [row["session"] for row in listed.document] == ["work", "odd"]
+    shown = run("log", "odd", "--store", store)
+    assert f"the payload is no {kind}" in shown.out
+    for done in (listed, shown, run("stats", "--json", "--store", store)):
+        assert done.code in (0, 1)
+        assert done.out and "Traceback" not in done.err
+        if done.code:
+            assert "position 2" in done.err and "eventctx verify" in done.err
+
+
+@pytest.mark.parametrize(
+    "command", [("view", "odd", "--position", 2), ("why", "odd", 0, "--position", 2)]
+)
+def test_a_request_of_a_later_version_is_no_internal_error(run, store, command):
+    _append(store, "context:request_prepared", b'{"new":1}', 99)
+    done = run(*command, "--store", store)
+    assert done.code in (1, 2), done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_session_that_breaks_the_listing_does_not_hide_the_others(run, store, monkeypatch):
+    run("fork", "work", "other", "--at", 2, "--store", store)
+    real = sessions.transcript.evolve
+
+    def broken(state, record):
+        if record.stream == "work" and record.position == 7:
+            raise IndexError("odd")
+        return real(state, record)
+
+    monkeypatch.setattr(sessions.transcript, "evolve", broken)
+    done = run("sessions", "--json", "--store", store)
+    assert [row["session"] for row in json.loads(done.out)] == ["work", "other"]
+    assert done.code == 4  # still a bug to report, after the list
+    assert "IndexError: odd" in done.err and "while reading session 'work'" in done.err

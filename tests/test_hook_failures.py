@@ -1,0 +1,326 @@
+"""Losses are written down soon, once, and at the end; summed over processes; never in the way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from eventctx.errors import NotAStore, StoreError, StoreTooNew, StoreUnavailable
+from eventctx.hooks.registry import Hooks
+from eventctx.log.hook_failures import HookFailures, Loss
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "s.db"
+    path.touch(mode=0o640)
+    return path
+
+
+@pytest.fixture(params=["memory", "file"])
+def place(request: pytest.FixtureRequest, store: Path) -> Path | None:
+    return store if request.param == "file" else None
+
+
+def beside(store: Path) -> Path:
+    return store.with_name("s.db-losses.jsonl")
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def shown(failures: HookFailures) -> list[tuple[str, str, int]]:
+    return [(one.handler, one.kind, one.count) for one in failures.read()]
+
+
+def of(store: Path | None, hooks: Hooks | None = None) -> HookFailures:
+    return HookFailures(store, (hooks or Hooks()).on_loss)
+
+
+def wrote(store: Path, count: int = 1) -> bool:
+    """Whether so many lines are there, or come soon."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if beside(store).is_file() and beside(store).read_bytes().count(b"\n") >= count:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+def test_counts_are_summed_by_handler_and_kind_and_the_last_time_stays(place: Path | None) -> None:
+    times = iter([50, 10, 40, 60])
+    failures = HookFailures(place, Hooks().on_loss, clock=lambda: next(times))
+    assert failures.read() == ()
+    failures.note("b.two", "error", 2)
+    failures.note("a.one", "dropped")
+    failures.read()
+    failures.note("b.two", "error", 3)
+    failures.note("b.two", "dropped", 7)
+    assert failures.read() == (
+        Loss("a.one", "dropped", 1, 10),
+        Loss("b.two", "dropped", 7, 60),
+        Loss("b.two", "error", 5, 50),
+    )
+
+
+def test_a_handlers_name_that_is_no_unicode_is_kept_in_writing(place: Path | None) -> None:
+    failures = of(place)
+    failures.note("odd\ud800", "error")
+    assert shown(failures) == [("odd\\ud800", "error", 1)]
+
+
+def test_what_another_reader_sees_is_json_lines(store: Path) -> None:
+    failures = HookFailures(store, Hooks().on_loss, clock=lambda: 7)
+    failures.note("a", "error", 3)
+    failures.read()
+    assert [json.loads(line) for line in beside(store).read_text().splitlines()] == [
+        {"hook_failures": 1, "losses": [{"handler": "a", "kind": "error", "count": 3, "last": 7}]}
+    ]
+
+
+# -- when it is written --------------------------------------------------------------------------
+
+
+async def test_losses_of_a_running_registry_are_written_while_it_runs(store: Path) -> None:
+    hooks = Hooks()
+    failures = HookFailures(store, hooks.on_loss, clock=lambda: 77)
+    hooks.count_error(print, ValueError("no"))
+    hooks.count_error(print, ValueError("no"))
+    hooks.count_lost(print, "too many", 5)
+    assert wrote(store)
+    assert of(store).read() == (
+        Loss("builtins.print", "dropped", 5, 77),
+        Loss("builtins.print", "error", 2, 77),
+    )
+    await failures.close()
+    assert beside(store).read_bytes().count(b"\n") == 1, "gathered into one line"
+
+
+async def test_what_is_not_written_yet_is_written_at_the_end_and_nothing_after_it(
+    place: Path | None,
+) -> None:
+    hooks = Hooks()
+    failures = of(place, hooks)
+    failures.note("an.interceptor", "error")
+    await failures.close()
+    hooks.count_error(print, ValueError("after"))
+    await failures.close()
+    assert shown(failures) == [("an.interceptor", "error", 1)]
+
+
+async def test_while_nothing_is_lost_there_is_neither_a_file_nor_a_thread(store: Path) -> None:
+    failures = of(store)
+    assert failures.read() == ()
+    assert "eventctx-losses" not in {thread.name for thread in threading.enumerate()}
+    await failures.close()
+    assert files(store.parent) == ["s.db"]
+
+
+async def test_what_cannot_be_written_is_said_once_and_tried_again(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    beside(store).mkdir()
+    failures = of(store)
+    with caplog.at_level(logging.WARNING, "eventctx.hooks"):
+        for _ in range(2):
+            failures.note("a", "error")
+            with pytest.raises(StoreUnavailable):
+                failures.read()
+        beside(store).rmdir()
+        await failures.close()
+    assert shown(failures) == [("a", "error", 2)]
+    said = [one.message for one in caplog.records if "cannot be written" in one.message]
+    assert len(said) == 1
+    assert said[0].startswith("what hooks lost cannot be written down: ")
+    assert said[0].endswith("; the agent goes on, this is said once")
+
+
+async def test_two_engines_on_one_registry_and_one_file_count_a_loss_once(store: Path) -> None:
+    hooks = Hooks()
+    first, second = of(store, hooks), of(store, hooks)
+    hooks.count_error(print, ValueError("no"))
+    await first.close()
+    hooks.count_error(print, ValueError("no"))
+    await second.close()
+    assert shown(of(store)) == [("builtins.print", "error", 2)]
+
+
+async def test_two_stores_of_one_registry_both_know(store: Path) -> None:
+    hooks = Hooks()
+    both = [of(None, hooks), of(store, hooks)]
+    hooks.count_lost(print, "full", 3)
+    for failures in both:
+        await failures.close()
+        assert shown(failures) == [("builtins.print", "dropped", 3)]
+
+
+async def test_a_listener_that_raises_hurts_neither_the_agent_nor_the_others() -> None:
+    hooks = Hooks()
+
+    def breaks(*_: object) -> None:
+        raise RuntimeError("a listener's bug")
+
+    hooks.on_loss("mine", breaks)
+    failures = of(None, hooks)
+    hooks.count_error(print, ValueError("no"))
+    await failures.close()
+    assert shown(failures) == [("builtins.print", "error", 1)]
+
+
+# -- several processes ---------------------------------------------------------------------------
+
+_PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+from eventctx.hooks.registry import Hooks
+from eventctx.log.hook_failures import HookFailures
+failures = HookFailures(Path(sys.argv[1]), Hooks().on_loss)
+"""
+
+
+def program(store: Path, text: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM + text, str(store)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_processes_that_write_at_once_lose_no_count(store: Path) -> None:
+    text = (
+        "for n in range(500):\n"
+        "    failures.note('a' * 300, 'error'); failures.note('b', 'dropped', 2)\n"
+        "    failures._write()\n"
+    )
+    runs = [program(store, text) for _ in range(4)]
+    for run in runs:
+        run.communicate(timeout=120)
+    assert [run.returncode for run in runs] == [0, 0, 0, 0]
+    assert [one.count for one in of(store).read()] == [2_000, 4_000]
+
+
+def test_what_a_killed_process_lost_is_seen(store: Path) -> None:
+    child = program(
+        store, "failures.note('a', 'error', 9)\nprint('go', flush=True)\ntime.sleep(60)"
+    )
+    assert wrote(store)
+    child.send_signal(signal.SIGKILL)
+    child.communicate(timeout=60)
+    assert shown(of(store)) == [("a", "error", 9)]
+
+
+# -- files that are not as they should be --------------------------------------------------------
+
+
+def test_the_file_is_as_private_as_the_store_and_is_all_there_is(store: Path) -> None:
+    failures = of(store)
+    failures.note("a", "error")
+    failures.read()
+    assert stat.S_IMODE(beside(store).stat().st_mode) == 0o640
+    assert files(store.parent) == ["s.db", "s.db-losses.jsonl"]
+    beside(store).unlink()
+    assert failures.read() == ()
+    failures.note("a", "error")
+    assert shown(failures) == [("a", "error", 1)], "the counts begin anew"
+
+
+def test_a_torn_line_is_passed_over_and_the_next_one_is_not_lost_with_it(store: Path) -> None:
+    failures = of(store)
+    failures.note("a", "error")
+    failures.read()
+    whole = beside(store).read_bytes()
+    for end in range(len(whole) + 1):
+        beside(store).write_bytes(whole + whole[:end])
+        before = 2 if end >= len(whole) - 1 else 1
+        assert shown(failures) == [("a", "error", before)]
+        failures.note("a", "error")
+        assert shown(failures) == [("a", "error", before + 1)]
+
+
+def test_a_first_line_that_was_torn_is_ours_all_the_same(store: Path) -> None:
+    for start in (
+        b"",
+        b'{"hoo',
+        b'{\n{"h',
+        b'{"hook_failures":',
+        b'{"hook_failures":1,"losses":[{',
+    ):
+        beside(store).write_bytes(start)
+        failures = of(store)
+        for count in (1, 2):
+            failures.note("a", "error")
+            assert shown(failures) == [("a", "error", count)]
+
+
+def test_bytes_that_are_no_text_are_passed_over(store: Path) -> None:
+    failures = of(store)
+    failures.note("a", "error")
+    failures.read()
+    whole = beside(store).read_bytes()
+    beside(store).write_bytes(whole + whole.replace(b'"a"', b'"\xff"') + b"\0" * 50 + b"\n" + whole)
+    assert shown(failures) == [("a", "error", 2)]
+
+
+@pytest.mark.parametrize("found", ["text", "lines", "object", "sqlite", "folder", "newer"])
+def test_whatever_else_lies_in_its_place_is_a_typed_error_and_is_left_alone(
+    store: Path, found: str
+) -> None:
+    contents = {
+        "text": b"shopping list\n" * 100,
+        "lines": b'{"handler":"a","kind":"error","count":1,"last":1}\n',
+        "object": b'{\n  "hook_failures": 1\n}\n',
+        "sqlite": b"SQLite format 3\0" * 100,
+        "newer": b'{"hook_failures":12,"sums":{}}\n',
+    }
+    if found == "folder":
+        beside(store).mkdir()
+    else:
+        beside(store).write_bytes(contents[found])
+    expected = {"newer": StoreTooNew, "folder": StoreUnavailable}.get(found, NotAStore)
+    failures = of(store)
+    for _ in range(2):
+        failures.note("a", "error")
+        with pytest.raises(expected):
+            failures.read()
+    if found != "folder":
+        assert beside(store).read_bytes() == contents[found]
+
+
+def test_a_full_disk_is_told_and_spoils_nothing(store: Path) -> None:
+    failures = of(store)
+    failures.note("a", "error")
+    failures.read()
+    text = (
+        "import logging, resource\n"
+        "logging.basicConfig(stream=sys.stdout, format='%(message)s')\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.RLIM_INFINITY))\n"
+        "failures.note('b' * 9000, 'error')\n"
+        "assert not failures._write()\n"
+        "assert not failures._write()\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+        "assert failures._write()\n"
+    )
+    child = program(store, text)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert out.count("no space left to write") == 1
+    assert shown(failures) == [("a", "error", 1), ("b" * 9000, "error", 1)]
+
+
+def test_where_no_file_can_be_made_it_is_a_typed_error(tmp_path: Path) -> None:
+    failures = of(tmp_path / "no such folder" / "s.db")
+    with pytest.raises(StoreError, match="cannot be opened"):
+        failures._append(b"{}")
+    assert failures.read() == (), "who only reads finds nothing, and makes nothing"

@@ -12,7 +12,8 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
-from eventctx.session.host_turns import UNTOLD, ModelUsage
+from eventctx.log.usage import Usage
+from eventctx.session.host_turns import UNTOLD
 
 QUESTION = {"role": "user", "content": "a"}
 
@@ -39,7 +40,7 @@ async def test_what_a_host_tells_becomes_the_records_that_blocks_would_have_made
         await host.model_asked("anthropic", "m")
         await ctx.get_messages_for_request()
         await host.request_prepared()
-        await host.model_known(usage=ModelUsage(100, 7, 60), response_id="r", finish_reason="end")
+        await host.model_known(usage=Usage(100, 7, 60), response_id="r", finish_reason="end")
         await host.model_answered()
         await host.tool_began("read", "c1", "key")
         await host.tool_ended("key")

@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from eventctx.log.usage import Usage as Usage
+
 Finish = Literal["answered", "iteration_limit", "denied", "stopped"]
 """How a turn ended: with an answer, at the limit, by a hook's denial, or on the host's request."""
 
@@ -67,16 +69,6 @@ class ToolOutcome(msgspec.Struct, frozen=True):
     call: ToolRequest
     content: str
     is_error: bool = False
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens of one call as in ``usage:reported``: ``prompt`` is all of it, caches included."""
-
-    prompt: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -19,21 +19,12 @@ import msgspec
 from eventctx.aio import KeyedLock, undisturbed
 from eventctx.log import events
 from eventctx.log.ids import derive_trace_id
+from eventctx.log.usage import Usage
 from eventctx.session.turns import Emitter, Scope, check_turn_id
 
 P = ParamSpec("P")
 
 UNTOLD = "the host did not say how it ended"
-
-
-class ModelUsage(msgspec.Struct, frozen=True):
-    """Tokens as in ``usage:reported``: ``prompt`` holds the caches."""
-
-    prompt: int
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
 
 
 class _ModelCall:
@@ -45,7 +36,7 @@ class _ModelCall:
         self.model = model
         self.began = False
         self.prepared: int | None = None
-        self.usage: ModelUsage | None = None
+        self.usage: Usage | None = None
         self.response_id: str | None = None
         self.finish_reason: str | None = None
 
@@ -178,7 +169,7 @@ class Following:
         self,
         *,
         model: str | None = None,
-        usage: ModelUsage | None = None,
+        usage: Usage | None = None,
         response_id: str | None = None,
         finish_reason: str | None = None,
     ) -> None:

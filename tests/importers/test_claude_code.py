@@ -59,16 +59,17 @@ def test_usage_is_the_sum_of_three_and_counted_once_per_id() -> None:
     log.answer("m1", text("b"), output=99).user("next")
     found = items_of(parse, log.data())
     assert prompts(found) == [543]
-    usage = of_type(found, ModelCall)[0].usage
+    call = of_type(found, ModelCall)[0]
+    usage = call.usage
     assert (usage.output, usage.cache_read, usage.cache_write) == (99, 500, 40)
-    assert not usage.output_exact
+    assert not call.output_exact
 
 
 def test_an_output_count_is_exact_only_beside_a_stop_reason() -> None:
     log = ClaudeCode().user("go").answer("m1", text("a"), stop_reason="end_turn", output=42)
-    usage = of_type(items_of(parse, log.data()), ModelCall)[0].usage
-    assert usage.output == 42
-    assert usage.output_exact
+    call = of_type(items_of(parse, log.data()), ModelCall)[0]
+    assert call.usage.output == 42
+    assert call.output_exact
 
 
 def test_what_a_later_line_of_an_id_replaces_is_kept_raw() -> None:

@@ -92,9 +92,10 @@ def test_a_prompt_is_the_sum_of_three_and_zeros_are_no_usage() -> None:
     log.answer(stop="aborted", usage={"input": 0, "output": 0}).user("x").answer(usage="?")
     found = items_of(parse, log.data())
     assert prompts(found) == [100, None, None]
-    usage = of_type(found, ModelCall)[0].usage
+    call = of_type(found, ModelCall)[0]
+    usage = call.usage
     assert (usage.output, usage.cache_read, usage.cache_write) == (7, 50, 25)
-    assert usage.output_exact
+    assert call.output_exact
 
 
 def test_an_aborted_answer_is_a_message_and_cancels_its_turn() -> None:

@@ -18,7 +18,8 @@ from typing import Any, Final
 from eventctx.aio import KeyedLock
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
-from eventctx.session.host_turns import Following, ModelUsage
+from eventctx.log.usage import Usage, form_of_host, read_usage
+from eventctx.session.host_turns import Following
 
 MAX_MESSAGE: Final = 2_000
 """Characters of an error's words that are recorded."""
@@ -209,34 +210,18 @@ _FIELDS: Final = re.compile(r"\b([a-z_]+_tokens)=(\d+)\b")
 """Counts in the text of a pydantic model, ``input_tokens=5 output_tokens=2``."""
 
 
-def usage_of(usage: object) -> ModelUsage | None:
+def usage_of(usage: object) -> Usage | None:
     """Tokens from a host's ``usage``: pydantic's fields, or those of ``llm:response``.
 
-    Amplifier's ``input_tokens`` holds what was read from the cache, not what was written to it.
-    None for anything else; a provider's own counts leave caches out of ``input_tokens``.
+    None for anything else, and where no prompt is counted.
     """
     if isinstance(usage, str):
         # loop-basic passes the kernel's model, and the registry hands on its text.
         usage = {name: int(count) for name, count in _FIELDS.findall(usage)}
     if not isinstance(usage, Mapping):
         return None
-    if "cache_creation_input_tokens" in usage and "cache_write_tokens" not in usage:
-        read = _count(usage.get("cache_read_input_tokens"))
-        write = _count(usage.get("cache_creation_input_tokens"))
-        prompt = _count(usage.get("input_tokens")) + read + write
-    else:
-        read = _count(usage.get("cache_read_tokens", usage.get("cache_read")))
-        write = _count(usage.get("cache_write_tokens", usage.get("cache_write")))
-        prompt = _count(usage.get("input_tokens", usage.get("input"))) + write
-    if prompt == 0:
-        return None
-    return ModelUsage(
-        prompt=prompt,
-        output=_count(usage.get("output_tokens", usage.get("output"))),
-        cache_read=read,
-        cache_write=write,
-        reasoning=_count(usage.get("reasoning_tokens")),
-    )
+    found = read_usage(usage, form_of_host(usage))
+    return found if found is not None and found.prompt else None
 
 
 def error_of(error: object, data: Data) -> tuple[str, str]:
@@ -262,7 +247,3 @@ def _canonical(value: object) -> str:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _count(value: object) -> int:
-    return value if type(value) is int and value >= 0 else 0

@@ -22,8 +22,8 @@ from eventctx.importers.source.items import (
     ModelCall,
     TurnBegan,
     TurnEnded,
-    UsageItem,
 )
+from eventctx.log.usage import Usage
 from eventctx.messages.facts_reader import call_names, read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.session.context import Context
@@ -90,7 +90,7 @@ class Player:
         self._turn: Turn | None = None
         self._iteration: Iteration | None = None
         self._call: ProviderCall | None = None
-        self._usage: UsageItem | None = None
+        self._usage: Usage | None = None
         self._turn_blocks = AsyncExitStack()
         self._blocks = AsyncExitStack()
         self._call_blocks = AsyncExitStack()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from eventctx.importers.formats import chat
-from eventctx.importers.source.items import UsageItem
-from eventctx.importers.source.lines import count, list_or_empty, object_or_empty
+from eventctx.importers.source.lines import list_or_empty, object_or_empty
+from eventctx.log.usage import AMPLIFIER, Usage, read_usage
 from eventctx.messages.facts_reader import read_facts
 
 
@@ -35,25 +35,11 @@ def as_block(block: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def usage_of(data: dict[str, Any], response: dict[str, Any]) -> UsageItem | None:
-    """The whole prompt: ``input_tokens`` has what was read from the cache, not what was written.
-
-    Without Amplifier's own count, the provider's is taken. ``input`` and ``cache_write`` are the
-    words of another dialect of the log.
-    """
+def usage_of(data: dict[str, Any], response: dict[str, Any]) -> Usage | None:
+    """Amplifier's own counts, else the provider's; None where they count no prompt."""
     usage = object_or_empty(data.get("usage"))
     if "cache_creation_input_tokens" in usage or not ("input_tokens" in usage or "input" in usage):
-        of_provider = chat.usage_of(usage or response.get("usage"))
-        return of_provider if of_provider is not None and of_provider.prompt else None
-    read = count(usage.get("cache_read_tokens", usage.get("cache_read")))
-    write = count(usage.get("cache_write_tokens", usage.get("cache_write")))
-    prompt = count(usage.get("input_tokens", usage.get("input"))) + write
-    if prompt == 0:
-        return None
-    return UsageItem(
-        prompt=prompt,
-        output=count(usage.get("output_tokens", usage.get("output"))),
-        cache_read=read,
-        cache_write=write,
-        reasoning=count(usage.get("reasoning_tokens")),
-    )
+        found = chat.usage_of(usage or response.get("usage"))
+    else:
+        found = read_usage(usage, AMPLIFIER)
+    return found if found is not None and found.prompt else None

@@ -26,7 +26,6 @@ from eventctx.importers.source.items import (
     Raw,
     Session,
     TurnBegan,
-    UsageItem,
     Waiting,
     Warned,
     never,
@@ -41,6 +40,7 @@ from eventctx.importers.source.lines import (
     read_value,
     text_or_none,
 )
+from eventctx.log.usage import Usage, form_of_provider, read_usage
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_rounds import joins
@@ -215,18 +215,8 @@ def _call(number: int, row: dict[str, Any]) -> ModelCall:
     )
 
 
-def usage_of(usage: object) -> UsageItem | None:
-    """Anthropic's sum of three, or OpenAI's prompt with its cached part inside."""
-    if not isinstance(usage, dict):
+def usage_of(usage: object) -> Usage | None:
+    """A provider's own counts; None where there is no count of a prompt."""
+    if not isinstance(usage, dict) or usage.keys().isdisjoint(("prompt_tokens", "input_tokens")):
         return None
-    if "prompt_tokens" in usage:
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        prompt, output = count(usage["prompt_tokens"]), count(usage.get("completion_tokens"))
-        return UsageItem(prompt, output, cache_read=count(cached))
-    if "input_tokens" not in usage:
-        return None
-    read = count(usage.get("cache_read_input_tokens"))
-    write = count(usage.get("cache_creation_input_tokens"))
-    prompt = count(usage["input_tokens"]) + read + write
-    return UsageItem(prompt, count(usage.get("output_tokens")), cache_read=read, cache_write=write)
+    return read_usage(usage, form_of_provider(usage))

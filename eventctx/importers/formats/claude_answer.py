@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw, UsageItem
-from eventctx.importers.source.lines import count, encode, text_or_none
+from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw
+from eventctx.importers.source.lines import encode, text_or_none
+from eventctx.log.usage import ANTHROPIC, read_usage
 
 _STILL_OPEN: Final = frozenset((None, "tool_use", "pause_turn"))
 
@@ -58,8 +59,10 @@ class AnswerLines:
             None,
             model=model if isinstance(model, str) else None,
             provider="anthropic",
-            usage=_usage(message),
+            usage=read_usage(message.get("usage"), ANTHROPIC),
             finish_reason=text_or_none(message.get("stop_reason")),
+            # Only the line with the stop reason is written after the provider's final count.
+            output_exact=message.get("stop_reason") is not None,
             response_id=text_or_none(self.id),
         )
         yield MessageItem(line, time, message)
@@ -75,20 +78,3 @@ def _blocks(content: object) -> list[Any]:
     if isinstance(content, list):
         return content
     return [] if content is None else [{"type": "text", "text": content}]
-
-
-def _usage(message: dict[str, Any]) -> UsageItem | None:
-    usage = message.get("usage")
-    if not isinstance(usage, dict):
-        return None
-    read = count(usage.get("cache_read_input_tokens"))
-    write = count(usage.get("cache_creation_input_tokens"))
-    # Only the line that carries the stop reason is written after the provider's final count.
-    exact = message.get("stop_reason") is not None
-    return UsageItem(
-        prompt=count(usage.get("input_tokens")) + read + write,
-        output=count(usage.get("output_tokens")),
-        cache_read=read,
-        cache_write=write,
-        output_exact=exact,
-    )

@@ -28,7 +28,6 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnEnded,
-    UsageItem,
     Waiting,
     Warned,
     never,
@@ -42,6 +41,7 @@ from eventctx.importers.source.lines import (
     read_value,
     session_first,
 )
+from eventctx.log.usage import CODEX, Usage, read_usage
 from eventctx.messages.facts_reader import read_facts
 
 NAME: Final = "codex"
@@ -198,7 +198,7 @@ class _Rollout:
                 yield TurnBegan(line, time)
         yield MessageItem(line, time, payload)
 
-    def _close(self, line: int, time: int | None, usage: UsageItem | None = None) -> Iterator[Item]:
+    def _close(self, line: int, time: int | None, usage: Usage | None = None) -> Iterator[Item]:
         if self.calling or usage is not None:
             self.calling = False
             yield CallEnded(line, time, usage)
@@ -222,20 +222,12 @@ class _Rollout:
             yield from self._close(line, time)
             yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
 
-    def _count(self, info: object) -> UsageItem | None:
+    def _count(self, info: object) -> Usage | None:
         """This call's tokens; ``total_token_usage`` is a running sum and no context size."""
         if not isinstance(info, dict):
             return None
         self.window = count(info.get("model_context_window")) or self.window
-        last = info.get("last_token_usage")
-        if not isinstance(last, dict):
-            return None
-        return UsageItem(
-            prompt=count(last.get("input_tokens")),
-            output=count(last.get("output_tokens")),
-            cache_read=count(last.get("cached_input_tokens")),
-            reasoning=count(last.get("reasoning_output_tokens")),
-        )
+        return read_usage(info.get("last_token_usage"), CODEX)
 
     def _compacted(
         self, line: int, time: int | None, data: bytes, row: RolloutRow

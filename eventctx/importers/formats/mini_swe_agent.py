@@ -23,17 +23,16 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnEnded,
-    UsageItem,
     Warned,
     never,
 )
 from eventctx.importers.source.lines import (
-    count,
     encode,
     nanoseconds,
     object_or_empty,
     text_or_none,
 )
+from eventctx.log.usage import OPENAI_CHAT, read_usage
 
 NAME: Final = "mini-swe-agent"
 
@@ -82,22 +81,9 @@ def _call(number: int, extra: dict[str, Any]) -> ModelCall:
         None,
         model=text_or_none(response.get("model")),
         provider=text_or_none(response.get("provider")),
-        usage=_usage(response.get("usage")),
+        usage=read_usage(response.get("usage"), OPENAI_CHAT),
         finish_reason=text_or_none(choice.get("finish_reason")),
         response_id=text_or_none(response.get("id")),
-    )
-
-
-def _usage(usage: object) -> UsageItem | None:
-    if not isinstance(usage, dict):
-        return None
-    return UsageItem(
-        prompt=count(usage.get("prompt_tokens")),
-        output=count(usage.get("completion_tokens")),
-        cache_read=count(object_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens")),
-        reasoning=count(
-            object_or_empty(usage.get("completion_tokens_details")).get("reasoning_tokens")
-        ),
     )
 
 

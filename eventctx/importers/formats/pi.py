@@ -182,6 +182,7 @@ class _Conversation:
             model=text_or_none(source.get("model")),
             provider=text_or_none(source.get("provider")),
             usage=pi_messages.usage_of(source),
+            output_exact=text_or_none(source.get("stopReason")) not in pi_messages.BROKEN_OFF,
             finish_reason=reason,
             response_id=text_or_none(source.get("responseId")),
         )

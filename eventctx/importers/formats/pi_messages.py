@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventctx.importers.source.items import UsageItem
-from eventctx.importers.source.lines import count, object_or_empty, text_or_none
+from eventctx.log.usage import PI, Usage, read_usage
 
 BROKEN_OFF: Final = frozenset(("aborted", "error"))
 
@@ -59,20 +58,10 @@ def branch_summary_of(text: str) -> dict[str, Any]:
     return _told(_BRANCH.format(text))
 
 
-def usage_of(message: dict[str, Any]) -> UsageItem | None:
-    """What the provider counted; None for the zeros of a request that was aborted."""
-    usage = object_or_empty(message.get("usage"))
-    read, write = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
-    prompt = count(usage.get("input")) + read + write
-    if prompt == 0:
-        return None
-    return UsageItem(
-        prompt=prompt,
-        output=count(usage.get("output")),
-        cache_read=read,
-        cache_write=write,
-        output_exact=text_or_none(message.get("stopReason")) not in BROKEN_OFF,
-    )
+def usage_of(message: dict[str, Any]) -> Usage | None:
+    """The provider's counts; None for the zeros of a request that was aborted."""
+    usage = read_usage(message.get("usage"), PI)
+    return usage if usage is not None and usage.prompt else None
 
 
 def _told(text: str) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnEnded,
-    UsageItem,
     Waiting,
     Warned,
 )
@@ -39,6 +38,7 @@ from eventctx.importers.source.naming import event_id
 from eventctx.log import events
 from eventctx.log.ids import derive_span_id
 from eventctx.log.record import Record
+from eventctx.log.usage import Usage
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import call_names, read_facts
@@ -54,6 +54,7 @@ class _Call:
         self.ids = ids
         self.prepared = prepared
         self.usage = item.usage
+        self.output_exact = item.output_exact
         self.finish_reason = item.finish_reason
         self.response_id = item.response_id
         self.tools: dict[str, str] = {}
@@ -232,7 +233,8 @@ class Recorder:
     async def _call_ended(self, item: CallEnded) -> None:
         call = self._call
         if call is not None:
-            call.usage = item.usage or call.usage
+            if item.usage is not None:
+                call.usage, call.output_exact = item.usage, True
             call.finish_reason = item.finish_reason or call.finish_reason
             call.response_id = item.response_id or call.response_id
             await self._end_call(item.line, item.time)
@@ -240,7 +242,7 @@ class Recorder:
         last = self._last_call
         if item.usage is not None and last is not None and last.usage is None:
             # Counted after the answer was already over; a repeated count is not taken again.
-            last.usage = item.usage
+            last.usage, last.output_exact = item.usage, True
             await self._usage(last, item.line, item.time)
 
     async def _end_call(self, line: int, time: int | None) -> None:
@@ -264,9 +266,12 @@ class Recorder:
             self._tools[call_id] = (name, ids)
 
     async def _usage(self, call: _Call, line: int, time: int | None) -> None:
-        usage: UsageItem = call.usage or UsageItem(0)
+        usage = call.usage or Usage()
         event = events.UsageReported(
-            **msgspec.structs.asdict(usage), model=call.item.model, prepared=call.prepared
+            **msgspec.structs.asdict(usage),
+            model=call.item.model,
+            prepared=call.prepared,
+            output_exact=call.output_exact,
         )
         await self._put(event, line, time, call.ids)
 

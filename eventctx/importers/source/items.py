@@ -18,6 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from eventctx.log.usage import Usage
+
 
 class FileLine(NamedTuple):
     """One physical line of a file, without its line end. ``number`` counts from 1.
@@ -68,28 +70,21 @@ class MessageItem(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class UsageItem(msgspec.Struct, frozen=True):
-    """Tokens that the provider counted; ``prompt`` is the whole prompt, caches included."""
-
-    prompt: int
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    output_exact: bool = True
-
-
 class ModelCall(msgspec.Struct, frozen=True):
-    """A model call that saw all messages before this item; the next messages are its answer."""
+    """A model call that saw all messages before this item; the next messages are its answer.
+
+    ``output_exact`` is false where ``usage`` was written before the answer was complete.
+    """
 
     line: int
     time: int | None
     model: str | None = None
     provider: str | None = None
-    usage: UsageItem | None = None
+    usage: Usage | None = None
     finish_reason: str | None = None
     context_window: int | None = None
     response_id: str | None = None
+    output_exact: bool = True
 
 
 class CallEnded(msgspec.Struct, frozen=True):
@@ -100,7 +95,7 @@ class CallEnded(msgspec.Struct, frozen=True):
 
     line: int
     time: int | None
-    usage: UsageItem | None = None
+    usage: Usage | None = None
     finish_reason: str | None = None
     response_id: str | None = None
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventctx.errors import ProviderFailed
+from eventctx.log.usage import AMPLIFIER, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Request,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
-    Usage,
 )
 from eventctx.orchestrators.providers.amplifier_rows import as_messages
 
@@ -109,7 +109,7 @@ class AmplifierProvider:
             _named(getattr(response, "finish_reason", None)),
             _named(state.get("response_id")),
             _named(state.get("model")),
-            _usage(getattr(response, "usage", None)),
+            read_usage(getattr(response, "usage", None), AMPLIFIER),
         )
 
     def _calls_of(self, response: Any) -> list[Any]:
@@ -154,25 +154,3 @@ def _text(blocks: Any) -> str:
 
 def _named(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _usage(usage: Any) -> Usage | None:
-    """Amplifier's ``input_tokens`` holds what was read from a cache, not what was written to it."""
-    if usage is None:
-        return None
-
-    def count(*names: str) -> int:
-        for name in names:
-            value = usage.get(name) if isinstance(usage, dict) else getattr(usage, name, None)
-            if type(value) is int and value >= 0:
-                return value
-        return 0
-
-    written = count("cache_write_tokens", "cache_creation_input_tokens")
-    return Usage(
-        count("input_tokens") + written,
-        count("output_tokens"),
-        count("cache_read_tokens", "cache_read_input_tokens"),
-        written,
-        count("reasoning_tokens"),
-    )

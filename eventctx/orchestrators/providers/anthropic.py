@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
+from eventctx.log.usage import ANTHROPIC, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
@@ -13,7 +14,6 @@ from eventctx.orchestrators.protocol import (
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
-    Usage,
 )
 from eventctx.orchestrators.providers import sdk_failing
 from eventctx.orchestrators.providers.anthropic_stream import StreamedMessage
@@ -218,7 +218,7 @@ def _answer(provider: str, body: dict[str, Any], problems: dict[str, str]) -> An
         finish_reason=body.get("stop_reason"),
         response_id=body.get("id"),
         model=body.get("model"),
-        usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
+        usage=read_usage(body.get("usage"), ANTHROPIC),
     )
 
 
@@ -226,17 +226,3 @@ def _call(block: dict[str, Any], problems: dict[str, str]) -> ToolRequest:
     call_id = str(block.get("id"))
     arguments, problem = read_arguments(block.get("input"))
     return ToolRequest(call_id, str(block.get("name")), arguments, problems.get(call_id, problem))
-
-
-def _usage(said: dict[str, Any]) -> Usage:
-    """``input_tokens`` leaves out what was read from the cache or written to it."""
-    read = said.get("cache_read_input_tokens") or 0
-    written = said.get("cache_creation_input_tokens") or 0
-    details = said.get("output_tokens_details") or {}
-    return Usage(
-        prompt=(said.get("input_tokens") or 0) + read + written,
-        output=said.get("output_tokens") or 0,
-        cache_read=read,
-        cache_write=written,
-        reasoning=details.get("thinking_tokens") or 0,
-    )

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from eventctx.log.usage import OPENAI_CHAT, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
@@ -13,7 +14,6 @@ from eventctx.orchestrators.protocol import (
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
-    Usage,
 )
 from eventctx.orchestrators.providers import sdk_failing
 from eventctx.orchestrators.providers.arguments import read_arguments
@@ -138,7 +138,7 @@ def _answer(provider: str, body: dict[str, Any]) -> Answer:
         finish_reason=choice.get("finish_reason"),
         response_id=body.get("id"),
         model=body.get("model"),
-        usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
+        usage=read_usage(body.get("usage"), OPENAI_CHAT),
     )
 
 
@@ -173,16 +173,3 @@ def _call(call: dict[str, Any]) -> ToolRequest:
     function = call["function"]
     arguments, problem = read_arguments(function.get("arguments"))
     return ToolRequest(str(call.get("id")), str(function.get("name")), arguments, problem)
-
-
-def _usage(said: dict[str, Any]) -> Usage:
-    """``prompt_tokens`` holds what was cached already."""
-    cached = said.get("prompt_tokens_details") or {}
-    spent = said.get("completion_tokens_details") or {}
-    return Usage(
-        prompt=said.get("prompt_tokens") or 0,
-        output=said.get("completion_tokens") or 0,
-        cache_read=cached.get("cached_tokens") or 0,
-        cache_write=cached.get("cache_write_tokens") or 0,
-        reasoning=spent.get("reasoning_tokens") or 0,
-    )

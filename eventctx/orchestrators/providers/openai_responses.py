@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal
 
+from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
@@ -13,7 +14,6 @@ from eventctx.orchestrators.protocol import (
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
-    Usage,
 )
 from eventctx.orchestrators.providers import sdk_failing
 from eventctx.orchestrators.providers.arguments import read_arguments
@@ -180,7 +180,7 @@ def _answer(provider: str, body: dict[str, Any]) -> Answer:
         finish_reason=(body.get("incomplete_details") or {}).get("reason") or status,
         response_id=body.get("id"),
         model=body.get("model"),
-        usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
+        usage=read_usage(body.get("usage"), OPENAI_RESPONSES),
     )
 
 
@@ -196,16 +196,3 @@ def _text(item: dict[str, Any]) -> str:
 def _call(item: dict[str, Any]) -> ToolRequest:
     arguments, problem = read_arguments(item.get("arguments"))
     return ToolRequest(str(item.get("call_id")), str(item.get("name")), arguments, problem)
-
-
-def _usage(said: dict[str, Any]) -> Usage:
-    """``input_tokens`` holds what was cached already."""
-    cached = said.get("input_tokens_details") or {}
-    spent = said.get("output_tokens_details") or {}
-    return Usage(
-        prompt=said.get("input_tokens") or 0,
-        output=said.get("output_tokens") or 0,
-        cache_read=cached.get("cached_tokens") or 0,
-        cache_write=cached.get("cache_write_tokens") or 0,
-        reasoning=spent.get("reasoning_tokens") or 0,
-    )

@@ -1,0 +1,91 @@
+"""Every reader of token counts reads them by one table: ``eventctx.log.usage``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventctx.log.usage import (
+    AMPLIFIER,
+    ANTHROPIC,
+    CODEX,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    PI,
+    Usage,
+    UsageForm,
+    form_of_host,
+    form_of_provider,
+    read_usage,
+)
+
+FORMS = [ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, CODEX, AMPLIFIER, PI]
+CALL = Usage(prompt=130, output=7, cache_read=100, cache_write=20, reasoning=3)
+
+
+def nested(names: dict[str, Any]) -> dict[str, Any]:
+    """``{"a.b": 1}`` as ``{"a": {"b": 1}}``."""
+    found: dict[str, Any] = {}
+    for name, count in names.items():
+        outer, _, inner = name.rpartition(".")
+        (found.setdefault(outer, {}) if outer else found)[inner] = count
+    return found
+
+
+def in_form(usage: Usage, form: UsageForm) -> dict[str, Any]:
+    """The usage as an API with this form reports it."""
+    counts = {name: getattr(usage, name) for name in Usage.__struct_fields__}
+    counts["prompt"] -= sum(counts[name] for name in form.beside)
+    return nested({getattr(form, name)[0]: n for name, n in counts.items() if getattr(form, name)})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_call_reads_the_same_in_every_form(form: UsageForm) -> None:
+    expected = Usage(
+        CALL.prompt,
+        CALL.output,
+        CALL.cache_read,
+        CALL.cache_write if form.cache_write else 0,
+        CALL.reasoning if form.reasoning else 0,
+    )
+    assert read_usage(in_form(CALL, form), form) == expected
+
+
+def test_a_providers_own_counts_are_recognised_by_their_names() -> None:
+    for form in (ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES):
+        assert form_of_provider(in_form(CALL, form)) is form
+    assert form_of_host(in_form(CALL, AMPLIFIER)) is AMPLIFIER
+    assert form_of_host(in_form(CALL, ANTHROPIC)) is ANTHROPIC
+
+
+def test_a_proxys_extra_names_do_not_count_a_cache_twice() -> None:
+    # LiteLLM reports Anthropic's names beside OpenAI's, whose prompt holds the caches.
+    both = {"prompt_tokens": 130, "completion_tokens": 7, "cache_read_input_tokens": 100}
+    assert read_usage(both, form_of_provider(both)) == Usage(130, 7)
+
+
+def test_an_object_is_read_by_its_attributes() -> None:
+    kernel = SimpleNamespace(input_tokens=100, output_tokens=5, cache_write_tokens=30)
+    assert read_usage(kernel, AMPLIFIER) == Usage(130, 5, cache_write=30)
+
+
+@pytest.mark.parametrize("nothing", [None, "12", 12, 1.5, [1], object()])
+def test_what_holds_no_counts_is_no_usage(nothing: object) -> None:
+    assert read_usage(nothing, ANTHROPIC) is None
+
+
+ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just([]))
+
+
+@given(st.sampled_from(FORMS), st.lists(ODD, min_size=12, max_size=12))
+def test_whatever_is_reported_is_read_as_counts(form: UsageForm, odd: list[Any]) -> None:
+    names = [name for field in form[:5] for name in field]
+    reported = nested(dict(zip(names, odd, strict=False)))
+    for one in (reported, {name.partition(".")[0]: odd[0] for name in names}):
+        usage = read_usage(one, form)
+        assert usage is not None
+        assert all(getattr(usage, name) >= 0 for name in Usage.__struct_fields__)

@@ -41,8 +41,8 @@ from eventctx.policies.advisers import SummaryRequest as SummaryRequest
 from eventctx.policies.interception import CompactionAsked as CompactionAsked
 from eventctx.policies.interception import Verdict as Verdict
 from eventctx.queries.audit import Audit as Audit
-from eventctx.queries.requests import Message as Message
 from eventctx.queries.requests import RequestView as RequestView
+from eventctx.queries.transcript import Message as Message
 from eventctx.queries.verify import Problem as Problem
 from eventctx.queries.verify import Verification as Verification
 from eventctx.search.recall import Recalled as Recalled

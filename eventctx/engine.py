@@ -31,7 +31,8 @@ from eventctx.queries.audit import Audit, audited
 from eventctx.queries.explain import answering
 from eventctx.queries.explain.answers import Explanation, ViewDiff
 from eventctx.queries.explain.selectors import RequestSelector
-from eventctx.queries.requests import Message, RequestView
+from eventctx.queries.requests import RequestView
+from eventctx.queries.transcript import Message, transcript_at
 from eventctx.queries.verify import Verification, verify
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
@@ -210,7 +211,7 @@ class Engine:
             raise InvalidSetting("transcript: expected at most one of at and turn, found both")
         if turn is not None:
             at = await requests.position_of_turn(self.store, session, turn)
-        return await requests.transcript_at(self.store, session, at)
+        return await transcript_at(self.store, session, at)
 
     async def request_view(
         self,

@@ -1,33 +1,22 @@
-"""Reading a stored session: its transcript at any position, and any request, derived again."""
+"""Requests of a stored session, derived again from its log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
-from eventctx.log.record import Body, Record, body_digest
+from eventctx.log.record import Record
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
-from eventctx.projections import timeline, transcript
+from eventctx.projections import timeline
 from eventctx.projections.view import layout, planned, request_view
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.render import addresses, render
-
-
-class Message(NamedTuple):
-    """A message of the transcript: its number, the position of its record, and the message.
-
-    ``message`` is None where the contents were erased.
-    """
-
-    number: int
-    position: int
-    message: dict[str, Any] | None
+from eventctx.queries.bodies import damaged, is_sound
 
 
 class RequestView(msgspec.Struct, frozen=True):
@@ -96,44 +85,6 @@ async def turn_of(store: EventStore, stream: str, number: int) -> timeline.Timel
     return turn
 
 
-async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
-    """The transcript as it was after position ``at`` (None: now).
-
-    Raises InvalidSetting for a position that is no int from 0, StreamNotFound, and LogCorrupted
-    for a body that cannot be decoded.
-    """
-    if at is not None and (type(at) is not int or not 0 <= at < 2**63):
-        raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
-    state = await _transcript_state(store, stream, at)
-    places = [Address(position, index) for _, position, index in state.lines]
-    bodies = await store.bodies(stream, places)
-    try:
-        messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
-    except msgspec.DecodeError as error:
-        raise _damaged(stream, places, bodies) from error
-    if len(messages) != len(places):
-        raise _damaged(stream, places, bodies)
-    return [
-        Message(line.number, line.position, message)
-        for line, message in zip(state.lines, messages, strict=True)
-    ]
-
-
-async def _transcript_state(
-    store: EventStore, stream: str, at: int | None
-) -> transcript.TranscriptState:
-    """The transcript, as ``fold`` derives it; runs of added messages are taken in one step."""
-    state = transcript.initial()
-    positions: list[int] = []
-    async for record in store.read(stream, stop=at, bodies=False):
-        if record.type == "context:message_added":
-            positions.append(record.position)
-        elif record.type in ("context:messages_set", "context:cleared"):
-            state = transcript.evolve(transcript.added(state, positions), record)
-            positions = []
-    return transcript.added(state, positions)
-
-
 async def request_of_turn(
     store: EventStore, stream: str, turn: int, iteration: int | None = None
 ) -> RequestView:
@@ -184,7 +135,7 @@ async def request_at(
     try:
         messages = render(entries, texts)
     except msgspec.DecodeError as error:
-        raise _damaged(stream, wanted, bodies) from error
+        raise damaged(stream, wanted, bodies) from error
     return RequestView(
         position,
         turn,
@@ -193,7 +144,7 @@ async def request_at(
         entries,
         messages,
         digest,
-        digest == event.digest and all(map(_is_sound, bodies)),
+        digest == event.digest and all(map(is_sound, bodies)),
     )
 
 
@@ -223,21 +174,6 @@ async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[B
         added = [Added(behind, text) for (behind, _), text in zip(places, texts, strict=True)]
         found.append(Besides(at, messages, missing, tuple(added)))
     return tuple(found)
-
-
-def _is_sound(body: Body) -> bool:
-    """Whether a body still has its digest; an erased body has nothing else and is sound."""
-    if body.data is None or body.salt is None:
-        return body.erased
-    return body_digest(body.salt, body.data) == body.digest
-
-
-def _damaged(stream: str, places: Sequence[Address], bodies: Sequence[Body]) -> LogCorrupted:
-    """The error for bodies that cannot be decoded; names the first that lost its digest."""
-    for address, body in zip(places, bodies, strict=True):
-        if not _is_sound(body):
-            return LogCorrupted(stream, address.position, f"body {address.index} was edited")
-    return LogCorrupted(stream, places[0].position, "a body is no JSON")
 
 
 def _no_turn(state: timeline.TimelineState, stream: str, number: int) -> str:

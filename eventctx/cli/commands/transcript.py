@@ -23,7 +23,8 @@ from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
 from eventctx.queries.explain.proof import Proof, proof_of
 from eventctx.queries.explain.selectors import RequestSelector
-from eventctx.queries.requests import Besides, Message, RequestView, sent_besides
+from eventctx.queries.requests import Besides, RequestView, sent_besides
+from eventctx.queries.transcript import Message
 
 _full = click.option(
     "--full", is_flag=True, help="Every line of every message, also on a terminal."

@@ -1,0 +1,62 @@
+"""The transcript of a stored session, as it was at any position."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.log.store import Address, EventStore
+from eventctx.messages.encoding import decode_bodies
+from eventctx.projections import transcript
+from eventctx.queries.bodies import damaged
+
+
+class Message(NamedTuple):
+    """A message of the transcript: its number, the position of its record, and the message.
+
+    ``message`` is None where the contents were erased.
+    """
+
+    number: int
+    position: int
+    message: dict[str, Any] | None
+
+
+async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
+    """The transcript as it was after position ``at`` (None: now).
+
+    Raises InvalidSetting for a position that is no int from 0, StreamNotFound, and LogCorrupted
+    for a body that cannot be decoded.
+    """
+    if at is not None and (type(at) is not int or not 0 <= at < 2**63):
+        raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
+    state = await _transcript_state(store, stream, at)
+    places = [Address(position, index) for _, position, index in state.lines]
+    bodies = await store.bodies(stream, places)
+    try:
+        messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
+    except msgspec.DecodeError as error:
+        raise damaged(stream, places, bodies) from error
+    if len(messages) != len(places):
+        raise damaged(stream, places, bodies)
+    return [
+        Message(line.number, line.position, message)
+        for line, message in zip(state.lines, messages, strict=True)
+    ]
+
+
+async def _transcript_state(
+    store: EventStore, stream: str, at: int | None
+) -> transcript.TranscriptState:
+    """The transcript, as ``fold`` derives it; runs of added messages are taken in one step."""
+    state = transcript.initial()
+    positions: list[int] = []
+    async for record in store.read(stream, stop=at, bodies=False):
+        if record.type == "context:message_added":
+            positions.append(record.position)
+        elif record.type in ("context:messages_set", "context:cleared"):
+            state = transcript.evolve(transcript.added(state, positions), record)
+            positions = []
+    return transcript.added(state, positions)

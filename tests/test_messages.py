@@ -12,7 +12,7 @@ from eventctx.errors import InvalidMessage
 from eventctx.messages.facts import Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.images import DEFAULT_TOKENS, image_tokens
-from eventctx.messages.parts import call_names
+from eventctx.messages.part_queries import call_names
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
 

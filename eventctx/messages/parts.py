@@ -95,38 +95,11 @@ def parts_of_result(part: Part) -> list[Part]:
     return found
 
 
-def hosted_arguments(part: Part) -> Any:
-    """What a hosted call was asked for; all that it holds, where it also holds what came of it."""
-    block: dict[str, Any] = part.value
-    given = [key for key in ("arguments", "input", "action") if key in block]
-    if len(given) == 1 and "output" not in block:
-        return block[given[0]]
-    return {key: value for key, value in block.items() if key not in ("type", "id", "name")}
-
-
 def kind_of_block(block: Mapping[str, Any]) -> PartKind:
     """The kind of part that a block of a message's content is."""
     found: list[Part] = []
     _read_blocks([dict(block)], (), _READERS, found)
     return found[0].kind if found else "text"
-
-
-def words_of(message: dict[str, Any]) -> str:
-    """What somebody wrote, text by text on lines of its own; of an answer also its refusal."""
-    return "\n".join(
-        [part.value for part in read_parts(message) if part.kind in ("text", "refusal")]
-    )
-
-
-def call_names(message: dict[str, Any]) -> dict[str, str]:
-    """Names of the tools that a message calls, by call id; for activity events, not for views."""
-    calls = [part for part in read_parts(message) if part.kind == "call" and part.name]
-    return {part.ids[0]: part.name for part in reversed(calls) if part.name}
-
-
-def failed_results(message: dict[str, Any]) -> set[str]:
-    """Ids of the results in a message that the tool marked as errors."""
-    return {one for part in read_parts(message) if part.failed for one in part.ids}
 
 
 # -- rows ----------------------------------------------------------------------------------------
@@ -250,37 +223,24 @@ def _bare(value: Any, place: Place) -> Part:
     return Part("text" if isinstance(value, str) else "other", place, value)
 
 
-def _text_block(kind: str, block: dict[str, Any], place: Place) -> Part | None:
-    text = block.get("text")
-    if isinstance(text, str):
-        return Part("text", (*place, "text"), text, kind)
-    return None if text is None else Part("other", (*place, "text"), text, kind)
+def _whole(kind: PartKind) -> BlockReader:
+    """A reader of blocks that are a part as they stand."""
+    return lambda type_, block, place: Part(kind, place, block, type_)
 
 
-def _refusal_block(kind: str, block: dict[str, Any], place: Place) -> Part | None:
-    key = "refusal" if "refusal" in block else "text"
-    text = block.get(key)
-    if isinstance(text, str):
-        return Part("refusal", (*place, key), text, kind)
-    return Part("other", place, block, kind)
+def _worded(kind: PartKind, *keys: str) -> BlockReader:
+    """A reader of blocks whose words stand under one of ``keys``."""
 
+    def read(type_: str, block: dict[str, Any], place: Place) -> Part | None:
+        key = next((one for one in keys if one in block), keys[0])
+        text = block.get(key)
+        if isinstance(text, str):
+            return Part(kind, (*place, key), text, type_)
+        if kind == "thinking":  # a signature counts, even of nothing
+            return Part(kind, (*place, key), "", type_)
+        return None if text is None else Part("other", place, block, type_)
 
-def _thinking_block(kind: str, block: dict[str, Any], place: Place) -> Part:
-    key = "thinking" if "thinking" in block else "text"
-    text = block.get(key)
-    return Part("thinking", (*place, key), text if isinstance(text, str) else "", kind)
-
-
-def _redacted_block(kind: str, block: dict[str, Any], place: Place) -> Part:
-    return Part("thinking", (*place, "data"), _text(block, "data") or "", kind)
-
-
-def _image_block(kind: str, block: dict[str, Any], place: Place) -> Part:
-    return Part("image", place, block, kind)
-
-
-def _document_block(kind: str, block: dict[str, Any], place: Place) -> Part:
-    return Part("document", place, block, kind)
+    return read
 
 
 def _call_block(kind: str, block: dict[str, Any], place: Place) -> Part:
@@ -317,10 +277,6 @@ def _hosted_or_other(kind: str, block: dict[str, Any], place: Place) -> Part:
     return Part("other", place, block, kind)
 
 
-def _other(kind: str, block: dict[str, Any], place: Place) -> Part:
-    return Part("other", place, block, kind)
-
-
 def _call(
     holder: dict[str, Any],
     place: Place,
@@ -346,20 +302,21 @@ def _text(holder: dict[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
+_other: Final = _whole("other")
+
 _INNER_READERS: Final[dict[str, BlockReader]] = {
-    **dict.fromkeys(("text", "input_text", "output_text"), _text_block),
-    **dict.fromkeys(("image", "image_url", "input_image"), _image_block),
+    **dict.fromkeys(("text", "input_text", "output_text"), _worded("text", "text")),
+    **dict.fromkeys(("image", "image_url", "input_image"), _whole("image")),
     "tool_result": _result_block,
 }
 """The blocks that are read inside a result; all others are data that a tool gave."""
 
 _READERS: Final[dict[str, BlockReader]] = {
     **_INNER_READERS,
-    **dict.fromkeys(("document", "file", "input_file"), _document_block),
-    **dict.fromkeys(("input_audio", "audio"), _document_block),
-    **dict.fromkeys(("thinking", "reasoning"), _thinking_block),
-    "redacted_thinking": _redacted_block,
-    "refusal": _refusal_block,
+    **dict.fromkeys(("document", "file", "input_file", "input_audio", "audio"), _whole("document")),
+    **dict.fromkeys(("thinking", "reasoning"), _worded("thinking", "thinking", "text")),
+    "redacted_thinking": _worded("thinking", "data"),
+    "refusal": _worded("refusal", "refusal", "text"),
     **dict.fromkeys(("tool_use", "tool_call"), _call_block),
 }
 

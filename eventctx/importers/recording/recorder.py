@@ -42,7 +42,7 @@ from eventctx.log.record import Record
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.parts import call_names, failed_results
+from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
 from eventctx.version import __version__
 

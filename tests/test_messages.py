@@ -10,8 +10,9 @@ import pytest
 
 from eventctx.errors import InvalidMessage
 from eventctx.messages.facts import Facts, decode_facts, encode_facts
-from eventctx.messages.facts_reader import call_names, read_facts
+from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.images import DEFAULT_TOKENS, image_tokens
+from eventctx.messages.part_queries import call_names
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
 

@@ -8,11 +8,13 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 2
+READER: Final = 3
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary is no human's word, and what
 follows a harness's elements is.
+3: a refusal is prose; what stood where nothing was read (arguments under another key, calls of
+custom tools, reasoning that is not encrypted) is counted.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]

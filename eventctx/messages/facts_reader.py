@@ -1,7 +1,5 @@
 """Reading a message of any dialect without changing it: its facts.
 
-The dialects: Anthropic blocks, OpenAI chat, OpenAI Responses items (which have a ``type`` where
-others have a role), Amplifier rows, and what SWE-agent and mini-swe-agent make of OpenAI chat.
 Facts are small, need no text, and are all that policies, token counts and the order of a view are
 computed from. They are stored beside the body with the reader's version and can be rebuilt.
 """
@@ -17,24 +15,17 @@ import msgspec
 from eventctx.errors import InvalidMessage
 from eventctx.messages.facts import READER, Dialect, Facts, Kind
 from eventctx.messages.images import image_tokens
+from eventctx.messages.parts import (
+    RESULT_ROLES,
+    SEALED,
+    Part,
+    parts_of_result,
+    read_parts,
+    role_of,
+)
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
-_RESULT_ROLES: Final = frozenset(("tool", "function"))
-
-_RESPONSES_CALLS: Final = frozenset(
-    ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "computer_call")
-)
-_RESPONSES_RESULTS: Final = frozenset(
-    (
-        "function_call_output",
-        "custom_tool_call_output",
-        "local_shell_call_output",
-        "tool_search_call_output",
-        "tool_search_output",
-        "computer_call_output",
-    )
-)
 
 HARNESS_PREFIXES: Final = (
     "<system-reminder>",
@@ -71,89 +62,125 @@ WEB_SEARCH_TOKENS: Final = 4_000
 What was found is billed and is in no message.
 """
 
-_TAG: Final = re.compile(r"<([a-z][a-z_-]*)[^>]*>")
-
 MARK_CHARACTERS: Final = 100
 """How much of a text counts for de-duplication (context-simple's README)."""
 
 
-# A tuple: a host may put anything into "type", also what cannot be hashed.
-_KNOWN_IN_RESULTS: Final = (
-    *("text", "input_text", "output_text"),
-    *("image", "image_url", "input_image", "tool_result"),
-)
-
-
-class _Counts:
-    """Collects while a message is walked; lives only inside ``read_facts``."""
-
-    __slots__ = (
-        "arguments",
-        "bound",
-        "calls",
-        "dialect",
-        "first",
-        "images",
-        "outcome",
-        "prose",
-        "results",
-        "said",
-        "thinking",
-    )
-
-    def __init__(self) -> None:
-        self.calls: dict[str, None] = {}
-        self.results: dict[str, None] = {}
-        self.prose = self.arguments = self.outcome = self.thinking = self.images = 0
-        self.bound = 0
-        self.said = False
-        self.first: str | None = None
-        self.dialect: Dialect = "chat"
-
-    def text(self, text: str) -> None:
-        self.prose += len(text)
-        self.said = self.said or not is_of_harness(text)
-        if self.first is None:
-            self.first = text
-
-    def call(self, call_id: object, name: object, arguments: object) -> None:
-        """Count a call once: Amplifier rows hold every call in two places."""
-        key = call_id if isinstance(call_id, str) else f"function:{name}"
-        if key in self.calls:
-            return
-        self.calls[key] = None
-        self.arguments += _size(arguments) + (len(name) if isinstance(name, str) else 0)
-
-
 def read_facts(message: dict[str, Any]) -> Facts:
     """Read a message. Raises InvalidMessage when it has neither a role nor a known item type."""
-    counts = _Counts()
-    role = message.get("role")
-    item = message.get("type")
-    if not isinstance(role, str) or not role:
-        if not isinstance(item, str) or role is not None:
-            found = "nothing" if role is None else repr(role)
-            raise InvalidMessage("$.role", found, "a role (system, user, assistant, tool, …)")
-        role = _read_item(item, message, counts)
-    else:
-        _read_row(role, message, counts)
-    kind, human = _kind(role, message, counts)
+    role, dialect = _role_and_dialect(message)
+    # Local names and one loop: this runs for every message that is added.
+    prose = arguments = outcome = thinking = images = bound = 0
+    said, first = False, None
+    calls: dict[str, None] = {}
+    results: dict[str, None] = {}
+    for part in read_parts(message, copies=True):
+        kind, value = part.kind, part.value
+        if kind == "text" or kind == "refusal":
+            prose += len(value)
+            said = said or not is_of_harness(value)
+            first = value if first is None else first
+        elif kind == "call":
+            dialect = part.dialect or dialect
+            # An id that one answer uses twice is one call, as the copy in an Amplifier row is.
+            if part.ids[0] not in calls:
+                calls[part.ids[0]] = None
+                arguments += len(part.name or "")
+                arguments += len(value) if isinstance(value, str) else _size(value)
+        elif kind == "result":
+            if part.dialect is not None and dialect == "chat":
+                dialect = part.dialect
+            if isinstance(value, str):
+                outcome += len(value)
+                first = value if part.place == ("content",) else first
+            else:
+                characters, tokens, inner = _read_inside(part, results)
+                outcome += characters
+                images += tokens
+                dialect = inner if inner is not None and dialect == "chat" else dialect
+            for call_id in part.ids:
+                results[call_id] = None
+        elif kind == "thinking":
+            if part.place[0] == "thinking_block" and bound:
+                continue  # Amplifier's second copy
+            characters, signed = _read_thinking(part)
+            thinking += characters
+            bound += signed
+        elif kind == "image":
+            images += image_tokens(value)
+        elif kind == "hosted" and not part.place:
+            images += WEB_SEARCH_TOKENS if part.type == "web_search_call" else 0
+            arguments += _size({k: v for k, v in value.items() if k not in ("type", "id")})
+        else:
+            prose += _size(value)
+    human = role == "user" and (said or (images > 0 and first is None)) and not _from_hook(message)
+    kind_of_row = _kind(role, human, bool(results))
     return Facts(
         READER,
         role,
-        kind,
-        counts.dialect,
-        tuple(counts.calls),
-        tuple(counts.results),
-        counts.prose,
-        counts.arguments,
-        counts.outcome,
-        counts.thinking,
-        counts.images,
-        _mark(role, counts.first or ""),
-        human,
-        counts.bound if kind == "assistant" else 0,
+        kind_of_row,
+        dialect,
+        tuple(calls),
+        tuple(results),
+        prose,
+        arguments,
+        outcome,
+        thinking,
+        images,
+        _mark(role, first or ""),
+        human and (prose > 0 or not results),
+        bound if kind_of_row == "assistant" else 0,
     )
+
+
+def _role_and_dialect(message: dict[str, Any]) -> tuple[str, Dialect]:
+    """The role, and the dialect as far as keys show it: parts may show another."""
+    role = message.get("role")
+    if isinstance(role, str) and role:
+        item = message.get("type") == "message" and isinstance(message.get("content"), list)
+        return role, "responses" if item else "chat"
+    played = role_of(message)
+    if played is None:
+        raise _without_role(message)
+    return played, "responses"
+
+
+def _read_thinking(part: Part) -> tuple[int, int]:
+    """Characters of a thinking part, and those of them that a provider binds."""
+    # Encrypted reasoning is base64 of about three times the text that it stands for.
+    characters = len(part.value) // 4 if part.type in SEALED else len(part.value)
+    # Whoever signs a block checks it, even one whose text is empty.
+    signed = part.type == "thinking" or part.type == "redacted_thinking"
+    return characters, max(1, characters) if signed else 0
+
+
+def _read_inside(result: Part, results: dict[str, None]) -> tuple[int, int, Dialect | None]:
+    """Characters and tokens of images in a result, and the dialect of results inside it.
+
+    The ids of those results are added to ``results``.
+    """
+    characters = tokens = 0
+    dialect: Dialect | None = None
+    for part in parts_of_result(result):
+        if part.kind == "text":
+            characters += len(part.value)
+        elif part.kind == "image":
+            tokens += image_tokens(part.value)
+        elif part.kind == "result":
+            results.update(dict.fromkeys(part.ids))
+            more, images, _ = _read_inside(part, results)
+            characters, tokens, dialect = characters + more, tokens + images, part.dialect
+        else:
+            characters += _size(part.value)
+    return characters, tokens, dialect
+
+
+def _without_role(message: dict[str, Any]) -> InvalidMessage:
+    role, item = message.get("role"), message.get("type")
+    if role is None and isinstance(item, str):
+        return InvalidMessage("$.role", f"nothing (type {item!r})", "a role or a known item type")
+    found = "nothing" if role is None else repr(role)
+    return InvalidMessage("$.role", found, "a role (system, user, assistant, tool, …)")
 
 
 def _mark(role: str, text: str) -> bytes:
@@ -161,20 +188,14 @@ def _mark(role: str, text: str) -> bytes:
     return blake2b(source, digest_size=8).digest()
 
 
-def _kind(role: str, message: dict[str, Any], counts: _Counts) -> tuple[Kind, bool]:
-    if role in _SYSTEM_ROLES:
-        return "system", False
+def _kind(role: str, human: bool, answers: bool) -> Kind:
+    if role == "user":
+        return "result" if answers else "human" if human else "user"
     if role in _ASSISTANT_ROLES:
-        return "assistant", False
-    if role in _RESULT_ROLES:
-        return "result", False
-    if role != "user":
-        return "other", False
-    pictures = bool(counts.images) and counts.first is None
-    human = (counts.said or pictures) and not _from_hook(message)
-    if counts.results:
-        return "result", human and counts.prose > 0
-    return ("human" if human else "user"), human
+        return "assistant"
+    if role in RESULT_ROLES:
+        return "result"
+    return "system" if role in _SYSTEM_ROLES else "other"
 
 
 def _from_hook(message: dict[str, Any]) -> bool:
@@ -182,170 +203,35 @@ def _from_hook(message: dict[str, Any]) -> bool:
     return isinstance(metadata, dict) and metadata.get("source") == "hook"
 
 
+_TAG: Final = re.compile(r"<([a-z][a-z_-]*)")
+_SPACE: Final = re.compile(r"\s*")
+_BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
+
+
 def is_of_harness(text: str) -> bool:
-    """Whether all of a text is a harness's: what follows its elements may be a person's words."""
-    while (text := text.lstrip()).startswith(HARNESS_PREFIXES):
-        tag = _TAG.match(text)
-        end = -1 if tag is None else text.find(f"</{tag[1]}>")
-        if tag is None or end < 0:
+    """Whether all of a text is a harness's: what follows its elements may be a person's words.
+
+    Walks over the elements by position: copying what is left behind each would take time that
+    grows with the square of a text of many small ones.
+    """
+    head = text[:1]
+    if head not in _BEGINNINGS and not head.isspace():
+        return not text  # most texts by far
+    at = 0
+    while at < len(text):
+        space = _SPACE.match(text, at)
+        at = at if space is None else space.end()
+        if not text.startswith(HARNESS_PREFIXES, at):
+            return at == len(text)
+        tag = _TAG.match(text, at)
+        if tag is None or text.find(">", tag.end()) < 0:
             return True
-        text = text[end + len(tag[1]) + 3 :]
-    return not text
-
-
-def _read_row(role: str, message: dict[str, Any], counts: _Counts) -> None:
-    content = message.get("content")
-    as_result = role in _RESULT_ROLES
-    if message.get("type") == "message" and isinstance(content, list):
-        counts.dialect = "responses"
-    if isinstance(content, str):
-        if as_result:
-            counts.outcome += len(content)
-            counts.first = content
-        else:
-            counts.text(content)
-    elif isinstance(content, list):
-        for block in content:
-            _read_block(block, counts, as_result)
-    elif content is not None and as_result:
-        counts.outcome += _size(content)
-    elif content is not None:
-        counts.prose += _size(content)
-    if as_result:
-        _read_result_ids(message, counts)
-    for call in as_list(message.get("tool_calls")):
-        _read_tool_call(call, counts)
-    legacy = message.get("function_call")
-    if isinstance(legacy, dict):
-        counts.call(None, legacy.get("name"), legacy.get("arguments"))
-    sealed = message.get("thinking_block")
-    if isinstance(sealed, dict) and not counts.bound:
-        # Amplifier's second copy of it, or the only one beside a plain text.
-        _read_block(sealed, counts, as_result=False)
-    reasoning = message.get("reasoning_content")
-    if isinstance(reasoning, str):
-        counts.thinking += len(reasoning)
-
-
-def _read_result_ids(message: dict[str, Any], counts: _Counts) -> None:
-    single, several = message.get("tool_call_id"), message.get("tool_call_ids")
-    if isinstance(single, str):
-        counts.results[single] = None
-    elif isinstance(several, list):
-        counts.results.update(dict.fromkeys(x for x in several if isinstance(x, str)))
-    elif not counts.results and isinstance(message.get("name"), str):
-        counts.results[f"function:{message['name']}"] = None
-
-
-def _read_tool_call(call: object, counts: _Counts) -> None:
-    if not isinstance(call, dict):
-        return
-    function = call.get("function")
-    if isinstance(function, dict):
-        counts.call(call.get("id"), function.get("name"), function.get("arguments"))
-    elif "tool" in call:
-        counts.dialect = "amplifier"
-        counts.call(call.get("id"), call.get("tool"), call.get("arguments"))
-    else:
-        counts.call(call.get("id"), call.get("name"), call.get("args", call.get("arguments")))
-
-
-def _read_block(block: object, counts: _Counts, as_result: bool) -> None:
-    if as_result and (not isinstance(block, dict) or block.get("type") not in _KNOWN_IN_RESULTS):
-        counts.outcome += _size(block)
-        return
-    if isinstance(block, str):
-        counts.text(block)
-        return
-    if not isinstance(block, dict):
-        counts.prose += _size(block)
-        return
-    match block.get("type"):
-        case "text" | "input_text" | "output_text":
-            text = block.get("text")
-            if as_result:
-                counts.outcome += len(text) if isinstance(text, str) else 0
-            elif isinstance(text, str):
-                counts.text(text)
-        case "tool_use" | "tool_call":
-            counts.dialect = "anthropic" if block["type"] == "tool_use" else "amplifier"
-            counts.call(block.get("id"), block.get("name"), block.get("input"))
-        case "tool_result":
-            _read_result_block(block, counts)
-        case "thinking" | "reasoning":
-            thinking = block.get("thinking", block.get("text"))
-            characters = len(thinking) if isinstance(thinking, str) else 0
-            counts.thinking += characters
-            # Whoever signs a block checks it, even one whose text is empty.
-            if block["type"] == "thinking":
-                counts.bound += max(1, characters)
-        case "redacted_thinking":
-            characters = _sealed(block.get("data"))
-            counts.thinking += characters
-            counts.bound += max(1, characters)
-        case "image" | "image_url" | "input_image":
-            counts.images += image_tokens(block)
-        case _:
-            counts.prose += _size(block)
-
-
-def _read_result_block(block: dict[str, Any], counts: _Counts) -> None:
-    if counts.dialect == "chat":
-        counts.dialect = "anthropic" if "tool_use_id" in block else "amplifier"
-    call_id = block.get("tool_use_id", block.get("tool_call_id"))
-    if isinstance(call_id, str):
-        counts.results[call_id] = None
-    content = block.get("content", block.get("output"))
-    if isinstance(content, list):
-        for part in content:
-            _read_block(part, counts, as_result=True)
-    elif content is not None:
-        counts.outcome += _size(content)
-
-
-def _read_item(item: str, message: dict[str, Any], counts: _Counts) -> str:
-    """An item of OpenAI's Responses API; returns the role it plays."""
-    counts.dialect = "responses"
-    call_id = message.get("call_id") or message.get("id")
-    if item in _RESPONSES_CALLS:
-        arguments = message.get("arguments", message.get("input", message.get("action")))
-        counts.call(call_id, message.get("name", item), arguments)
-        return "assistant"
-    if item in _RESPONSES_RESULTS:
-        if isinstance(call_id, str):
-            counts.results[call_id] = None
-        output = message.get("output")
-        if isinstance(output, list):
-            for part in output:
-                _read_block(part, counts, as_result=True)
-        else:
-            counts.outcome += _size(output)
-        return "tool"
-    if item == "reasoning":
-        for part in as_list(message.get("summary")):
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                counts.thinking += len(part["text"])
-        counts.thinking += _sealed(message.get("encrypted_content"))
-        return "assistant"
-    if item == "compaction":
-        counts.thinking += _sealed(message.get("encrypted_content"))
-        return "user"
-    if item == "web_search_call":
-        counts.images += WEB_SEARCH_TOKENS
-    if item.endswith("_call"):
-        counts.arguments += _size({k: v for k, v in message.items() if k not in ("type", "id")})
-        return "assistant"
-    raise InvalidMessage("$.role", f"nothing (type {item!r})", "a role or a known item type")
-
-
-def as_list(value: object) -> list[Any]:
-    """``value`` if it is a list, else an empty one: hosts put anything anywhere."""
-    return value if isinstance(value, list) else []
-
-
-def _sealed(data: object) -> int:
-    # Encrypted reasoning is base64 of about three times the text that it stands for.
-    return len(data) // 4 if isinstance(data, str) else 0
+        closing = f"</{tag[1]}>"
+        end = text.find(closing, at)
+        if end < 0:
+            return True
+        at = end + len(closing)
+    return True
 
 
 def _size(value: object) -> int:
@@ -356,19 +242,3 @@ def _size(value: object) -> int:
         return len(value)
     encoded = msgspec.json.encode(value)
     return len(encoded) if encoded.isascii() else len(encoded.decode())
-
-
-def call_names(message: dict[str, Any]) -> dict[str, str]:
-    """Names of the tools that a message calls, by call id; for activity events, not for views."""
-    names: dict[str, str] = {}
-    blocks, calls = as_list(message.get("content")), as_list(message.get("tool_calls"))
-    for entry in [message, *blocks, *calls]:
-        if not isinstance(entry, dict):
-            continue
-        function = entry.get("function")
-        name = function.get("name") if isinstance(function, dict) else None
-        name = name or entry.get("name") or entry.get("tool")
-        call_id = entry.get("call_id") or entry.get("id")
-        if isinstance(name, str) and isinstance(call_id, str):
-            names.setdefault(call_id, name)
-    return names

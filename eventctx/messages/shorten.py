@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.messages.facts_reader import as_list, read_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.parts import Part, Place, parts_of_result, read_parts
 
 MARKER: Final = "\n[… {left} characters left out of message {number} …]\n"
 MARKER_CHARACTERS: Final = 80
@@ -47,8 +48,8 @@ def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any
         if facts.arguments > most:
             _replace_arguments(message, number, limit.arguments)
     if limit.prose is not None:
-        places = _texts_of_words(message)
-        _share([(holder, key, holder[key]) for holder, key in places], number, limit.prose)
+        parts = [part for part in read_parts(message) if part.kind in ("text", "refusal", "other")]
+        _share([text for part in parts for text in _texts(message, part)], number, limit.prose)
     return message
 
 
@@ -62,74 +63,48 @@ def cut(text: str, number: int, characters: int) -> str:
     return text[:head] + marker + (text[len(text) - tail :] if tail else "")
 
 
-def _texts_of_results(message: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """``(container, key)`` of every text that is (part of) a tool result."""
-    places: list[tuple[Any, Any]] = []
-    row = message.get("role") in ("tool", "function")
-    if "role" not in message and isinstance(message.get("type"), str):
-        _collect(message, "output", places)
-    content = message.get("content")
-    if row and isinstance(content, str):
-        places.append((message, "content"))
-    if isinstance(content, list):
-        for block in content:
-            if not isinstance(block, dict):
-                continue
-            if block.get("type") == "tool_result":
-                _collect(block, "content" if "content" in block else "output", places)
-            elif row and isinstance(block.get("text"), str):
-                places.append((block, "text"))
-    return places
+def _at(message: dict[str, Any], place: Place) -> tuple[Any, Any]:
+    """What holds the value at a place, and under which key."""
+    holder: Any = message
+    for step in place[:-1]:
+        holder = holder[step]
+    return holder, place[-1]
 
 
-def _texts_of_words(message: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """``(container, key)`` of every text that is no part of a result."""
-    if message.get("role") in ("tool", "function"):
-        return []
-    content = message.get("content")
-    if isinstance(content, str):
-        return [(message, "content")]
-    return [
-        (block, "text")
-        for block in as_list(content)
-        if isinstance(block, dict) and isinstance(block.get("text"), str)
-    ]
+def _results(message: dict[str, Any]) -> list[Part]:
+    """The results of a message; of a row whose blocks are results, the blocks."""
+    found: list[Part] = []
+    for part in read_parts(message):
+        if part.kind == "result":
+            inner = [one for one in parts_of_result(part) if one.kind == "result"]
+            found += inner or [part]
+    return found
 
 
-def _collect(holder: dict[str, Any], key: str, places: list[tuple[Any, Any]]) -> None:
-    value = holder.get(key)
+def _texts(message: dict[str, Any], part: Part) -> list[tuple[Any, Any, str]]:
+    """The texts in a part or a result: what holds each, under which key, and itself."""
+    value = part.value
+    if part.kind == "result" and isinstance(value, list):
+        return [text for one in parts_of_result(part) for text in _texts(message, one)]
     if isinstance(value, str):
-        places.append((holder, key))
-    elif isinstance(value, list):
-        parts = [part for part in value if isinstance(part, dict)]
-        places.extend((part, "text") for part in parts if isinstance(part.get("text"), str))
-    elif isinstance(value, dict):
+        return [(*_at(message, part.place), value)]
+    if isinstance(value, dict) and part.kind == "result":
         # A structured output (Amplifier's {"error", "output", "success"}): its long texts.
-        places.extend((value, name) for name, item in value.items() if isinstance(item, str))
-
-
-def _result_holders(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    """``(container, key)`` of every whole result of a message."""
-    content = message.get("content")
-    blocks = [
-        (block, "content" if "content" in block else "output")
-        for block in as_list(content)
-        if isinstance(block, dict) and block.get("type") == "tool_result"
-    ]
-    if blocks:
-        return blocks
-    return [(message, "content" if "role" in message else "output")]
+        return [(value, name, item) for name, item in value.items() if isinstance(item, str)]
+    text = value.get("text") if isinstance(value, dict) else None
+    return [(value, "text", text)] if isinstance(text, str) else []
 
 
 def _replace_results(message: dict[str, Any], number: int, characters: int) -> None:
-    holders = _result_holders(message)
-    for holder, key in holders:
-        text = _as_text(holder.get(key))
-        holder[key] = cut(text, number, max(0, characters // len(holders)))[: characters + 80]
+    results = _results(message)
+    for part in results:
+        holder, key = _at(message, part.place)
+        share = max(0, characters // len(results))
+        holder[key] = cut(_as_text(part.value), number, share)[: characters + 80]
 
 
 def _replace_arguments(message: dict[str, Any], number: int, characters: int) -> None:
-    holders = [(holder, key) for holder, key in _argument_holders(message) if key in holder]
+    holders = _argument_holders(message)
     for holder, key in holders:
         text = cut(_as_text(holder[key]), number, characters // (2 * len(holders)))
         short = {"shortened": text}
@@ -142,8 +117,8 @@ def _as_text(value: Any) -> str:
 
 
 def _shorten_results(message: dict[str, Any], number: int, characters: int) -> None:
-    places = _texts_of_results(message)
-    _share([(holder, key, holder[key]) for holder, key in places], number, characters)
+    results = [part for part in read_parts(message) if part.kind == "result"]
+    _share([text for part in results for text in _texts(message, part)], number, characters)
 
 
 def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> None:
@@ -158,31 +133,18 @@ def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> N
         remaining -= min(len(text), share)
 
 
-def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, str]]:
-    """``(container, key)`` of the arguments of every call of a message."""
-    holders: list[tuple[Any, str]] = [
-        (block, "input")
-        for block in as_list(message.get("content"))
-        if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_call")
-    ]
-    for call in as_list(message.get("tool_calls")):
-        if isinstance(call, dict):
-            function = call.get("function")
-            holders.append((function if isinstance(function, dict) else call, "arguments"))
-    legacy = message.get("function_call")
-    if isinstance(legacy, dict):
-        holders.append((legacy, "arguments"))
-    if "role" not in message:
-        holders.extend((message, key) for key in ("arguments", "input") if key in message)
-    return holders
+def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """What holds the arguments of each call, and under which key; copies of a call included."""
+    calls = [part for part in read_parts(message, copies=True) if part.kind == "call"]
+    holders = [_at(message, part.place) for part in calls]
+    return [(holder, key) for holder, key in holders if key in holder]
 
 
 def _shorten_arguments(message: dict[str, Any], number: int, characters: int) -> None:
     holders = _argument_holders(message)
     for holder, key in holders:
-        if key in holder:
-            share = characters // max(1, len(holders))
-            holder[key] = _shorter_arguments(holder[key], number, share)
+        share = characters // len(holders)
+        holder[key] = _shorter_arguments(holder[key], number, share)
 
 
 def _shorter_arguments(value: Any, number: int, characters: int) -> Any:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages.facts_reader import as_list, is_of_harness
+from eventctx.messages.facts_reader import is_of_harness
+from eventctx.messages.parts import kind_of_block
 
 Audience = Literal["internal", "developer", "user"]
 AUDIENCES: Final[tuple[str, ...]] = get_args(Audience)
@@ -21,9 +22,6 @@ _DEVELOPER: Final = AUDIENCES.index("developer")
 _USER: Final = AUDIENCES.index("user")
 
 _SPEAKERS: Final = ("user", "assistant", "model")
-# A tuple: a host may put anything into "type", also what cannot be hashed.
-_TEXTS: Final = ("text", "input_text", "output_text", "refusal")
-_PICTURES: Final = ("image", "image_url", "input_image", "input_audio", "audio", "file", "document")
 _BESIDE: Final = ("tool_calls", "function_call", "thinking_block", "reasoning_content")
 _USER_KEYS: Final = frozenset(
     ("role", "type", "content", "refusal", "name", "id", "timestamp", "visibility")
@@ -138,10 +136,10 @@ def _level(block: Mapping[str, Any], row: _Row) -> int:
         return own
     if row.marked is not None:
         return row.marked
-    kind = block.get("type")
-    if kind in _TEXTS:
+    kind = kind_of_block(block)
+    if kind == "text":
         return _of_text(block.get("text"), row)
-    return row.usual if kind in _PICTURES else _DEVELOPER
+    return row.usual if kind in ("refusal", "image", "document") else _DEVELOPER
 
 
 def _levels_of_copies(message: Mapping[str, Any]) -> dict[object, int]:
@@ -150,7 +148,8 @@ def _levels_of_copies(message: Mapping[str, Any]) -> dict[object, int]:
     Amplifier rows hold calls and thinking a second time, outside their content and unmarked.
     """
     levels: dict[object, int] = {}
-    for block in as_list(message.get("content")):
+    content = message.get("content")
+    for block in content if isinstance(content, list) else ():
         own = _mark(block) if isinstance(block, dict) else None
         if own is not None:
             levels.update(dict.fromkeys(_names_of(block), own))

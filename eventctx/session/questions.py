@@ -16,7 +16,7 @@ from eventctx.errors import CompactionError
 from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
 from eventctx.messages.encoding import decode_bodies
-from eventctx.messages.words import words_of
+from eventctx.messages.part_queries import words_of
 from eventctx.policies.advisers import (
     INSTRUCTION,
     OF_VIEW,

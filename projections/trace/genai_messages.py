@@ -13,7 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.messages.facts_reader import as_list
+from eventctx.messages.part_queries import hosted_arguments
+from eventctx.messages.parts import (
+    SEALED,
+    Part,
+    parts_of_result,
+    read_parts,
+    role_of,
+)
 
 Clean = Callable[[str], str]
 
@@ -23,33 +30,14 @@ MARGIN: Final = 512
 """Characters beyond it that are redacted too, so that no part of a secret is left by the cut."""
 _DEPTH: Final = 24
 
-# Tuples: a host may put anything into "type", also what cannot be hashed.
-_TEXTS: Final = ("text", "input_text", "output_text", "refusal")
-_CALLS: Final = ("tool_use", "tool_call", "server_tool_use", "mcp_tool_use")
-_SEALED: Final = ("redacted_thinking", "compaction")
-_MEDIA: Final = ("image", "image_url", "input_image", "input_audio", "audio", "file", "document")
 _HIDDEN: Final = frozenset(("signature", "encrypted_content", "data", "file_data", "image_url"))
 
 
 def genai_message(message: dict[str, Any], clean: Clean) -> dict[str, Any]:
     """A message as ``{"role": …, "parts": […]}``; JSON values only, all of them new."""
-    role = message.get("role")
-    if not isinstance(role, str):
-        return _item(message, clean)
-    if role in ("tool", "function"):
-        call_id = message.get("tool_call_id", message.get("name"))
-        return {"role": "tool", "parts": [_response(call_id, message.get("content"), clean)]}
-    content = message.get("content")
-    parts = [
-        part
-        for block in (content if isinstance(content, list) else [content])
-        if (part := _part(block, clean)) is not None
-    ]
-    reasoning = message.get("reasoning_content")
-    if isinstance(reasoning, str):
-        parts.insert(0, {"type": "reasoning", "content": _cut(reasoning, clean)})
-    parts += _calls(message, {part.get("id") for part in parts}, clean)
-    if parts and all(part["type"] == "tool_call_response" for part in parts):
+    parts = [_part(part, clean) for part in read_parts(message) if part.type != "encrypted_content"]
+    role = role_of(message) or "assistant"
+    if role == "function" or (parts and all(one["type"] == "tool_call_response" for one in parts)):
         role = "tool"
     return {"role": role, "parts": parts}
 
@@ -58,86 +46,35 @@ def plain_text(value: object, clean: Clean) -> str:
     """A value as text: itself, the texts of a list of blocks, else compact JSON."""
     if isinstance(value, str):
         return _cut(value, clean)
-    if isinstance(value, list) and value and all(_is_text(block) for block in value):
-        return _cut("\n".join(block["text"] for block in value), clean)
+    if isinstance(value, list) and value:
+        inner = parts_of_result(Part("result", (), value))
+        if len(inner) == len(value) and all(part.kind == "text" for part in inner):
+            return _cut("\n".join([part.value for part in inner]), clean)
     return msgspec.json.encode(_cleaned(value, clean, _Room())).decode()
 
 
-def _is_text(block: object) -> bool:
-    return (
-        isinstance(block, dict)
-        and block.get("type") in _TEXTS
-        and isinstance(block.get("text"), str)
-    )
-
-
-def _part(block: object, clean: Clean) -> dict[str, Any] | None:
-    if block is None:
-        return None
-    if isinstance(block, str):
-        return {"type": "text", "content": _cut(block, clean)}
-    kind = block.get("type") if isinstance(block, dict) else None
-    if not isinstance(block, dict) or not isinstance(kind, str):
-        return {"type": "unknown", "content": plain_text(block, clean)}
-    if kind in _TEXTS:
-        text = block.get("text", block.get("refusal"))
-        return {"type": "text", "content": plain_text(text, clean)}
-    if kind in ("thinking", "reasoning"):
-        return {
-            "type": "reasoning",
-            "content": plain_text(block.get("thinking", block.get("text", "")), clean),
-        }
-    if kind in _CALLS:
-        arguments = block.get("input", block.get("arguments"))
-        return _call(block.get("id"), block.get("name"), arguments, clean)
-    if kind == "tool_result" or kind.endswith("_tool_result"):
-        call_id = block.get("tool_use_id", block.get("tool_call_id"))
-        return _response(call_id, block.get("content", block.get("output")), clean)
-    if kind in _SEALED:
-        return {"type": kind}
-    if kind in _MEDIA:
-        return {"type": "blob", "modality": kind.removeprefix("input_").partition("_")[0]}
-    return {"type": kind, "content": plain_text(block, clean)}
-
-
-def _calls(message: dict[str, Any], known: set[Any], clean: Clean) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for call in as_list(message.get("tool_calls")):
-        if not isinstance(call, dict) or call.get("id") in known:
-            continue  # Amplifier rows hold every call in two places
-        function = call.get("function")
-        named = function if isinstance(function, dict) else call
-        arguments = named.get("arguments", named.get("args", named.get("input")))
-        name = named.get("name", named.get("tool"))
-        found.append(_call(call.get("id"), name, arguments, clean))
-    legacy = message.get("function_call")
-    if isinstance(legacy, dict):
-        found.append(_call(None, legacy.get("name"), legacy.get("arguments"), clean))
-    return found
-
-
-def _item(message: dict[str, Any], clean: Clean) -> dict[str, Any]:
-    """An item of OpenAI's Responses API."""
-    kind = message.get("type")
-    call_id = message.get("call_id", message.get("id"))
-    if "output" in message:
-        return {"role": "tool", "parts": [_response(call_id, message["output"], clean)]}
-    if kind == "reasoning":
-        texts = [part.get("text") for part in as_list(message.get("summary")) if _is_summary(part)]
-        text = "\n".join(text for text in texts if isinstance(text, str))
-        parts = [{"type": "reasoning", "content": _cut(text, clean)}] if text else []
-        return {"role": "assistant", "parts": parts}
-    if kind in _SEALED:
-        return {"role": "user", "parts": [{"type": kind}]}
-    arguments = message.get("arguments", message.get("input", message.get("action")))
-    return {
-        "role": "assistant",
-        "parts": [_call(call_id, message.get("name", kind), arguments, clean)],
-    }
-
-
-def _is_summary(part: object) -> bool:
-    return isinstance(part, dict)
+def _part(part: Part, clean: Clean) -> dict[str, Any]:
+    value, call_id = part.value, part.ids[0] if part.ids else None
+    match part.kind:
+        case "text" | "refusal":
+            return {"type": "text", "content": _cut(value, clean)}
+        case "thinking" if part.type in SEALED:
+            return {"type": part.type}
+        case "thinking":
+            return {"type": "reasoning", "content": _cut(value, clean)}
+        case "call":
+            return _call(call_id, part.name, value, clean)
+        case "result":
+            return _response(call_id, value, clean)
+        case "hosted" if part.type.endswith("_tool_result"):
+            return _response(call_id, value.get("content", value.get("output")), clean)
+        case "hosted":
+            return _call(call_id, part.name, hosted_arguments(part), clean)
+        case "image" | "document":
+            modality = part.type.removeprefix("input_").partition("_")[0]
+            return {"type": "blob", "modality": modality}
+        case _:
+            return {"type": part.type or "unknown", "content": plain_text(value, clean)}
 
 
 def _call(call_id: object, name: object, arguments: object, clean: Clean) -> dict[str, Any]:

@@ -97,6 +97,9 @@ def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
 
 def _without(message: dict[str, Any], omit: tuple[str, ...]) -> dict[str, Any]:
     """The message without the results in ``omit``, which answer no call in view."""
+    several = message.get("tool_call_ids")
+    if isinstance(several, list):
+        message["tool_call_ids"] = [call_id for call_id in several if call_id not in omit]
     content = message.get("content")
     if isinstance(content, list):
         message["content"] = [

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from eventctx.messages.parts import SEALED, parts_of_result, read_parts
+
 _LISTS: Final = ("messages", "input")
-_TEXTS: Final = ("text", "content", "output", "thinking")
 
 
 class Text(NamedTuple):
@@ -116,17 +117,7 @@ def _without(text: str, beginning: Mapping[str, Sequence[str]]) -> tuple[str, li
 def texts_of(message: Mapping[str, Any]) -> Iterator[Text]:
     """The texts that a message shows to a model; arguments of calls and images apart."""
     role = message.get("role")
-    yield from _texts(role if isinstance(role, str) else "user", message)
-
-
-def _texts(role: str, value: Mapping[str, Any]) -> Iterator[Text]:
-    for key in _TEXTS:
-        inner = value.get(key)
-        if isinstance(inner, str):
-            yield Text(role, inner)
-        elif isinstance(inner, list):
-            for one in inner:
-                if isinstance(one, str):
-                    yield Text(role, one)
-                elif isinstance(one, Mapping):
-                    yield from _texts(role, one)
+    for part in read_parts(dict(message)):
+        for one in parts_of_result(part) if part.kind == "result" else (part,):
+            if isinstance(one.value, str) and one.kind != "call" and one.type not in SEALED:
+                yield Text(role if isinstance(role, str) else "user", one.value)

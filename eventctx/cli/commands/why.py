@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.messages import parts, role_of, role_style, snippet
+from eventctx.cli.output.messages import role_of, role_style, shown_parts, snippet
 from eventctx.cli.output.numbers import message_number, request_in_words, runs_in_words
 from eventctx.cli.output.plain import one_line
 from eventctx.cli.output.program import run, spelling
@@ -162,7 +162,7 @@ def _shortened(answer: Explanation) -> list[str | tuple[str, str]]:
 
 
 def _characters(message: dict[str, Any] | None) -> int:
-    return 0 if message is None else sum(len(part.text) for part in parts(message))
+    return 0 if message is None else sum(len(part.text) for part in shown_parts(message))
 
 
 def _standing_for(one: StandIn) -> list[str | tuple[str, str]]:

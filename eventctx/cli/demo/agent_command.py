@@ -18,7 +18,7 @@ from eventctx.cli.output.screen import Screen
 from eventctx.engine import open_engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
-from eventctx.messages.facts_reader import call_names
+from eventctx.messages.part_queries import call_names
 from eventctx.projections.view.layout import SYNTHETIC_RESULT
 
 _BAR: Final = 16

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, NamedTuple
 
 from eventctx.errors import InvalidMessage
-from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     CallEnded,
     CompactionItem,
@@ -24,7 +23,8 @@ from eventctx.importers.source.items import (
     TurnEnded,
 )
 from eventctx.log.usage import Usage
-from eventctx.messages.facts_reader import call_names, read_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.messages.tokens import BY_KIND
 from eventctx.session.context import Context
 from eventctx.session.turns import Iteration, ProviderCall, Turn
@@ -187,7 +187,7 @@ class Player:
             return
         if facts.results:
             await self._end_call()
-            await self._run_tools(facts.results, harness.failed_results(message))
+            await self._run_tools(facts.results, failed_results(message))
         await self._context.add_message(message)
         if facts.calls:
             self._tools.update(call_names(message))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from eventctx.cli.output.plain import number, one_line
 from eventctx.cli.output.screen import Screen
-
-PartKind = Literal["text", "thinking", "call", "result", "image", "other"]
+from eventctx.messages.part_queries import hosted_arguments
+from eventctx.messages.parts import (
+    SEALED,
+    Part,
+    PartKind,
+    parts_of_result,
+    read_parts,
+)
 
 LINES: Final = 12
 """Lines of one part that a terminal shows unless all are asked for."""
@@ -18,7 +24,6 @@ LINES: Final = 12
 LINE_CHARACTERS: Final = 400
 """Characters of one such line; minified JSON has lines of megabytes."""
 
-_RESULT_ROLES: Final = ("tool", "function")
 _ROLE_STYLES: Final = {
     "system": "magenta",
     "developer": "magenta",
@@ -29,8 +34,8 @@ _ROLE_STYLES: Final = {
 }
 
 
-class Part(NamedTuple):
-    """A piece of a message: its kind, a title such as a tool's name, and its text."""
+class ShownPart(NamedTuple):
+    """A part of a message as a person reads it: its kind, a title such as a tool's name, a text."""
 
     kind: PartKind
     title: str
@@ -48,112 +53,41 @@ def role_style(role: str) -> str:
     return _ROLE_STYLES.get(role, "cyan" if role.endswith(("_call", "reasoning")) else "yellow")
 
 
-def parts(message: Mapping[str, Any]) -> list[Part]:
+def shown_parts(message: Mapping[str, Any]) -> list[ShownPart]:
     """The parts of a message in its order; what is not understood is shown as JSON."""
-    found = list(_parts(message))
-    return found or [Part("text", "", "")]
+    found = [_shown(part) for part in read_parts(dict(message))]
+    return found or [ShownPart("text", "", "")]
 
 
-def _parts(message: Mapping[str, Any]) -> Iterator[Part]:
-    if not isinstance(message.get("role"), str):
-        yield from _item(message)
-        return
-    reasoning = message.get("reasoning_content")
-    if isinstance(reasoning, str) and reasoning:
-        yield Part("thinking", "", reasoning)
-    content = message.get("content")
-    answers = message["role"] in _RESULT_ROLES
-    title = str(message.get("tool_call_id") or message.get("name") or "") if answers else ""
-    if isinstance(content, str):
-        if content or answers:
-            yield Part("result" if answers else "text", title, content)
-    elif isinstance(content, list):
-        for block in content:
-            yield from _block(block, answers, title)
-    elif content is not None:
-        yield Part("other", "content", _json(content))
-    yield from _calls(message)
+def _shown(part: Part) -> ShownPart:
+    value, call = part.value, ", ".join(part.ids).removeprefix("function:")
+    match part.kind:
+        case "text" | "refusal":
+            return ShownPart(part.kind, "", value)
+        case "thinking" if part.type in SEALED:
+            word = "redacted" if part.type == "redacted_thinking" else "encrypted"
+            return ShownPart("thinking", "", f"[{word}, {number(len(value))} characters]")
+        case "thinking":
+            return ShownPart("thinking", "", value)
+        case "call":
+            return ShownPart("call", part.name or "?", arguments(value))
+        case "result":
+            title = f"{call} failed" if part.failed else call
+            return ShownPart("result", title, _result_text(part))
+        case "hosted" if part.type.endswith("_tool_result"):
+            return ShownPart("result", call, _json(value.get("content", value.get("output"))))
+        case "hosted":
+            return ShownPart("call", part.name or "?", arguments(hosted_arguments(part)))
+        case "image":
+            size = number(len(_json(value)))
+            return ShownPart("image", "", f"[image, {size} characters of JSON]")
+        case _:
+            return ShownPart("other", part.type, value if isinstance(value, str) else _json(value))
 
 
-def _calls(message: Mapping[str, Any]) -> Iterator[Part]:
-    calls = message.get("tool_calls")
-    shown = {
-        block.get("id")
-        for block in (message["content"] if isinstance(message.get("content"), list) else ())
-        if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_call")
-    }
-    for call in calls if isinstance(calls, list) else ():
-        if not isinstance(call, dict) or (call.get("id") in shown and call.get("id")):
-            continue
-        function = call.get("function")
-        inner = function if isinstance(function, dict) else call
-        name = inner.get("name") or inner.get("tool") or "?"
-        yield Part("call", str(name), arguments(inner.get("arguments", inner.get("args"))))
-    legacy = message.get("function_call")
-    if isinstance(legacy, dict):
-        yield Part("call", str(legacy.get("name", "?")), arguments(legacy.get("arguments")))
-
-
-def _block(block: object, answers: bool, title: str) -> Iterator[Part]:
-    if isinstance(block, str):
-        yield Part("result" if answers else "text", title, block)
-        return
-    if not isinstance(block, dict):
-        yield Part("other", "", _json(block))
-        return
-    match block.get("type"):
-        case "text" | "input_text" | "output_text":
-            yield Part("result" if answers else "text", title, str(block.get("text", "")))
-        case "thinking" | "reasoning":
-            yield Part("thinking", "", str(block.get("thinking", block.get("text", ""))))
-        case "redacted_thinking":
-            yield Part("thinking", "", f"[redacted, {len(str(block.get('data', '')))} characters]")
-        case "tool_use" | "tool_call":
-            name = block.get("name") or block.get("tool") or "?"
-            yield Part("call", str(name), arguments(block.get("input", block.get("arguments"))))
-        case "tool_result":
-            yield _result(block)
-        case "image" | "image_url" | "input_image":
-            yield Part("image", "", f"[image, {number(len(_json(block)))} characters of JSON]")
-        case kind:
-            yield Part("other", str(kind or ""), _json(block))
-
-
-def _result(block: Mapping[str, Any]) -> Part:
-    call = str(block.get("tool_use_id", block.get("tool_call_id", "")))
-    content = block.get("content", block.get("output"))
-    failed = block.get("is_error") is True
-    return Part("result", f"{call} failed" if failed else call, flat_text(content))
-
-
-def _item(message: Mapping[str, Any]) -> Iterator[Part]:
-    """An item of the Responses dialect, which has a type where others have a role."""
-    kind = str(message.get("type", ""))
-    if kind == "reasoning":
-        summary = message.get("summary")
-        texts = [flat_text([one]) for one in summary] if isinstance(summary, list) else []
-        sealed = message.get("encrypted_content")
-        if isinstance(sealed, str):
-            texts.append(f"[encrypted, {number(len(sealed))} characters]")
-        yield Part("thinking", "", "\n".join(texts))
-    elif kind.endswith("_output"):
-        yield Part("result", str(message.get("call_id", "")), flat_text(message.get("output")))
-    elif kind.endswith("_call"):
-        given = message.get("arguments", message.get("input", message.get("action")))
-        yield Part("call", str(message.get("name", kind)), arguments(given))
-    else:
-        yield Part("other", kind, _json({k: v for k, v in message.items() if k != "type"}))
-
-
-def flat_text(content: object) -> str:
-    """The text of a content: of a list of blocks, their texts one below the other."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "\n".join(part.text for block in content for part in _block(block, False, ""))
-    return _json(content)
+def _result_text(part: Part) -> str:
+    """The text of a result's content: of a list of blocks, their texts one below the other."""
+    return "\n".join([_shown(inner).text for inner in parts_of_result(part)])
 
 
 def arguments(value: object) -> str:
@@ -183,10 +117,8 @@ def snippet(message: Mapping[str, Any] | None, width: int) -> str:
     if message is None:
         return "[erased]"
     texts: list[str] = []
-    for part in parts(message):
+    for part in shown_parts(message):
         match part.kind:
-            case "text":
-                texts.append(part.text)
             case "thinking":
                 texts.append(f"(thinking) {part.text}" if len(texts) == 0 else "")
             case "call":
@@ -203,7 +135,7 @@ def show(screen: Screen, message: Mapping[str, Any] | None, *, full: bool) -> No
     if message is None:
         screen.line(("[erased]", "dim italic"), indent=2)
         return
-    found = parts(message)
+    found = shown_parts(message)
     for part in found:
         if part.kind == "text" and len(found) > 1 and not part.text.strip():
             continue
@@ -216,6 +148,8 @@ def show(screen: Screen, message: Mapping[str, Any] | None, *, full: bool) -> No
                 _put(screen, f"← {part.title} ", part.text, "yellow", full)
             case "text":
                 _put(screen, "", part.text, "", full)
+            case "refusal":
+                _put(screen, "refusal: ", part.text, "", full)
             case _:
                 _put(screen, f"{part.title} ", part.text, "dim", full)
 

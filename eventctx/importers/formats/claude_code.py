@@ -46,6 +46,7 @@ from eventctx.importers.source.lines import (
     session_first,
     text_or_none,
 )
+from eventctx.messages.parts import read_parts
 
 NAME: Final = "claude-code"
 
@@ -226,17 +227,15 @@ class _Conversation:
             self.boundary = (None, None)
             compaction = CompactionItem(line, time, trigger, (message,), tokens_before=tokens)
             return (*self._close(), compaction)
-        content = message.get("content")
         if not row.isMeta and harness.by_person(message):
-            if harness.holds_results(content):
+            if any(part.kind == "result" for part in read_parts(message)):
                 # Results belong to the turn that asked for them.
                 return (*self._close(), MessageItem(line, time, message))
             return (*self._close(), TurnBegan(line, time), MessageItem(line, time, message))
         if self.open is None:
             return (MessageItem(line, time, message),)
         self.open.held.append(MessageItem(line, time, message))
-        text = harness.first_text(content) or ""
-        return self._close() if text.startswith(harness.INTERRUPTED) else ()
+        return self._close() if harness.interrupts(message) else ()
 
     def _assistant(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
         if message.get("model") == _SYNTHETIC:

@@ -41,7 +41,8 @@ from eventctx.log.record import Record
 from eventctx.log.usage import Usage
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import Facts, encode_facts
-from eventctx.messages.facts_reader import call_names, read_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
 from eventctx.version import __version__
 
@@ -303,7 +304,7 @@ class Recorder:
             self._interrupted = True
 
     async def _results(self, item: MessageItem, facts: Facts) -> None:
-        failed = set(facts.results) if item.failed else harness.failed_results(item.message)
+        failed = set(facts.results) if item.failed else failed_results(item.message)
         for call_id in facts.results:
             if call_id in self.counts.links.values():
                 self.counts.answered.add(call_id)

@@ -5,59 +5,29 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventctx.messages.facts_reader import HARNESS_PREFIXES
+from eventctx.messages.parts import read_parts
 
-INTERRUPTED: Final = "[Request interrupted by user"
-
-# Tuples: a file may have anything for a "type", also what cannot be hashed.
-_TEXTS: Final = ("text", "input_text")
-_IMAGES: Final = ("image", "image_url", "input_image")
-_RESULTS: Final = ("tool_result",)
-
-
-def first_text(content: object) -> str | None:
-    """The first text of a message's content that is more than white space."""
-    if isinstance(content, str):
-        return content if content.strip() else None
-    for block in content if isinstance(content, list) else ():
-        text = block if isinstance(block, str) else None
-        if isinstance(block, dict) and block.get("type") in _TEXTS:
-            text = block.get("text")
-        if isinstance(text, str) and text.strip():
-            return text
-    return None
+_INTERRUPTED: Final = "[Request interrupted by user"
 
 
 def by_person(message: dict[str, Any]) -> bool:
-    """Whether a message in the user's role holds a person's words (or an image, or a file).
+    """Whether a message in the user's role holds a person's words (or an image).
 
     A row of tool results that ends in a person's words counts.
     """
-    content = message.get("content")
-    text = first_text(content)
+    text = _first_text(message)
     if text is not None:
         return not text.lstrip().startswith(HARNESS_PREFIXES)
-    blocks = content if isinstance(content, list) else ()
-    return any(isinstance(b, dict) and b.get("type") in _IMAGES for b in blocks)
-
-
-def holds_results(content: object) -> bool:
-    """Whether there is a tool result among the blocks."""
-    blocks = content if isinstance(content, list) else ()
-    return any(isinstance(b, dict) and b.get("type") in _RESULTS for b in blocks)
+    return any(part.kind == "image" for part in read_parts(message))
 
 
 def interrupts(message: dict[str, Any]) -> bool:
     """Whether a message says that the person stopped the model."""
-    text = first_text(message.get("content"))
-    return text is not None and text.startswith(INTERRUPTED)
+    text = _first_text(message)
+    return text is not None and text.startswith(_INTERRUPTED)
 
 
-def failed_results(message: dict[str, Any]) -> set[str]:
-    """Ids of the results in a message that the tool marked as errors."""
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else ()
-    return {
-        str(block.get("tool_use_id"))
-        for block in blocks
-        if isinstance(block, dict) and block.get("is_error") is True
-    }
+def _first_text(message: dict[str, Any]) -> str | None:
+    """The first text of a message that is more than white space."""
+    texts = [part.value for part in read_parts(message) if part.kind == "text"]
+    return next((text for text in texts if text and not text.isspace()), None)

@@ -10,7 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from eventctx.messages.encoding import encode_message
+import msgspec
+
+from eventctx.messages.parts import Part, read_parts, role_of
 
 _ROLES: Final = frozenset(("system", "developer", "user", "assistant", "function", "tool"))
 _KNOWN: Final = {
@@ -23,7 +25,6 @@ _KNOWN: Final = {
     "reasoning": ("content", "summary"),
 }
 """Amplifier's blocks and the fields that each must have (``amplifier_core.message_models``)."""
-_TEXTS: Final = frozenset(("input_text", "output_text", "refusal"))
 
 
 def as_messages(rows: Sequence[dict[str, Any]]) -> list[Any]:
@@ -33,36 +34,35 @@ def as_messages(rows: Sequence[dict[str, Any]]) -> list[Any]:
     made: list[Any] = []
     for row in rows:
         try:
-            message = None if _calls_functions(row) else Message(**row)
+            message = None if _is_chat(row) else Message(**row)
         except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
             message = None
         made += [Message(**one) for one in converted(row)] if message is None else [message]
     return made
 
 
-def _calls_functions(row: dict[str, Any]) -> bool:
-    """Whether calls are in OpenAI's form: ``Message`` takes them, and no provider reads them."""
+def _is_chat(row: dict[str, Any]) -> bool:
+    """Whether calls or a refusal are OpenAI's: `Message` takes them, and nobody reads them."""
     calls = row.get("tool_calls")
-    return isinstance(calls, list) and any("function" in one for one in calls)
+    functions = isinstance(calls, list) and any("function" in one for one in calls)
+    return functions or bool(row.get("refusal"))
 
 
 def converted(row: dict[str, Any]) -> list[dict[str, Any]]:
     """A row of another dialect in Amplifier's."""
-    if "role" not in row:
-        return [_item(row)]
-    role = row["role"] if row["role"] in _ROLES else "user"
-    content = row.get("content")
+    given = role_of(row) or "assistant"
+    role = given if given in _ROLES else "user"
+    parts = read_parts(row)
     if role in ("tool", "function"):
-        kept = {name: row[name] for name in ("tool_call_id", "name") if row.get(name) is not None}
-        return [{"role": "tool", "content": _as_text(content), **kept}]
-    if isinstance(content, str) and not row.get("tool_calls"):
-        return [{"role": role, "content": content}]
-    parts = content if isinstance(content, list) else [content] if content else []
-    results = [_result(one) for one in parts if _is_result(one)]
-    blocks = [_block(one) for one in parts if not _is_result(one)]
-    calls = [_call(one) for one in row.get("tool_calls") or () if isinstance(one, dict)]
-    known = {one["id"] for one in blocks if one["type"] == "tool_call"}
-    blocks += [one for one in calls if one["id"] not in known]
+        return [_result(part) for part in parts if part.kind == "result"]
+    if "role" not in row and row.get("type") == "reasoning":
+        return [{"role": role, "content": [_reasoning(row)]}]
+    if len(parts) == 1 and parts[0].place == ("content",) and parts[0].kind == "text":
+        return [{"role": role, "content": parts[0].value}]
+    results = [_result(part) for part in parts if _is_result(part)]
+    # Reasoning beside the content has no signature, without which nobody takes it back.
+    shown = [part for part in parts if part.kind != "thinking" or part.place[0] == "content"]
+    blocks = [_block(part, row) for part in shown if not _is_result(part)]
     if not blocks:
         return results or [{"role": role, "content": ""}]
     message: dict[str, Any] = {"role": role, "content": blocks}
@@ -74,49 +74,34 @@ def converted(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [*results, message]
 
 
-def _item(item: dict[str, Any]) -> dict[str, Any]:
-    """An item of OpenAI's Responses that has a type where others have a role."""
-    kind = item.get("type")
-    if kind == "function_call":
-        call = {"id": item.get("call_id"), "function": item}
-        return converted({"role": "assistant", "content": [], "tool_calls": [call]})[0]
-    if kind == "function_call_output":
-        call_id = str(item.get("call_id"))
-        return {"role": "tool", "tool_call_id": call_id, "content": _as_text(item.get("output"))}
-    return {"role": "assistant", "content": [_block(item)]}
+def _is_result(part: Part) -> bool:
+    return part.kind == "result" and part.dialect != "amplifier"
 
 
-def _is_result(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_result" and "tool_use_id" in part
+def _result(part: Part) -> dict[str, Any]:
+    row = {"role": "tool", "content": _as_text(part.value)}
+    if part.ids:
+        row["tool_call_id"] = part.ids[0]
+    return row if part.name is None else {**row, "name": part.name}
 
 
-def _result(part: dict[str, Any]) -> dict[str, Any]:
-    text = _as_text(part.get("content"))
-    return {"role": "tool", "tool_call_id": str(part["tool_use_id"]), "content": text}
+def _block(part: Part, row: dict[str, Any]) -> dict[str, Any]:
+    if part.kind == "call":
+        return _call(part)
+    if part.kind == "image" and part.type == "image_url":
+        return {"type": "image", "source": _source(part.value.get("image_url"))}
+    raw: Any = row["content"][part.place[1]] if len(part.place) > 1 else part.value
+    if part.type == "reasoning":
+        return _reasoning(raw)
+    fields = _KNOWN.get(part.type)
+    if fields is not None and isinstance(raw, dict) and all(name in raw for name in fields):
+        return raw
+    words = part.kind in ("text", "refusal")
+    return {"type": "text", "text": part.value if words else msgspec.json.encode(raw).decode()}
 
 
-def _block(part: Any) -> dict[str, Any]:
-    if not isinstance(part, dict):
-        return {"type": "text", "text": part if isinstance(part, str) else json.dumps(part)}
-    kind = part.get("type")
-    if kind == "tool_use":
-        given = part.get("input")
-        arguments = given if isinstance(given, dict) else {}
-        return {
-            "type": "tool_call",
-            "id": str(part.get("id")),
-            "name": str(part.get("name")),
-            "input": arguments,
-        }
-    if kind in _TEXTS:
-        return {"type": "text", "text": str(part.get("text", part.get("refusal", "")))}
-    if kind == "image_url":
-        return {"type": "image", "source": _source(part.get("image_url"))}
-    if kind == "reasoning":
-        return {"content": [], "summary": [], **part}
-    if kind in _KNOWN and all(name in part for name in _KNOWN[kind]):
-        return part
-    return {"type": "text", "text": encode_message(part).decode()}
+def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
+    return {"content": [], "summary": [], **block}
 
 
 def _source(image: Any) -> dict[str, Any]:
@@ -127,11 +112,8 @@ def _source(image: Any) -> dict[str, Any]:
     return {"type": "url", "url": url}
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
-    """A call of OpenAI chat's ``tool_calls``, or of Amplifier's."""
-    function = call.get("function")
-    of = function if isinstance(function, dict) else call
-    arguments = of.get("arguments")
+def _call(part: Part) -> dict[str, Any]:
+    arguments = part.value
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -139,8 +121,8 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
             arguments = {"arguments": arguments}
     return {
         "type": "tool_call",
-        "id": str(call.get("id")),
-        "name": str(of.get("name", of.get("tool"))),
+        "id": part.ids[0],
+        "name": part.name or "None",
         "input": arguments if isinstance(arguments, dict) else {},
     }
 

@@ -1,0 +1,373 @@
+"""One normal form of a message: what is in it, part by part, whatever dialect it is written in.
+
+The dialects: Anthropic blocks, OpenAI chat, OpenAI Responses items (which have a ``type`` where
+others have a role), Amplifier rows, and what SWE-agent and mini-swe-agent make of OpenAI chat.
+Facts, shortening, search, traces, screens and conversions read messages through this module, so
+that what one of them sees, all see: whatever has content is a part, and a block of an unknown type
+is a part of kind ``other``. Nothing is copied and nothing is changed; the place of a part leads
+back to the raw message.
+
+A host may put any JSON anywhere. So a block's type is looked up only if it is a string, and a value
+that is not what its key promises becomes ``other``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from eventctx.messages.facts import Dialect
+
+PartKind = Literal[
+    "text", "thinking", "refusal", "image", "document", "call", "result", "hosted", "other"
+]
+"""``hosted``: a call that the provider answers itself, or its result; nothing waits for it."""
+
+Place = tuple[str | int, ...]
+"""The keys and indexes that lead from a message to a value in it."""
+
+RESULT_ROLES: Final = ("tool", "function")
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a message. ``value`` is the raw value that stands at ``place``.
+
+    The value of a text, a thinking part and a refusal is a string; of a call its arguments and of
+    a result its content, as they stand there; of all others the block. ``type`` is the block's own
+    type, empty where it has none. ``ids`` are the ids of the call, or of the calls that a result
+    answers: ``function:`` and the name where the dialect has no ids. ``name`` is the tool's.
+    ``failed`` marks a result that its tool called an error.
+    ``dialect`` is set where a part shows in which dialect its message is written.
+    """
+
+    kind: PartKind
+    place: Place
+    value: Any
+    type: str = ""
+    ids: tuple[str, ...] = ()
+    name: str | None = None
+    failed: bool = False
+    dialect: Dialect | None = None
+
+
+SEALED: Final = frozenset(("redacted_thinking", "encrypted_content", "compaction"))
+"""Types of thinking that is encrypted: it counts, and nobody can read it."""
+
+
+def role_of(message: dict[str, Any]) -> str | None:
+    """The role that a message plays, given or by its item type; None if neither is known."""
+    role = message.get("role")
+    if isinstance(role, str) and role:
+        return role
+    item = message.get("type")
+    if role is not None or not isinstance(item, str):
+        return None
+    known = _ITEM_ROLES.get(item)
+    return "assistant" if known is None and item.endswith("_call") else known
+
+
+def read_parts(message: dict[str, Any], *, copies: bool = False) -> list[Part]:
+    """The parts of a message, in the order in which a model is shown them.
+
+    Amplifier rows hold every call and the thinking in two places; the second is read only with
+    ``copies``. Never raises: an unknown item is one part of kind ``other``.
+    """
+    if isinstance(message.get("role"), str):
+        return _read_row(message, copies)
+    found: list[Part] = []
+    item = message.get("type")
+    if isinstance(item, str):
+        _read_item(item, message, found)
+    elif message:
+        found.append(Part("other", (), message))
+    return found
+
+
+def parts_of_result(part: Part) -> list[Part]:
+    """The parts of a result's content; blocks of which only results know nothing are ``other``."""
+    value = part.value
+    if not isinstance(value, list):
+        return [] if value is None else [_bare(value, part.place)]
+    found: list[Part] = []
+    _read_blocks(value, part.place, _INNER_READERS, found)
+    return found
+
+
+def kind_of_block(block: Mapping[str, Any]) -> PartKind:
+    """The kind of part that a block of a message's content is."""
+    found: list[Part] = []
+    _read_blocks([dict(block)], (), _READERS, found)
+    return found[0].kind if found else "text"
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+_BESIDE: Final = frozenset(("refusal", "tool_calls", "function_call", "thinking_block"))
+
+
+def _read_row(message: dict[str, Any], copies: bool) -> list[Part]:
+    found: list[Part] = []
+    reasoning = message.get("reasoning_content")
+    if reasoning and isinstance(reasoning, str):
+        found.append(Part("thinking", ("reasoning_content",), reasoning))
+    content = message.get("content")
+    if message["role"] in RESULT_ROLES:
+        call_id = message.get("tool_call_id")
+        ids = (call_id,) if isinstance(call_id, str) else _answered(message)
+        found.append(Part("result", ("content",), content, "", ids, _text(message, "name")))
+    elif isinstance(content, str):
+        if content:
+            found.append(Part("text", ("content",), content))
+    elif isinstance(content, list):
+        _read_blocks(content, ("content",), _READERS, found)
+    elif content is not None:
+        found.append(Part("other", ("content",), content))
+    if not _BESIDE.isdisjoint(message):
+        _read_beside(message, found, copies)
+    return found
+
+
+def _read_beside(message: dict[str, Any], found: list[Part], copies: bool) -> None:
+    """What a row holds besides its content."""
+    refusal = message.get("refusal")
+    if refusal and isinstance(refusal, str):
+        found.append(Part("refusal", ("refusal",), refusal, "refusal"))
+    calls = message.get("tool_calls")
+    if calls and isinstance(calls, list):
+        known = set() if copies else {part.ids for part in found if part.kind == "call"}
+        for index, call in enumerate(calls):
+            if isinstance(call, dict):
+                part = _read_tool_call(call, index)
+                if part.ids not in known:
+                    found.append(part)
+    legacy = message.get("function_call")
+    if isinstance(legacy, dict):
+        place = ("function_call", "arguments")
+        found.append(_call(legacy, place, "", None, legacy.get("name")))
+    sealed = message.get("thinking_block")
+    if isinstance(sealed, dict) and (
+        copies or not any(part.type in ("thinking", "redacted_thinking") for part in found)
+    ):
+        # Amplifier's second copy of it, or the only one beside a plain text.
+        kind = sealed.get("type")
+        reader = _READERS.get(kind, _other) if isinstance(kind, str) else _other
+        second = reader(str(kind), sealed, ("thinking_block",))
+        if second is not None:
+            found.insert(len(found) if copies else 0, second)
+
+
+def _read_tool_call(call: dict[str, Any], index: int) -> Part:
+    """A call of OpenAI chat (a function, or a custom tool) or of Amplifier."""
+    call_id, function = call.get("id"), call.get("function")
+    if isinstance(function, dict):
+        place: Place = ("tool_calls", index, "function", "arguments")
+        return _call(function, place, "", call_id, function.get("name"))
+    custom = call.get("custom")
+    if isinstance(custom, dict):
+        place = ("tool_calls", index, "custom", "input")
+        return _call(custom, place, "", call_id, custom.get("name"))
+    place = ("tool_calls", index, "args" if "args" in call else "arguments")
+    if "tool" in call:
+        return _call(call, place, "", call_id, call.get("tool"), "amplifier")
+    return _call(call, place, "", call_id, call.get("name"))
+
+
+def _answered(message: dict[str, Any]) -> tuple[str, ...]:
+    """The ids of the calls that a row in a result's role answers without a single id."""
+    several = message.get("tool_call_ids")
+    if isinstance(several, list):
+        return tuple([one for one in several if isinstance(one, str)])
+    name, content = message.get("name"), message.get("content")
+    if not isinstance(name, str):
+        return ()
+    if isinstance(content, list):
+        inner: list[Part] = []
+        _read_blocks(content, (), _INNER_READERS, inner)
+        if any(part.ids for part in inner):
+            return ()  # its blocks say what they answer
+    return (f"function:{name}",)
+
+
+# -- blocks --------------------------------------------------------------------------------------
+
+BlockReader = Callable[[str, dict[str, Any], Place], Part | None]
+
+
+def _read_blocks(
+    blocks: list[Any], place: Place, readers: dict[str, BlockReader], found: list[Part]
+) -> None:
+    for index, block in enumerate(blocks):
+        if isinstance(block, dict):
+            kind = block.get("type")
+            text = block.get("text") if kind == "text" else None
+            if isinstance(text, str):  # most blocks by far
+                found.append(Part("text", (*place, index, "text"), text, "text"))
+            elif isinstance(kind, str):
+                reader = readers.get(kind)
+                if reader is None:
+                    reader = _hosted_or_other if readers is _READERS else _other
+                part = reader(kind, block, (*place, index))
+                if part is not None:
+                    found.append(part)
+            else:
+                found.append(Part("other", (*place, index), block))
+        elif block is not None:
+            found.append(_bare(block, (*place, index)))
+
+
+def _bare(value: Any, place: Place) -> Part:
+    """A value that has no type: a text, or what is none."""
+    return Part("text" if isinstance(value, str) else "other", place, value)
+
+
+def _whole(kind: PartKind) -> BlockReader:
+    """A reader of blocks that are a part as they stand."""
+    return lambda type_, block, place: Part(kind, place, block, type_)
+
+
+def _worded(kind: PartKind, *keys: str) -> BlockReader:
+    """A reader of blocks whose words stand under one of ``keys``."""
+
+    def read(type_: str, block: dict[str, Any], place: Place) -> Part | None:
+        key = next((one for one in keys if one in block), keys[0])
+        text = block.get(key)
+        if isinstance(text, str):
+            return Part(kind, (*place, key), text, type_)
+        if kind == "thinking":  # a signature counts, even of nothing
+            return Part(kind, (*place, key), "", type_)
+        return None if text is None else Part("other", place, block, type_)
+
+    return read
+
+
+def _call_block(kind: str, block: dict[str, Any], place: Place) -> Part:
+    key = "arguments" if "input" not in block and "arguments" in block else "input"
+    dialect: Dialect = "anthropic" if kind == "tool_use" else "amplifier"
+    call_id, name = block.get("id"), block.get("name")
+    if not isinstance(call_id, str) or not isinstance(name, str):
+        return _call(block, (*place, key), kind, call_id, name, dialect)
+    return Part("call", (*place, key), block.get(key), kind, (call_id,), name, False, dialect)
+
+
+def _result_block(kind: str, block: dict[str, Any], place: Place) -> Part:
+    key = "content" if "content" in block else "output"
+    anthropic = "tool_use_id" in block
+    call_id = block.get("tool_use_id" if anthropic else "tool_call_id")
+    return Part(
+        "result",
+        (*place, key),
+        block.get(key),
+        kind,
+        (call_id,) if isinstance(call_id, str) else (),
+        None,
+        block.get("is_error") is True,
+        "anthropic" if anthropic else "amplifier",
+    )
+
+
+def _hosted_or_other(kind: str, block: dict[str, Any], place: Place) -> Part:
+    # Such as server_tool_use, mcp_tool_use, web_search_tool_result.
+    if kind.endswith(("_tool_use", "_tool_result")):
+        call_id = block.get("id", block.get("tool_use_id"))
+        ids = (call_id,) if isinstance(call_id, str) else ()
+        return Part("hosted", place, block, kind, ids, _text(block, "name"))
+    return Part("other", place, block, kind)
+
+
+def _call(
+    holder: dict[str, Any],
+    place: Place,
+    kind: str,
+    call_id: object,
+    name: object,
+    dialect: Dialect | None = None,
+) -> Part:
+    return Part(
+        "call",
+        place,
+        holder.get(str(place[-1])),
+        kind,
+        (call_id if isinstance(call_id, str) else f"function:{name}",),
+        name if isinstance(name, str) else None,
+        False,
+        dialect,
+    )
+
+
+def _text(holder: dict[str, Any], key: str) -> str | None:
+    value = holder.get(key)
+    return value if isinstance(value, str) else None
+
+
+_other: Final = _whole("other")
+
+_INNER_READERS: Final[dict[str, BlockReader]] = {
+    **dict.fromkeys(("text", "input_text", "output_text"), _worded("text", "text")),
+    **dict.fromkeys(("image", "image_url", "input_image"), _whole("image")),
+    "tool_result": _result_block,
+}
+"""The blocks that are read inside a result; all others are data that a tool gave."""
+
+_READERS: Final[dict[str, BlockReader]] = {
+    **_INNER_READERS,
+    **dict.fromkeys(("document", "file", "input_file", "input_audio", "audio"), _whole("document")),
+    **dict.fromkeys(("thinking", "reasoning"), _worded("thinking", "thinking", "text")),
+    "redacted_thinking": _worded("thinking", "data"),
+    "refusal": _worded("refusal", "refusal", "text"),
+    **dict.fromkeys(("tool_use", "tool_call"), _call_block),
+}
+
+# -- items of OpenAI's Responses API -------------------------------------------------------------
+
+_ITEM_ROLES: Final = {
+    **dict.fromkeys(
+        (
+            *("function_call", "custom_tool_call", "local_shell_call"),
+            *("tool_search_call", "computer_call", "reasoning"),
+        ),
+        "assistant",
+    ),
+    **dict.fromkeys(
+        (
+            *("function_call_output", "custom_tool_call_output", "local_shell_call_output"),
+            *("tool_search_call_output", "tool_search_output", "computer_call_output"),
+        ),
+        "tool",
+    ),
+    "compaction": "user",
+}
+"""The known items; any other that ends in ``_call`` is a call that the provider answers itself."""
+
+
+def _read_item(item: str, message: dict[str, Any], found: list[Part]) -> None:
+    role = _ITEM_ROLES.get(item)
+    if role == "tool":
+        call_id = message.get("call_id") or message.get("id")
+        ids = (call_id,) if isinstance(call_id, str) else ()
+        found.append(Part("result", ("output",), message.get("output"), item, ids))
+    elif item == "reasoning" or item == "compaction":
+        for key in ("summary", "content"):
+            texts = message.get(key)
+            for index, block in enumerate(texts if isinstance(texts, list) else ()):
+                text = block.get("text") if isinstance(block, dict) else None
+                if isinstance(text, str):
+                    found.append(Part("thinking", (key, index, "text"), text, "reasoning"))
+        sealed = message.get("encrypted_content")
+        if isinstance(sealed, str):
+            kind = "compaction" if item == "compaction" else "encrypted_content"
+            found.append(Part("thinking", ("encrypted_content",), sealed, kind))
+    elif role == "assistant":
+        key = "arguments"
+        if key not in message:
+            key = "input" if "input" in message else "action"
+        call_id = message.get("call_id") or message.get("id")
+        found.append(_call(message, (key,), item, call_id, message.get("name", item)))
+    elif item.endswith("_call"):
+        call_id, name = message.get("id"), _text(message, "name") or item
+        ids = (call_id,) if isinstance(call_id, str) else ()
+        found.append(Part("hosted", (), message, item, ids, name))
+    else:
+        found.append(Part("other", (), message, item))

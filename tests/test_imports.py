@@ -10,6 +10,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,14 +74,19 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports_of(name: str, path: Path) -> Iterator[str]:
     """Every module that a file imports, by full name (of a package's attribute, the package).
 
     A stub beside the file says what is loaded later, under the names that it lists.
     """
     stub = path.with_suffix(".pyi")
-    text = path.read_text() + (stub.read_text() if stub.exists() else "")
-    for node in ast.walk(ast.parse(text)):
+    nodes = [*ast.walk(tree_of(path)), *(ast.walk(tree_of(stub)) if stub.exists() else ())]
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -91,12 +97,17 @@ def imports_of(name: str, path: Path) -> Iterator[str]:
 
 
 MODULES = modules()
-ARROWS = [
-    (name, target)
-    for name, path in MODULES.items()
-    for target in imports_of(name, path)
-    if target.split(".")[0] == "eventctx"
-]
+
+
+@cache
+def arrows() -> list[tuple[str, str]]:
+    """Pairs of a module and one of ours that it imports."""
+    return [
+        (name, target)
+        for name, path in MODULES.items()
+        for target in imports_of(name, path)
+        if target.split(".")[0] == "eventctx"
+    ]
 
 
 def room_of(name: str) -> str:
@@ -122,7 +133,7 @@ def test_the_reader_of_imports_sees_the_whole_package() -> None:
     assert {"eventctx.engine", "eventctx.projections.view.layout", "eventctx.hooks.log"} <= set(
         MODULES
     )
-    assert len(ARROWS) > 200
+    assert len(arrows()) > 200
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - {"eventctx"}))
@@ -132,7 +143,7 @@ def test_every_module_has_a_room(name: str) -> None:
 
 def test_every_arrow_points_to_a_lower_floor() -> None:
     wrong = []
-    for name, target in ARROWS:
+    for name, target in arrows():
         if name == "eventctx" or (target == "eventctx" and room_of(name) == "cli"):
             continue  # the front door names everything, and the command line may use it
         if target == "eventctx":
@@ -145,17 +156,17 @@ def test_every_arrow_points_to_a_lower_floor() -> None:
 
 
 def test_no_two_folders_import_each_other() -> None:
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for name, target in ARROWS:
+    by_pair: dict[tuple[str, str], list[str]] = {}
+    for name, target in arrows():
         if is_front_door(name):
             continue
         pair = folder_of(name), folder_of(target)
         if pair[0] != pair[1]:
-            arrows.setdefault(pair, []).append(f"{name} -> {target}")
+            by_pair.setdefault(pair, []).append(f"{name} -> {target}")
     mutual = {
-        one: [arrows[one, other], arrows[other, one]]
-        for one, other in arrows
-        if (other, one) in arrows and one < other
+        one: [by_pair[one, other], by_pair[other, one]]
+        for one, other in by_pair
+        if (other, one) in by_pair and one < other
     }
     assert mutual == {}
 
@@ -174,7 +185,7 @@ def test_a_large_folder_has_sub_folders() -> None:
 
 def test_there_is_no_cycle() -> None:
     graph: dict[str, set[str]] = {}
-    for name, target in ARROWS:
+    for name, target in arrows():
         if "eventctx" not in (name, target):
             graph.setdefault(name, set()).add(target)
     done: set[str] = set()
@@ -229,7 +240,7 @@ def test_the_two_folders_are_linked_into_the_package() -> None:
 def test_no_two_public_classes_have_one_name() -> None:
     homes: dict[str, list[str]] = {}
     for name, path in MODULES.items():
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(name)
     assert {word: found for word, found in homes.items() if len(found) > 1} == {}

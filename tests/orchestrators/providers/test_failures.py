@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -229,12 +229,10 @@ async def test_a_server_that_stalls_is_given_up(kit: Kit, connect: Connect, serv
 
 
 async def test_nobody_there_may_be_tried_again(kit: Kit) -> None:
-    listening = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    listening.close()
-    await listening.wait_closed()
-    async with kit.connect(f"http://127.0.0.1:{port}") as client:
-        error = await failed(kit.provider(client), "complete")
+    with socket.socket() as silent:  # holds its port, so that no other program listens there
+        silent.bind(("127.0.0.1", 0))
+        async with kit.connect(f"http://127.0.0.1:{silent.getsockname()[1]}") as client:
+            error = await failed(kit.provider(client), "complete")
     assert error.retryable and error.status is None and "Connect" in error.problem
 
 

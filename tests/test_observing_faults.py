@@ -303,7 +303,7 @@ async def test_a_handler_that_will_not_be_cancelled_is_counted_when_the_engine_c
 
 
 async def test_an_interceptor_that_fails_is_shown_too(tmp_path: Path) -> None:
-    async def objects(asked: eventctx.CompactionAsked) -> None:
+    async def objects(compaction: eventctx.CompactionAsked) -> None:
         raise RuntimeError("an interceptor's bug")
 
     async with eventctx.open(tmp_path / "s.db") as engine:
@@ -321,7 +321,7 @@ async def test_an_interceptor_that_fails_while_logging_fails_too_has_no_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Objects:
-        def __call__(self, asked: eventctx.CompactionAsked) -> None:
+        def __call__(self, compaction: eventctx.CompactionAsked) -> None:
             raise RuntimeError("an interceptor's bug")
 
     class Breaks(logging.Handler):
@@ -377,8 +377,8 @@ async def test_counts_that_cannot_be_written_are_said_once_and_hurt_nobody(
         await agent(ctx)
         assert (await engine.verify("s")).problems == ()
     assert engine.hooks.stats().errors[f"{__name__}.raises"] > 20
-    said = [one for one in caplog.messages if "cannot be written" in one]
-    assert len(said) == 1
+    warnings = [one for one in caplog.messages if "cannot be written" in one]
+    assert len(warnings) == 1
     if holder is not None:
         holder.close()
         assert await asyncio.to_thread(shown, tmp_path / "s.db") == {("before", "error"): 1}
@@ -464,7 +464,7 @@ async def test_values_of_a_megabyte_cost_no_loss_and_are_cut_in_what_leaves(
     async with turning(), eventctx.open(store, sinks=sinks, hooks=hooks) as engine:
 
         @engine.intercept("context:pre_compact")
-        def objects(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
+        def objects(compaction: eventctx.CompactionAsked) -> eventctx.Verdict:
             return eventctx.Verdict(veto=BIG)
 
         ctx = await engine.session("s", max_tokens=1_000_000)

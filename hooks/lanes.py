@@ -6,9 +6,9 @@ to warn about. A publisher without a loop uses our own loop in a daemon thread. 
 empty context: the ids that they need are on the record.
 
 Invariants: a session has at most one lane, and a lane runs one item at a time, so a session's items
-are delivered in order. Every item ends exactly once, as delivered, failed or dropped, also when its
-worker is cancelled or its loop closes under it; ``_pending`` counts those that have not ended. The
-lock is never held while a handler runs or an item reports its outcome.
+are delivered in order. An item is counted once, as delivered, failed or dropped, also if its worker
+is cancelled or its loop closes while it is queued; ``_pending`` is the number of items queued or
+running. The lock is never held while a handler runs or an item reports its outcome.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Interceptors of a compaction may keep messages or object; what they said is recorded."""
+"""Interceptors of a compaction may keep messages or object; their verdicts are recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def pre_compacts(engine: Engine) -> list[Any]:
 
 async def test_an_interceptor_keeps_messages_through_one_compaction() -> None:
     async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", lambda asked: Verdict(pins=asked.numbers[3:5]))
+        engine.intercept("context:pre_compact", lambda about: Verdict(pins=about.numbers[3:5]))
         ctx = await filled(engine, max_tokens=4_000, policy="simple")
         view = await ctx.get_messages_for_request()
         messages = await ctx.get_messages()
@@ -40,10 +40,10 @@ async def test_an_interceptor_keeps_messages_through_one_compaction() -> None:
 
 
 async def test_a_veto_holds_below_the_budget_and_is_not_asked_for_at_every_request() -> None:
-    asked: list[CompactionAsked] = []
+    seen: list[CompactionAsked] = []
 
     async def object_(about: CompactionAsked) -> Verdict:
-        asked.append(about)
+        seen.append(about)
         return Verdict(veto="a demo is running")
 
     async with eventctx.open() as engine:
@@ -58,13 +58,13 @@ async def test_a_veto_holds_below_the_budget_and_is_not_asked_for_at_every_reque
             "threshold",
             "a demo is running",
         )
-        assert len(asked) == 1
-        assert asked[0].event.tokens == size
+        assert len(seen) == 1
+        assert seen[0].event.tokens == size
 
 
 async def test_a_veto_is_overruled_where_the_request_would_not_fit() -> None:
     async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", lambda asked: Verdict(veto="never"))
+        engine.intercept("context:pre_compact", lambda compaction: Verdict(veto="never"))
         ctx = await filled(engine, max_tokens=4_000)
         assert len(await ctx.get_messages_for_request()) < 61
         (row,) = (await engine.audit("s")).compactions
@@ -90,7 +90,7 @@ async def test_a_veto_is_overruled_where_the_view_outgrew_the_budget_meanwhile()
 
 async def test_a_veto_of_a_limit_on_messages_is_not_asked_for_at_every_request() -> None:
     async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", lambda asked: Verdict(veto="no"))
+        engine.intercept("context:pre_compact", lambda compaction: Verdict(veto="no"))
         ctx = await filled(engine, 10, policy="truncate", keep_recent=5, max_messages=10)
         for _ in range(10):
             await ctx.get_messages_for_request()
@@ -101,7 +101,7 @@ async def test_interceptors_are_asked_by_priority_and_the_first_veto_counts() ->
     order: list[str] = []
 
     def says(name: str, verdict: Verdict | None) -> Any:
-        def answer(asked: CompactionAsked) -> Verdict | None:
+        def answer(compaction: CompactionAsked) -> Verdict | None:
             order.append(name)
             return verdict
 
@@ -130,7 +130,7 @@ async def test_interceptors_are_asked_by_priority_and_the_first_veto_counts() ->
     ],
 )
 async def test_an_interceptor_that_fails_or_talks_nonsense_has_no_say(answer: Any) -> None:
-    def wrong(asked: CompactionAsked) -> Any:
+    def wrong(compaction: CompactionAsked) -> Any:
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -143,7 +143,7 @@ async def test_an_interceptor_that_fails_or_talks_nonsense_has_no_say(answer: An
 
 
 async def test_an_interceptor_that_never_answers_is_given_up() -> None:
-    async def wait(asked: CompactionAsked) -> Verdict:
+    async def wait(compaction: CompactionAsked) -> Verdict:
         await hang_past_the_limit()
         return Verdict(veto="too late")
 
@@ -158,9 +158,9 @@ async def test_an_interceptor_that_never_answers_is_given_up() -> None:
 def test_only_events_that_can_be_intercepted_are_and_a_misspelt_name_is_refused() -> None:
     interceptors = Interceptors()
     with pytest.raises(UnknownEventName, match="did you mean 'context:pre_compact'"):
-        interceptors.on("context:pre_compct", lambda asked: None)
+        interceptors.on("context:pre_compct", lambda compaction: None)
     with pytest.raises(UnknownEventName, match="expected one of"):
-        interceptors.on("tool:pre", lambda asked: None)
+        interceptors.on("tool:pre", lambda compaction: None)
     with pytest.raises(InvalidSetting, match="expected a function"):
         interceptors.on("context:pre_compact", "veto")  # type: ignore[arg-type]
 
@@ -169,11 +169,11 @@ async def test_intercept_is_a_decorator_too_and_leaves_the_function_as_it_is() -
     async with eventctx.open() as engine:
 
         @engine.intercept("context:pre_compact", priority=1)
-        async def object_(asked: CompactionAsked) -> Verdict:
+        async def object_(compaction: CompactionAsked) -> Verdict:
             return Verdict(veto="later")
 
         @engine.intercept("context:pre_compact")
-        def first(asked: CompactionAsked) -> Verdict:
+        def first(compaction: CompactionAsked) -> Verdict:
             return Verdict(veto="sooner")
 
         ctx = await filled(engine)
@@ -194,8 +194,8 @@ def test_a_decorator_of_an_event_that_cannot_be_intercepted_is_refused_at_once()
 def test_what_the_catalogue_calls_interceptable_is_what_can_be_intercepted(name: str) -> None:
     interceptors = Interceptors()
     if CATALOGUE[name].interceptable:
-        interceptors.on(name, lambda asked: None)
+        interceptors.on(name, lambda compaction: None)
         assert interceptors
     else:
         with pytest.raises(UnknownEventName):
-            interceptors.on(name, lambda asked: None)
+            interceptors.on(name, lambda compaction: None)

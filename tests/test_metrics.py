@@ -199,8 +199,8 @@ async def check(engine: Engine, exact: bool = True) -> list[float]:
     assert list(measured) == places[1:]
     views = [await engine.request_view("s", position=place) for place in places]
     for before, after in pairwise(views):
-        told, true = measured[after.position], share(before, after)
-        assert told == true if exact else told <= true, (before, after)
+        value, true = measured[after.position], share(before, after)
+        assert value == true if exact else value <= true, (before, after)
     return list(measured.values())
 
 
@@ -350,13 +350,13 @@ def sent(*refs: MessageRef) -> RequestPrefix:
 
 
 async def test_the_same_body_shown_in_another_way_is_another_message() -> None:
-    said, asked = await refs_of(user("x" * 100), *answer("openai", "y" * 100))
-    before = sent(said, asked)
-    assert reused(before, sent(said, asked), frozenset()) == 1.0
-    stripped = msgspec.structs.replace(asked, stripped=True)
-    assert 0 < (reused(before, sent(said, stripped), frozenset()) or 0) < 1
-    moved = msgspec.structs.replace(asked, number=7, position=70, tokens=1)
-    assert reused(before, sent(said, moved), frozenset()) == 1.0
+    question, reply = await refs_of(user("x" * 100), *answer("openai", "y" * 100))
+    before = sent(question, reply)
+    assert reused(before, sent(question, reply), frozenset()) == 1.0
+    stripped = msgspec.structs.replace(reply, stripped=True)
+    assert 0 < (reused(before, sent(question, stripped), frozenset()) or 0) < 1
+    moved = msgspec.structs.replace(reply, number=7, position=70, tokens=1)
+    assert reused(before, sent(question, moved), frozenset()) == 1.0
 
 
 async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_apart() -> None:

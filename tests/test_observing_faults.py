@@ -300,7 +300,7 @@ async def test_a_handler_that_will_not_be_cancelled_is_counted_when_the_engine_c
 
 
 async def test_an_interceptor_that_fails_is_shown_too(tmp_path: Path) -> None:
-    async def objects(asked: eventctx.CompactionAsked) -> None:
+    async def objects(compaction: eventctx.CompactionAsked) -> None:
         raise RuntimeError("an interceptor's bug")
 
     async with eventctx.open(tmp_path / "s.db") as engine:
@@ -318,7 +318,7 @@ async def test_an_interceptor_that_fails_while_logging_fails_too_has_no_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Objects:
-        def __call__(self, asked: eventctx.CompactionAsked) -> None:
+        def __call__(self, compaction: eventctx.CompactionAsked) -> None:
             raise RuntimeError("an interceptor's bug")
 
     class Breaks(logging.Handler):
@@ -457,7 +457,7 @@ async def test_values_of_a_megabyte_cost_no_loss_and_are_cut_in_what_leaves(
     async with turning(), eventctx.open(store, sinks=sinks, hooks=hooks) as engine:
 
         @engine.intercept("context:pre_compact")
-        def objects(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
+        def objects(compaction: eventctx.CompactionAsked) -> eventctx.Verdict:
             return eventctx.Verdict(veto=BIG)
 
         ctx = await engine.session("s", max_tokens=1_000_000)

@@ -1,4 +1,4 @@
-"""Recall: everything that was ever said is found, and nothing that was erased."""
+"""Recall: everything that was ever added is found, and nothing that was erased."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def recall(engine: Engine) -> AsyncIterator[Recall]:
     await recall.close()
 
 
-async def said(engine: Engine, session: str, *texts: str) -> None:
+async def added(engine: Engine, session: str, *texts: str) -> None:
     ctx = await engine.session(session)
     for text in texts:
         await ctx.add_message(user(text))
@@ -227,7 +227,7 @@ def test_matches_are_found_inside_identifiers_and_in_scripts_without_spaces() ->
 async def test_the_best_match_comes_first_and_of_equal_ones_the_latest(
     engine: Engine, recall: Recall
 ) -> None:
-    await said(engine, "s", "the key", "the key", "key " + "and more words " * 40, "no match")
+    await added(engine, "s", "the key", "the key", "key " + "and more words " * 40, "no match")
     found = await recall.search("key")
     assert [one.number for one in found] == [1, 0, 2]
     assert found[0].score == found[1].score > found[2].score > 0
@@ -265,7 +265,7 @@ async def test_the_best_match_comes_first_and_of_equal_ones_the_latest(
 async def test_what_a_query_finds(
     engine: Engine, recall: Recall, query: str, found: set[int]
 ) -> None:
-    await said(
+    await added(
         engine,
         "s",
         "call get_messages_for_request",
@@ -308,14 +308,14 @@ async def test_cleared_and_replaced_messages_are_found_under_their_numbers(
 
 
 async def test_a_fork_finds_what_it_inherited_and_its_own(engine: Engine, recall: Recall) -> None:
-    await said(engine, "parent", "stone one", "stone two")
+    await added(engine, "parent", "stone one", "stone two")
     at = (await engine.transcript("parent"))[0].position
     await engine.fork("parent", at, "child")
-    await said(engine, "child", "stone three")
-    await said(engine, "parent", "stone four")
+    await added(engine, "child", "stone three")
+    await added(engine, "parent", "stone four")
     head = (await engine.transcript("child"))[-1].position
     await engine.fork("child", head, "grandchild")
-    await said(engine, "grandchild", "stone five")
+    await added(engine, "grandchild", "stone five")
 
     async def found(session: str | None) -> set[tuple[str, int, str]]:
         hits = await recall.search("stone", session)
@@ -339,12 +339,12 @@ async def test_a_fork_finds_what_it_inherited_and_its_own(engine: Engine, recall
 async def test_what_was_erased_is_not_found_and_never_comes_back(
     engine: Engine, recall: Recall
 ) -> None:
-    await said(engine, "s", "the password is swordfish", "unrelated")
+    await added(engine, "s", "the password is swordfish", "unrelated")
     at = (await engine.transcript("s"))[0].position
     await engine.fork("s", at, "fork")
     assert len(await recall.search("swordfish")) == 1
     await erase(engine, "s", 0, "fork")
-    await said(engine, "s", "more")
+    await added(engine, "s", "more")
     anew = Recall(engine.store, SqliteTextIndex(None))
     for one in (recall, anew):
         for session in (None, "s", "fork"):
@@ -356,7 +356,7 @@ async def test_what_was_erased_is_not_found_and_never_comes_back(
 async def test_an_erasure_whose_record_is_missing_hides_the_message_all_the_same(
     engine: Engine, recall: Recall
 ) -> None:
-    await said(engine, "s", "swordfish one", "swordfish two")
+    await added(engine, "s", "swordfish one", "swordfish two")
     assert len(await recall.search("swordfish", limit=1)) == 1
     position = (await engine.transcript("s"))[1].position
     await engine.store.erase("s", {Address(position): b""})
@@ -383,19 +383,19 @@ _prepared: list[Recall] = []
 async def _searched_before() -> Recall:
     if not _prepared:
         engine = Engine(MemoryStore())
-        await said(engine, "s", "a b AB é ß 数据 x_y", "a")
+        await added(engine, "s", "a b AB é ß 数据 x_y", "a")
         _prepared.append(Recall(engine.store, SqliteTextIndex(None)))
     return _prepared[0]
 
 
 @pytest.mark.parametrize("query", ["\ud800", "a\0b", '"' * 99, "a " * 9000, "^a", "NEAR(a b, 2)"])
 async def test_odd_queries_are_queries(engine: Engine, recall: Recall, query: str) -> None:
-    await said(engine, "s", "a b")
+    await added(engine, "s", "a b")
     await recall.search(query)
 
 
 async def test_wrong_arguments_are_named(engine: Engine, recall: Recall) -> None:
-    await said(engine, "s", "a b")
+    await added(engine, "s", "a b")
     with pytest.raises(StreamNotFound):
         await recall.search("a", "nobody")
     with pytest.raises(InvalidSetting, match="limit"):
@@ -406,7 +406,7 @@ async def test_wrong_arguments_are_named(engine: Engine, recall: Recall) -> None
 
 
 async def test_searches_at_the_same_time_agree(engine: Engine, recall: Recall) -> None:
-    await said(engine, "s", *(f"note number {number}" for number in range(50)))
+    await added(engine, "s", *(f"note number {number}" for number in range(50)))
     answers = await asyncio.gather(*(recall.search("note", limit=50) for _ in range(10)))
     assert [len(one) for one in answers] == [50] * 10
     others: list[int] = []
@@ -425,7 +425,7 @@ async def test_searches_at_the_same_time_agree(engine: Engine, recall: Recall) -
 async def test_what_a_caller_does_with_a_message_reaches_nobody(
     engine: Engine, recall: Recall
 ) -> None:
-    await said(engine, "s", "precious")
+    await added(engine, "s", "precious")
     (await recall.search("precious"))[0].message["content"] = "spoilt"
     assert (await recall.search("precious"))[0].message == user("precious")
 
@@ -449,7 +449,7 @@ async def test_the_tool_finds_a_message_and_reads_it_in_full(
     engine: Engine, recall: Recall
 ) -> None:
     whole = " ".join(f"word{number}" for number in range(2000))
-    await said(engine, "s", "the colour is teal", whole)
+    await added(engine, "s", "the colour is teal", whole)
     await (await engine.session("s")).clear()
     tool = RecallTool("s", recall, max_characters=2_000)
     found = await tool({"query": "colour"})

@@ -51,10 +51,10 @@ async def test_every_log_line_carries_the_five_ids_of_its_record() -> None:
             engine.on("*", LogSink())
             await played(engine)
             records = [record async for record in engine.records("s", bodies=True)]
-    said = {entry["position"]: entry for entry in captured}
-    assert sorted(said) == [record.position for record in records]
+    entries = {entry["position"]: entry for entry in captured}
+    assert sorted(entries) == [record.position for record in records]
     for record in records:
-        entry = said[record.position]
+        entry = entries[record.position]
         assert entry["event"] == record.type
         for name in ("session_id", "turn_id", "span_id", "parent_span_id", "iteration"):
             assert entry[name] == getattr(record, name), (record.type, name)
@@ -145,7 +145,7 @@ async def test_sessions_of_one_name_in_two_stores_are_told_apart_by_the_sinks_th
     sent = {f"{one.context.span_id:016x}": one for one in exporter.get_finished_spans()}
     folded = {span.span_id: span for records in logs.values() for span in fold_spans(records)}
     assert {
-        key: {name: said for name, said in one.attributes.items() if name not in CONTENT}
+        key: {name: value for name, value in one.attributes.items() if name not in CONTENT}
         for key, one in sent.items()
     } == {key: span.attributes for key, span in folded.items()}
     assert any(one.name.startswith("compact") for one in sent.values())

@@ -1,4 +1,4 @@
-"""Contents on spans: what the model was sent and answered, what tools were asked and gave."""
+"""Contents on spans: what the model was sent and answered, what tools received and returned."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ async def test_every_span_carries_the_contents_that_belong_to_it(usage: bool) ->
     tools = [span for span in spans if span.name == "execute_tool read"]
     (turn,) = [span for span in spans if span.name == "invoke_agent helper"]
     for chat, messages in zip(chats, sent, strict=True):
-        told = json.loads(str(chat.attributes[INPUT]))
-        assert told == [genai_message(one, same) for one in messages[1:]]
+        shown = json.loads(str(chat.attributes[INPUT]))
+        assert shown == [genai_message(one, same) for one in messages[1:]]
         system = json.loads(str(chat.attributes["gen_ai.system_instructions"]))
         assert system == [{"type": "text", "content": "Be brief."}]
     answers = [json.loads(str(chat.attributes[OUTPUT])) for chat in chats]
@@ -93,26 +93,26 @@ async def test_every_span_carries_the_contents_that_belong_to_it(usage: bool) ->
     for number, tool in enumerate(tools):
         assert json.loads(str(tool.attributes[ARGUMENTS])) == {"path": f"f{number}"}
         assert tool.attributes[RESULT] == f"text {number}"
-    asked, said = (json.loads(str(turn.attributes[name])) for name in (INPUT, OUTPUT))
-    assert [one["parts"][0]["content"] for one in asked] == ["What is in the files?"]
-    assert said == answers[2]
+    inputs, outputs = (json.loads(str(turn.attributes[name])) for name in (INPUT, OUTPUT))
+    assert [one["parts"][0]["content"] for one in inputs] == ["What is in the files?"]
+    assert outputs == answers[2]
 
 
 async def test_contents_aside_the_spans_are_the_same_and_children_come_before_parents() -> None:
     async with eventctx.open() as engine:
         await one_turn(engine, max_tokens=100, on_overflow="send_floor")
         records = await recorded(engine)
-    told = with_contents(records)
-    assert told[-1].name == "invoke_agent helper"
+    filled = with_contents(records)
+    assert filled[-1].name == "invoke_agent helper"
 
     def bare(span: Span) -> dict[str, Any]:
         from eventctx.projections.trace.semconv import CONTENT
 
         kept = {name: value for name, value in span.attributes.items() if name not in CONTENT}
-        return {"span": span.span_id, "name": span.name, "end": span.end, "said": kept}
+        return {"span": span.span_id, "name": span.name, "end": span.end, "attributes": kept}
 
     expected = {span.span_id: bare(span) for span in plain_fold(records)}
-    assert {span.span_id: bare(span) for span in told} == expected
+    assert {span.span_id: bare(span) for span in filled} == expected
 
 
 async def test_parallel_tools_each_get_their_own_result_in_whatever_order_they_come() -> None:
@@ -192,9 +192,9 @@ async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> N
         async with ctx.turn("t"):
             await ctx.add_message({"role": "user", "content": "x" * (MAX_PART - 3) + "SECRET"})
         (turn,) = with_contents(await recorded(engine), lambda text: text.replace("SECRET", "-"))
-    told = str(turn.attributes[INPUT])
-    assert "SEC" not in told
-    assert json.loads(told)[0]["parts"][0]["content"] == "x" * (MAX_PART - 3) + "-"
+    text = str(turn.attributes[INPUT])
+    assert "SEC" not in text
+    assert json.loads(text)[0]["parts"][0]["content"] == "x" * (MAX_PART - 3) + "-"
 
 
 def test_the_time_that_a_text_takes_does_not_grow_with_what_is_cut_away() -> None:
@@ -207,10 +207,10 @@ def test_the_time_that_a_text_takes_does_not_grow_with_what_is_cut_away() -> Non
     for start in range(MAX_PART - 8, MAX_PART + 1):
         text = "x" * start + "SECRET" + "y" * 1_000_000
         (part,) = genai_message({"role": "user", "content": text}, clean)["parts"]
-        told = part["content"]
-        assert re.search(r"S|SECRET", told) is None
-        assert len(told) < MAX_PART + 40
-        shown, rest = re.fullmatch(r"(.*)… \[([\d,]+) characters more\]", told).groups()
+        content = part["content"]
+        assert re.search(r"S|SECRET", content) is None
+        assert len(content) < MAX_PART + 40
+        shown, rest = re.fullmatch(r"(.*)… \[([\d,]+) characters more\]", content).groups()
         assert len(text) - len(shown) - int(rest.replace(",", "")) == 0
     assert max(looked_at) == MAX_PART + MARGIN
 
@@ -277,8 +277,8 @@ async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> Non
         )
         for record in records
     ]
-    for told in (records, again):
-        chat, turn_span = with_contents(told)
+    for stored in (records, again):
+        chat, turn_span = with_contents(stored)
         assert "SECRET" not in repr((chat, turn_span))
         texts = [one["parts"][0]["content"] for one in json.loads(str(chat.attributes[INPUT]))]
         assert texts == ["[erased]", "It is fine.", "[erased]"]
@@ -331,12 +331,12 @@ async def test_a_long_request_keeps_its_newest_messages_and_says_how_many_it_lef
                 pass
         spans = with_contents(await recorded(engine))
     (chat,) = [span for span in spans if span.name == "chat m"]
-    told = json.loads(str(chat.attributes[INPUT]))
-    left = 40 - (len(told) - 1)
+    shown = json.loads(str(chat.attributes[INPUT]))
+    left = 40 - (len(shown) - 1)
     assert 0 < left < 40
-    assert f"[{left} earlier messages" in told[0]["parts"][0]["content"]
-    assert told[1]["parts"][0]["content"].startswith(f"{left} y")
-    assert told[-1]["parts"][0]["content"].startswith("39 y")
+    assert f"[{left} earlier messages" in shown[0]["parts"][0]["content"]
+    assert shown[1]["parts"][0]["content"].startswith(f"{left} y")
+    assert shown[-1]["parts"][0]["content"].startswith("39 y")
 
 
 async def test_records_without_bodies_give_spans_without_contents() -> None:

@@ -147,8 +147,8 @@ def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
         assert one.duration == span_.end // 1000 - span_.start // 1000
         tags = {tag.key: tag.value for tag in one.tags}
         for name, value in span_.attributes.items():
-            told = json.dumps(value, separators=(",", ":")) if isinstance(value, tuple) else value
-            assert tags[name] == told
+            tag = json.dumps(value, separators=(",", ":")) if isinstance(value, tuple) else value
+            assert tags[name] == tag
         assert tags["span.kind"] == span_.kind
         assert ("error" in tags) == (span_.status == "error")
         assert [log.fields[0].value for log in one.logs] == [event.name for event in span_.events]
@@ -215,8 +215,8 @@ def test_any_attribute_survives_both_files(attributes: dict[str, Any], text: str
     assert {name: _told(value) for name, value in attributes.items()} == tags
 
 
-def _value(told: dict[str, Any]) -> Any:
-    ((kind, value),) = told.items()
+def _value(attribute: dict[str, Any]) -> Any:
+    ((kind, value),) = attribute.items()
     if kind == "intValue":
         return int(value)
     if kind == "doubleValue":

@@ -35,10 +35,10 @@ ROOT, COMPACTION, CALL, TOOL, PHASE, FAILED = (span(number) for number in range(
 
 def everything() -> list[Span]:
     """Spans of a session whose events have every field, whose turn ends badly as all in it does."""
-    told = Session()
+    session = Session()
 
     def add(event: ev.Event, own: str, parent: str | None = ROOT, iteration: int | None = 1) -> int:
-        return told.add(event, own, parent, iteration=iteration).position
+        return session.add(event, own, parent, iteration=iteration).position
 
     def crowd(own: str) -> None:
         for _ in range(spans.MAX_EVENTS + 1):
@@ -58,13 +58,13 @@ def everything() -> list[Span]:
     add(ev.PlanStart(name="steps"), PHASE)
     crowd(PHASE)
     add(ev.PlanEnd(status="error", error="no"), PHASE)
-    add(asked(), COMPACTION)
+    add(pre_compact(), COMPACTION)
     crowd(COMPACTION)
-    add(came_to("applied"), COMPACTION)
-    add(came_to("failed"), span(7))
+    add(post_compact("applied"), COMPACTION)
+    add(post_compact("failed"), span(7))
     crowd(ROOT)
     add(ev.PromptComplete(status="error", error="ValueError"), ROOT, None, None)
-    return list(trace.fold(told.records))
+    return list(trace.fold(session.records))
 
 
 def a_request() -> ev.RequestPrepared:
@@ -85,7 +85,7 @@ def a_request() -> ev.RequestPrepared:
     )
 
 
-def asked() -> ev.PreCompact:
+def pre_compact() -> ev.PreCompact:
     return ev.PreCompact(
         trigger="manual",
         strategy="ladder",
@@ -102,7 +102,7 @@ def asked() -> ev.PreCompact:
     )
 
 
-def came_to(outcome: ev.Outcome) -> ev.PostCompact:
+def post_compact(outcome: ev.Outcome) -> ev.PostCompact:
     runs = tuple(
         Run(at, at, disposition, "older")  # type: ignore[arg-type]
         for at, disposition in enumerate(flat.DISPOSITIONS)
@@ -154,15 +154,15 @@ async def with_contents() -> list[Span]:
     return found
 
 
-async def said_by_spans() -> dict[str, tuple[set[str], set[str]]]:
+async def attributes_of_spans() -> dict[str, tuple[set[str], set[str]]]:
     """By attribute: the families of span that have it, and its types."""
-    said: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    found: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for one in [*everything(), *await with_contents()]:
         for name, value in one.attributes.items():
-            families, types = said[as_documented(name)]
+            families, types = found[as_documented(name)]
             families.add(FAMILIES[str(one.attributes[semconv.OPERATION])])
             types.add(TYPES[type(value)])
-    return said
+    return found
 
 
 def as_documented(name: str) -> str:
@@ -181,24 +181,24 @@ def documented() -> dict[str, tuple[set[str], set[str]]]:
 
 
 async def test_every_attribute_is_documented_with_its_type_and_spans_and_nothing_else_is() -> None:
-    said, told = await said_by_spans(), documented()
-    assert told.pop("eventctx.compaction.setting.NAME") == ({"compact"}, {"any"})
-    assert said.pop("eventctx.compaction.setting.NAME")[0] == {"compact"}
-    assert said == told
+    found, in_docs = await attributes_of_spans(), documented()
+    assert in_docs.pop("eventctx.compaction.setting.NAME") == ({"compact"}, {"any"})
+    assert found.pop("eventctx.compaction.setting.NAME")[0] == {"compact"}
+    assert found == in_docs
 
 
 def test_every_name_that_the_code_spells_out_is_documented() -> None:
-    told = documented()
+    in_docs = documented()
     for name, value in vars(semconv).items():
         if isinstance(value, str) and name.isupper() and value.startswith(OURS_OR_THEIRS):
-            assert value in told or value.endswith("."), name
+            assert value in in_docs or value.endswith("."), name
 
 
 def test_a_field_that_an_event_gains_is_documented_on_the_span_that_carries_it() -> None:
-    told = documented()
+    in_docs = documented()
     for field in ev.RequestPrepared.__struct_fields__:
         name = f"{semconv.REQUEST}{field}"
-        assert name in told or f"{name}_count" in told, name
+        assert name in in_docs or f"{name}_count" in in_docs, name
 
 
 def test_the_span_of_every_event_that_makes_one_is_documented() -> None:

@@ -19,7 +19,7 @@ from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.state import ViewState
 
 MAX_KEPT: Final = 8 * 2**20
-"""Bytes of bodies kept before those out of view are dropped; more if the view itself is larger."""
+"""Bytes of bodies above which those out of view are dropped; more if the view itself is larger."""
 
 
 class Texts(msgspec.Struct, frozen=True):

@@ -5,10 +5,11 @@ call without a result gets a synthetic one; a result without a call is left out;
 is not a system message has role user. None of this changes the transcript.
 
 The idea: adding a message must not arrange the whole view again. So a layout has two parts. The
-*sealed* part holds entries that later messages cannot change, with a running digest over them. The
+*sealed* part holds entries that later messages do not change, with a running digest over them. The
 *region* holds the messages of the tool round still in progress, and is arranged anew when a row
 arrives; once all its calls are answered, or the model has gone on without the answers, it is sealed
-too. Thus a layout grows in amortised constant time, and is built from nothing only after a break.
+too. Thus a layout grows in amortised constant time. It is built from nothing only at a break: a
+result that comes after its call was sealed without it, or a change other than an added message.
 
 Invariant: growing a layout row by row and building it from all its rows give the same entries.
 """

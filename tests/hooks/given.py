@@ -1,4 +1,4 @@
-"""Records for the tests of hooks: sessions that are written down as one line for each event."""
+"""Records for the tests of hooks: sessions written in one line per event."""
 
 from __future__ import annotations
 

@@ -249,36 +249,36 @@ def written(sink: LogSink, records: list[Record]) -> list[dict]:
 
 def test_secrets_do_not_leave_in_a_line_by_default():
     session = Session()
-    said = written(LogSink(), telling(session))
-    assert KEY not in repr(said)
-    assert "hunter2" not in repr(said)
-    assert said[0]["agent"] == "[redacted:email]"
-    assert said[2]["tool_name"] == "run [redacted:api-key]"
-    assert said[3]["tool_message"] == (
+    entries = written(LogSink(), telling(session))
+    assert KEY not in repr(entries)
+    assert "hunter2" not in repr(entries)
+    assert entries[0]["agent"] == "[redacted:email]"
+    assert entries[2]["tool_name"] == "run [redacted:api-key]"
+    assert entries[3]["tool_message"] == (
         "GET https://bob:[redacted:password]@example.org failed with [redacted:api-key]"
     )
 
 
 def test_without_a_redactor_lines_say_what_the_records_say():
-    said = written(LogSink(redactor=None), telling(Session()))
-    assert said[0]["agent"] == "ann@example.org"
-    assert said[2]["tool_name"] == f"run {KEY}"
-    assert "content" not in said[1]
+    entries = written(LogSink(redactor=None), telling(Session()))
+    assert entries[0]["agent"] == "ann@example.org"
+    assert entries[2]["tool_name"] == f"run {KEY}"
+    assert "content" not in entries[1]
 
 
 def test_a_redactor_of_ones_own_is_used():
-    said = written(LogSink(redactor=Redactor((r"run\b",), keys=False)), telling(Session()))
-    assert said[2]["tool_name"] == f"[redacted:pattern] {KEY}"
+    entries = written(LogSink(redactor=Redactor((r"run\b",), keys=False)), telling(Session()))
+    assert entries[2]["tool_name"] == f"[redacted:pattern] {KEY}"
 
 
 def test_contents_are_in_a_line_only_where_asked_for_and_redacted():
     session = Session()
     records = telling(session)
     assert not any("content" in fields for fields in lines(records))
-    said = written(LogSink(content=True), records)
-    assert ["content" in entry for entry in said] == [False, True, False, False]
-    assert said[1]["content"] == '{"role":"user","content":"use [redacted:api-key]"}'
-    assert said[1]["body_bytes"] == len(records[1].bodies[0].data or b"")
+    entries = written(LogSink(content=True), records)
+    assert ["content" in entry for entry in entries] == [False, True, False, False]
+    assert entries[1]["content"] == '{"role":"user","content":"use [redacted:api-key]"}'
+    assert entries[1]["body_bytes"] == len(records[1].bodies[0].data or b"")
     (whole,) = written(LogSink(content=True, redactor=None), [records[1]])
     assert KEY in whole["content"]
 
@@ -412,16 +412,16 @@ def test_a_level_that_is_switched_off_costs_no_line(standard):
     )
     session = Session()
     whole_turn(session)
-    asked = Asked()
-    for sink in (LogSink(logger, redactor=asked), LogSink(through, redactor=asked)):
+    counting = CountingRedactor()
+    for sink in (LogSink(logger, redactor=counting), LogSink(through, redactor=counting)):
         for record in session.records:
             sink(record)
     assert [one.event for one in handler.records if hasattr(one, "event")] == ["tool:error"]
-    assert asked.lines == 2
+    assert counting.lines == 2
 
 
-class Asked(Redactor):
-    """Counts the lines that it was asked to redact."""
+class CountingRedactor(Redactor):
+    """Counts the lines that it redacts."""
 
     lines = 0
 
@@ -491,6 +491,6 @@ def test_a_record_of_a_turn_that_was_forked_in_is_in_the_trace_of_its_span_not_i
         for record in child.records:
             sink(record)
     (traced,) = fold_spans(records)
-    told = list(lines(records))
-    assert told[-1]["trace_id"] == captured[-1]["trace_id"] == traced.trace_id
-    assert told[0]["trace_id"] == HOST_TRACE
+    replayed = list(lines(records))
+    assert replayed[-1]["trace_id"] == captured[-1]["trace_id"] == traced.trace_id
+    assert replayed[0]["trace_id"] == HOST_TRACE

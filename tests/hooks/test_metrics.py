@@ -26,7 +26,7 @@ from tests.hooks.given import SECOND, Session, compacted, prepared, span, whole_
 from tests.measured import Gathered, by_position, summed
 
 
-def told(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:
+def measured(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:
     return [
         (one.value, one.attributes) for one in fold(session.records) if one.instrument.name == name
     ]
@@ -41,7 +41,7 @@ def test_a_compaction_is_counted_by_trigger_strategy_and_outcome():
     session.add(compacted("skipped"))
     session.add(compacted("failed", error="who knows"))
     session.add(compacted("cancelled"))
-    assert told(session, "eventctx.compactions") == [
+    assert measured(session, "eventctx.compactions") == [
         (
             1,
             {
@@ -59,19 +59,19 @@ def test_only_an_applied_compaction_has_tokens_before_and_after_and_each_a_durat
     session.add(compacted())
     session.add(compacted("skipped"))
     by = {"eventctx.compaction.trigger": "threshold", "eventctx.compaction.strategy": "sliding"}
-    assert told(session, "eventctx.compaction.tokens.before") == [(1000, by)]
-    assert told(session, "eventctx.compaction.tokens.after") == [(400, by)]
+    assert measured(session, "eventctx.compaction.tokens.before") == [(1000, by)]
+    assert measured(session, "eventctx.compaction.tokens.after") == [(400, by)]
     assert [
         (value, by["eventctx.compaction.outcome"])
-        for value, by in told(session, "eventctx.compaction.duration")
+        for value, by in measured(session, "eventctx.compaction.duration")
     ] == [(0.5, "applied"), (0.5, "skipped")]
 
 
 def test_how_long_an_imported_compaction_took_is_not_known():
     session = Session()
     session.add(msgspec.structs.replace(compacted(), trigger="imported", duration=0))
-    assert told(session, "eventctx.compaction.duration") == []
-    assert [value for value, _ in told(session, "eventctx.compaction.tokens.after")] == [400]
+    assert measured(session, "eventctx.compaction.duration") == []
+    assert [value for value, _ in measured(session, "eventctx.compaction.tokens.after")] == [400]
 
 
 def test_a_request_is_measured_against_its_budget():
@@ -89,9 +89,9 @@ def test_a_request_is_measured_against_its_budget():
         )
     )
     model = {"gen_ai.request.model": "m"}
-    assert told(session, "eventctx.request.tokens") == [(400, model)]
-    assert told(session, "eventctx.request.budget.used") == [(1.25, model)]
-    assert told(session, "eventctx.request.breaks") == [
+    assert measured(session, "eventctx.request.tokens") == [(400, model)]
+    assert measured(session, "eventctx.request.budget.used") == [(1.25, model)]
+    assert measured(session, "eventctx.request.breaks") == [
         (1, {"eventctx.request.break": "compaction"}),
         (1, {"eventctx.request.break": "set"}),
     ]
@@ -101,15 +101,15 @@ def test_a_request_without_a_budget_or_with_one_of_nothing_uses_no_share_of_it()
     session = Session()
     session.add(prepared())
     session.add(msgspec.structs.replace(prepared(), budget=0))
-    assert told(session, "eventctx.request.budget.used") == []
+    assert measured(session, "eventctx.request.budget.used") == []
 
 
 def test_the_first_request_reuses_nothing_and_one_without_a_break_all_of_the_one_before():
     session = Session()
     session.add(prepared())
-    assert told(session, "eventctx.request.prefix.reused") == []
+    assert measured(session, "eventctx.request.prefix.reused") == []
     session.add(prepared())
-    assert told(session, "eventctx.request.prefix.reused") == [(1.0, {})]
+    assert measured(session, "eventctx.request.prefix.reused") == [(1.0, {})]
 
 
 def test_a_call_lasts_from_its_request_to_its_answer_and_says_how_it_failed():
@@ -119,7 +119,7 @@ def test_a_call_lasts_from_its_request_to_its_answer_and_says_how_it_failed():
     session.add(ev.ProviderResponse(model="m1-2026"), span(1))
     session.add(ev.ProviderError(error_type="RateLimited", message="secret"), span(2))
     chat = {"gen_ai.operation.name": "chat"}
-    assert told(session, "gen_ai.client.operation.duration") == [
+    assert measured(session, "gen_ai.client.operation.duration") == [
         (2.0, chat | {"gen_ai.request.model": "m1", "gen_ai.provider.name": "p"}),
         (2.0, chat | {"gen_ai.request.model": "m2", "error.type": "RateLimited"}),
     ]
@@ -134,7 +134,7 @@ def test_a_call_is_measured_once_and_one_that_never_began_or_ended_not_at_all():
     session.add(ev.ProviderRequest(), span(3))
     session.add(ev.ProviderResponse(), span(3))
     session.add(ev.ProviderError(error_type="Late"), span(3))
-    assert [value for value, _ in told(session, "gen_ai.client.operation.duration")] == [1.0]
+    assert [value for value, _ in measured(session, "gen_ai.client.operation.duration")] == [1.0]
 
 
 def test_a_call_that_is_told_to_begin_twice_began_the_first_time():
@@ -142,12 +142,12 @@ def test_a_call_that_is_told_to_begin_twice_began_the_first_time():
     session.add(ev.ProviderRequest(model="m1"), span(1))
     session.add(ev.ProviderRequest(model="m2"), span(1))
     session.add(ev.ProviderResponse(), span(1))
-    ((value, by),) = told(session, "gen_ai.client.operation.duration")
+    ((value, by),) = measured(session, "gen_ai.client.operation.duration")
     assert (value, by["gen_ai.request.model"]) == (2.0, "m1")
 
 
 @pytest.mark.parametrize(
-    ("written", "status", "said"),
+    ("written", "status", "expected"),
     [
         ("TimeoutError", "error", "TimeoutError"),
         ("429", "error", "429"),
@@ -158,12 +158,12 @@ def test_a_call_that_is_told_to_begin_twice_began_the_first_time():
         ("", "cancelled", "cancelled"),
     ],
 )
-def test_an_error_type_is_a_code_and_never_a_message(written: str, status: str, said: str):
+def test_an_error_type_is_a_code_and_never_a_message(written: str, status: str, expected: str):
     session = Session()
     session.add(ev.ProviderRequest(), span(1))
     session.add(ev.ProviderError(error_type=written, status=status), span(1))
-    ((_, by),) = told(session, "gen_ai.client.operation.duration")
-    assert by["error.type"] == said
+    ((_, by),) = measured(session, "gen_ai.client.operation.duration")
+    assert by["error.type"] == expected
 
 
 def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
@@ -175,13 +175,13 @@ def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
         session.add(ev.UsageReported(prompt=80, output=own, cache_read=20), span(own))
     call = {"gen_ai.provider.name": "p", "gen_ai.request.model": "m"}
     chat = call | {"gen_ai.operation.name": "chat"}
-    assert told(session, "gen_ai.client.token.usage") == [
+    assert measured(session, "gen_ai.client.token.usage") == [
         (80, chat | {"gen_ai.token.type": "input"}),
         (1, chat | {"gen_ai.token.type": "output"}),
         (80, chat | {"gen_ai.token.type": "input"}),
         (2, chat | {"gen_ai.token.type": "output"}),
     ]
-    assert told(session, "eventctx.prompt.cached") == [(0.25, call)] * 2
+    assert measured(session, "eventctx.prompt.cached") == [(0.25, call)] * 2
 
 
 def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measured():
@@ -190,9 +190,10 @@ def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measure
     session.add(ev.UsageReported(prompt=10, output=1, output_exact=False))
     session.add(ev.UsageReported(prompt=10, cache_read=11))
     assert [
-        (value, by["gen_ai.token.type"]) for value, by in told(session, "gen_ai.client.token.usage")
+        (value, by["gen_ai.token.type"])
+        for value, by in measured(session, "gen_ai.client.token.usage")
     ] == [(10, "input"), (10, "input")]
-    assert [value for value, _ in told(session, "eventctx.prompt.cached")] == [0.0]
+    assert [value for value, _ in measured(session, "eventctx.prompt.cached")] == [0.0]
 
 
 def test_unknown_types_and_broken_payloads_measure_nothing_and_hurt_nothing():
@@ -489,10 +490,10 @@ def test_a_hosts_view_goes_before_our_buckets():
 class Refusing(otel.MeterProvider):
     """A provider that fails, as a host's own may."""
 
-    asked = 0
+    requests = 0
 
     def get_meter(self, *args: object, **kwargs: object) -> otel.Meter:
-        self.asked += 1
+        self.requests += 1
         raise RuntimeError("no meters today")
 
 
@@ -507,7 +508,7 @@ def test_a_provider_that_fails_is_told_of_once_and_harms_nobody(
         sink.appended(0.1, 1)
         sink(session.add(prepared()))
         sink.close()
-    assert provider.asked == 1
+    assert provider.requests == 1
     assert [one.message for one in caplog.records] == [
         "metrics: no meters today; further ones are logged at DEBUG"
     ]
@@ -581,6 +582,6 @@ def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_ask
         sink = MetricsSink(gathered.provider, redactor=redactor)
         for record in session.records:
             sink(record)
-        said = repr(gathered.points())
-        assert "gen_ai.client.operation.duration" in said
-        assert (key in said, "ann@example.org" in said) == (there, there)
+        output = repr(gathered.points())
+        assert "gen_ai.client.operation.duration" in output
+        assert (key in output, "ann@example.org" in output) == (there, there)

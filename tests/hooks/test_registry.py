@@ -324,16 +324,16 @@ async def test_drain_waits_for_what_handlers_publish_themselves():
 
 
 async def test_drain_says_when_time_is_up_and_does_not_wait_for_itself():
-    hooks, said = Hooks(), []
+    hooks, results = Hooks(), []
 
     @hooks.on("*")
     async def handler(record: Record) -> None:
-        said.append(await hooks.drain())
+        results.append(await hooks.drain())
         await hang_past_the_limit()
 
     hooks.publish(*records(1))
     assert not await hooks.drain(LIMIT)
-    assert said == [False]
+    assert results == [False]
     await hooks.close(0)
 
 

@@ -147,11 +147,11 @@ def test_errors_cancellation_and_skipping_are_told_apart():
         session.add(begin, span(number), span(1))
         session.add(end, span(number), span(1))
     session.add(ev.PromptComplete(status="cancelled"), span(1))
-    told = [
+    shown = [
         (one.status, one.attributes["eventctx.outcome"], one.attributes.get("error.type"))
         for one in fold(session.records)
     ]
-    assert told == [
+    assert shown == [
         ("unset", "ok", None),
         ("error", "error", "OSError"),
         ("unset", "cancelled", "CancelledError"),
@@ -166,37 +166,41 @@ def test_errors_cancellation_and_skipping_are_told_apart():
     ]
 
 
-def test_a_compaction_says_what_it_did_on_its_span_and_ticks_on_it_and_its_parent():
+def test_a_compaction_says_what_it_did_on_its_span_and_is_an_event_on_it_and_its_parent():
     session = Session()
     whole_turn(session)
     found = spans(session)
     one = found[span(0x101)]
-    said = {
+    values = {
         name.removeprefix("eventctx.compaction."): value
         for name, value in one.attributes.items()
         if name.startswith("eventctx.compaction.")
     }
-    assert said["id"] == 3
-    assert said["sequence"] == 1
-    assert said["outcome"] == "applied"
-    assert (said["tokens.before"], said["tokens.after"], said["tokens.reclaimed"]) == (
+    assert values["id"] == 3
+    assert values["sequence"] == 1
+    assert values["outcome"] == "applied"
+    assert (values["tokens.before"], values["tokens.after"], values["tokens.reclaimed"]) == (
         1000,
         400,
         600,
     )
-    assert (said["messages.before"], said["messages.after"], said["messages.removed"]) == (10, 4, 6)
-    assert said["ratio"] == 0.4
-    assert (said["dropped.count"], said["dropped.numbers"]) == (6, "0-5")
-    assert said["dropped.reasons"] == ("older=6",)
-    assert (said["kept.count"], said["kept.numbers"]) == (4, "6-9")
-    assert said["kept.reasons"] == ("recent=4",)
-    assert said["summarised.count"] == 0
-    assert "summarised.numbers" not in said
-    assert said["digest"] == session.records[3].digest.hex()
-    ticks = ["context:pre_compact", "context:post_compact"]
-    assert [tick.name for tick in one.events] == ticks
-    on_turn = [tick.name for tick in found[span(0x100)].events]
-    assert [name for name in on_turn if name in ticks] == ticks
+    assert (values["messages.before"], values["messages.after"], values["messages.removed"]) == (
+        10,
+        4,
+        6,
+    )
+    assert values["ratio"] == 0.4
+    assert (values["dropped.count"], values["dropped.numbers"]) == (6, "0-5")
+    assert values["dropped.reasons"] == ("older=6",)
+    assert (values["kept.count"], values["kept.numbers"]) == (4, "6-9")
+    assert values["kept.reasons"] == ("recent=4",)
+    assert values["summarised.count"] == 0
+    assert "summarised.numbers" not in values
+    assert values["digest"] == session.records[3].digest.hex()
+    names = ["context:pre_compact", "context:post_compact"]
+    assert [event.name for event in one.events] == names
+    on_turn = [event.name for event in found[span(0x100)].events]
+    assert [name for name in on_turn if name in names] == names
 
 
 def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
@@ -213,7 +217,7 @@ def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
     summariser = chat(4, parent=3)
     plan = session.add(compacted(), span(3), span(1)).position
     after = chat(5)
-    said = chat(6, request=session.add(prepared(plan), span(1)).position)
+    requesting = chat(6, request=session.add(prepared(plan), span(1)).position)
     session.add(PRE, span(7), span(1))
     session.add(compacted("skipped"), span(7), span(1))
     still = chat(8)
@@ -222,7 +226,7 @@ def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
     off = chat(10, request=session.add(prepared(None), span(1)).position)
     found = spans(session)
     compact = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
-    for own in (after, said, still):
+    for own in (after, requesting, still):
         assert found[own].attributes["gen_ai.conversation.compacted"] is True
         assert found[own].attributes["eventctx.compaction.last_id"] == plan
     for own in (before, summariser, cleared, off, span(7)):
@@ -395,9 +399,9 @@ IDS = st.none() | st.integers(1, 4).map(span)
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(EVENTS, IDS, IDS, st.sampled_from([None, "t1", "t2"])), max_size=30))
-def test_any_order_of_records_folds_to_sound_spans_without_an_error(told):
+def test_any_order_of_records_folds_to_sound_spans_without_an_error(records):
     session = Session()
-    for event, own, parent, turn in told:
+    for event, own, parent, turn in records:
         session.add(event, own, parent, turn=turn, iteration=1)
     state, found = initial(), []
     for record in session.records:
@@ -475,12 +479,12 @@ def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
     session.add(ev.PromptComplete(), span(1))
     first, second, turn = fold(session.records)
     about = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
-    told = [
+    requests = [
         {n: v for n, v in one.attributes.items() if n in about or n.startswith("eventctx.request")}
         for one in (first, second)
     ]
-    assert told[0]["eventctx.request.seq"] == at
-    assert told[0] == told[1]
+    assert requests[0]["eventctx.request.seq"] == at
+    assert requests[0] == requests[1]
     assert turn.events == ()
 
 

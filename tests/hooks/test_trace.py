@@ -66,10 +66,10 @@ def as_folded(sent: ReadableSpan) -> dict[str, object]:
     }
 
 
-def as_told(one: Span) -> dict[str, object]:
-    told = {name: getattr(one, name) for name in one.__struct_fields__ if name != "message"}
-    told["events"] = [(event.name, event.time, event.attributes) for event in one.events]
-    return told
+def as_plain(one: Span) -> dict[str, object]:
+    expected = {name: getattr(one, name) for name in one.__struct_fields__ if name != "message"}
+    expected["events"] = [(event.name, event.time, event.attributes) for event in one.events]
+    return expected
 
 
 def publish(session: Session, sink: TraceSink) -> None:
@@ -85,7 +85,7 @@ def test_live_spans_equal_those_folded_from_the_log():
     whole_turn(session)
     whole_turn(session, "t2", 0x200)
     publish(session, TraceSink(out.provider))
-    assert [as_folded(one) for one in out.spans] == [as_told(one) for one in fold(session.records)]
+    assert [as_folded(one) for one in out.spans] == [as_plain(one) for one in fold(session.records)]
     assert {one.resource.attributes["service.name"] for one in out.spans} == {"host"}
 
 
@@ -109,7 +109,7 @@ def test_parallel_sessions_never_mix():
             hooks.publish(record)
     for session in sessions:
         mine = [one for one in out.spans if one.attributes["session.id"] == session.name]
-        assert [as_folded(one) for one in mine] == [as_told(one) for one in fold(session.records)]
+        assert [as_folded(one) for one in mine] == [as_plain(one) for one in fold(session.records)]
 
 
 def test_the_hosts_generator_and_other_tracers_stay_as_they_are():
@@ -290,7 +290,7 @@ def test_a_resumed_session_goes_on_as_the_log_says():
     sink.resume(history)
     publish(session, sink)
     assert [as_folded(one) for one in out.spans] == [
-        as_told(one) for one in list(fold([*history, *session.records]))[-1:]
+        as_plain(one) for one in list(fold([*history, *session.records]))[-1:]
     ]
     assert out.spans[0].attributes["eventctx.compaction.sequence"] == 2
 

@@ -106,20 +106,20 @@ class Story:
     async def play(self, step) -> None:
         await getattr(self, step[0])(*step[1:])
 
-    async def add(self, chosen: int, said: str) -> None:
+    async def add(self, chosen: int, text: str) -> None:
         if chosen == 3 or not self.streams:
             self.streams.append(f"s{len(self.streams)}")
             chosen = -1
-        await added(self.store, self.stream(chosen), said)
+        await added(self.store, self.stream(chosen), text)
 
-    async def set(self, chosen: int, said: list[str]) -> None:
+    async def set(self, chosen: int, texts: list[str]) -> None:
         if self.streams:
             state = await self.transcript(self.stream(chosen))
             kept = [line.number for line in state.lines][::2]
-            fresh = range(state.next_number, state.next_number + len(said))
+            fresh = range(state.next_number, state.next_number + len(texts))
             order = tuple((number, number) for number in (*kept, *fresh))
             await self.store.append(
-                self.stream(chosen), [draft_of(MessagesSet(order=order), *said)], ANY
+                self.stream(chosen), [draft_of(MessagesSet(order=order), *texts)], ANY
             )
 
     async def clear(self, chosen: int) -> None:
@@ -134,14 +134,14 @@ class Story:
             self.streams.append(child)
 
     async def erase(self, chosen: int, which: int) -> None:
-        said = await self.said(self.stream(chosen)) if self.streams else []
-        if said:
-            number, owner, address, _ = said[which % len(said)]
+        lines = await self.messages(self.stream(chosen)) if self.streams else []
+        if lines:
+            number, owner, address, _ = lines[which % len(lines)]
             await self.store.erase(self.stream(chosen), {address: b""})
             self.erased.add((owner, *address))
             event = Erased(numbers=(number,), bodies=(tuple(address),))
             for stream in self.streams:
-                if any((owner, address) == line[1:3] for line in await self.said(stream)):
+                if any((owner, address) == line[1:3] for line in await self.messages(stream)):
                     await self.store.append(stream, [draft_of(event)], ANY)
 
     async def lose(self) -> None:
@@ -162,8 +162,8 @@ class Story:
             state = transcript.evolve(state, record)
         return state
 
-    async def said(self, stream: str) -> list[tuple[int, str, Address, set[str]]]:
-        """Number, owner, address and words of every message ever said in a stream."""
+    async def messages(self, stream: str) -> list[tuple[int, str, Address, set[str]]]:
+        """Number, owner, address and words of every message ever added to a stream."""
         found = []
         state = transcript.initial()
         owners = await self.owners(stream)
@@ -188,7 +188,7 @@ class Story:
         everywhere = []
         for stream in self.streams:
             expected = []
-            for number, owner, address, known in await self.said(stream):
+            for number, owner, address, known in await self.messages(stream):
                 # A word of several parts is a phrase; the vocabulary's never meet by chance.
                 if all(part in known for part in wanted) and (len(wanted) == 1 or word in known):
                     expected.append(number)
@@ -270,8 +270,8 @@ async def test_the_index_is_kept_and_only_what_is_new_is_added(store, path):
 
 
 async def test_no_text_lies_in_the_file(store, path):
-    said = "correct horse battery staple " * 50
-    await added(store, "s", said)
+    text = "correct horse battery staple " * 50
+    await added(store, "s", text)
     await numbers(store, path, "horse")
     assert b"correct horse" not in sidecar(path).read_bytes()
 

@@ -17,7 +17,7 @@ from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
 from eventctx.adapters.amplifier.plain import as_dict, text_of, told_in_json
-from eventctx.aio import KeyedLock, undisturbed
+from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
 from eventctx.log.codec import decode_known
@@ -229,7 +229,7 @@ class AmplifierContext:
 
     async def close(self) -> None:
         """Let go of the store. The mount's cleanup calls it; a second time does nothing."""
-        await undisturbed(self._close())
+        await finish(self._close())
 
     async def _close(self) -> None:
         # Before the lock: what was noted may be what opens the session.
@@ -268,7 +268,7 @@ class AmplifierContext:
                         "its cleanup; mount it again, or open its store with eventctx.open"
                     )
                 # Who is cancelled meanwhile must leave it open or closed, and linked if it is new.
-                await undisturbed(self._open())
+                await finish(self._open())
             assert self._context is not None  # noqa: S101 - opened above
             return self._context
 

@@ -157,7 +157,7 @@ def _named(value: object) -> str | None:
 
 
 def _usage(usage: Any) -> Usage | None:
-    """The usage. Amplifier's ``input_tokens`` includes cache reads and excludes cache writes."""
+    """Amplifier's ``input_tokens`` holds what was read from a cache, not what was written to it."""
     if usage is None:
         return None
 

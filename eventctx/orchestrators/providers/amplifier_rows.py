@@ -1,7 +1,7 @@
 """Rows of a context as Amplifier's ``Message`` objects, whatever dialect they are in.
 
-Amplifier's own rows pass as they are. The parts of other rows are converted: a call becomes a
-``tool_call`` block, a result a row in role ``tool``, and a part that Amplifier lacks its JSON text.
+Amplifier's own rows pass as they are. Of the others the parts are put into Amplifier's words: calls
+become ``tool_call`` blocks, results rows in role ``tool``, and what it has no word for its JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _KNOWN: Final = {
     "image": ("source",),
     "reasoning": ("content", "summary"),
 }
-"""Amplifier's blocks with their required fields (``amplifier_core.message_models``)."""
+"""Amplifier's blocks and the fields that each must have (``amplifier_core.message_models``)."""
 _TEXTS: Final = frozenset(("input_text", "output_text", "refusal"))
 
 
 def as_messages(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """``Message`` objects for the rows, in order; a row of several results becomes several."""
+    """``Message`` objects for the rows, in order; one with several tool results becomes several."""
     from amplifier_core.message_models import Message
 
     made: list[Any] = []
@@ -41,13 +41,13 @@ def as_messages(rows: Sequence[dict[str, Any]]) -> list[Any]:
 
 
 def _calls_functions(row: dict[str, Any]) -> bool:
-    """Whether calls are in OpenAI's form: ``Message`` accepts it, but no provider reads it."""
+    """Whether calls are in OpenAI's form: ``Message`` takes them, and no provider reads them."""
     calls = row.get("tool_calls")
     return isinstance(calls, list) and any("function" in one for one in calls)
 
 
 def converted(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row of another dialect, converted to Amplifier's."""
+    """A row of another dialect in Amplifier's."""
     if "role" not in row:
         return [_item(row)]
     role = row["role"] if row["role"] in _ROLES else "user"

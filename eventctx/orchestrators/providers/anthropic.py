@@ -176,14 +176,14 @@ def _call(block: dict[str, Any], problems: Mapping[str, str]) -> ToolRequest:
     return ToolRequest(call_id, str(block.get("name")), arguments, problems.get(call_id, problem))
 
 
-def _usage(reported: dict[str, Any]) -> Usage:
-    """The usage. ``input_tokens`` leaves out tokens read from the cache or written to it."""
-    read = reported.get("cache_read_input_tokens") or 0
-    written = reported.get("cache_creation_input_tokens") or 0
-    details = reported.get("output_tokens_details") or {}
+def _usage(said: dict[str, Any]) -> Usage:
+    """``input_tokens`` leaves out what was read from the cache or written to it."""
+    read = said.get("cache_read_input_tokens") or 0
+    written = said.get("cache_creation_input_tokens") or 0
+    details = said.get("output_tokens_details") or {}
     return Usage(
-        prompt=(reported.get("input_tokens") or 0) + read + written,
-        output=reported.get("output_tokens") or 0,
+        prompt=(said.get("input_tokens") or 0) + read + written,
+        output=said.get("output_tokens") or 0,
         cache_read=read,
         cache_write=written,
         reasoning=details.get("thinking_tokens") or 0,

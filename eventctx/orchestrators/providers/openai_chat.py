@@ -132,13 +132,13 @@ def _call(call: dict[str, Any]) -> ToolRequest:
     return ToolRequest(str(call.get("id")), str(function.get("name")), arguments, problem)
 
 
-def _usage(reported: dict[str, Any]) -> Usage:
-    """The usage. ``prompt_tokens`` includes the cached tokens."""
-    cached = reported.get("prompt_tokens_details") or {}
-    spent = reported.get("completion_tokens_details") or {}
+def _usage(said: dict[str, Any]) -> Usage:
+    """``prompt_tokens`` holds what was cached already."""
+    cached = said.get("prompt_tokens_details") or {}
+    spent = said.get("completion_tokens_details") or {}
     return Usage(
-        prompt=reported.get("prompt_tokens") or 0,
-        output=reported.get("completion_tokens") or 0,
+        prompt=said.get("prompt_tokens") or 0,
+        output=said.get("completion_tokens") or 0,
         cache_read=cached.get("cached_tokens") or 0,
         cache_write=cached.get("cache_write_tokens") or 0,
         reasoning=spent.get("reasoning_tokens") or 0,

@@ -175,13 +175,13 @@ def _call(item: dict[str, Any]) -> ToolRequest:
     return ToolRequest(str(item.get("call_id")), str(item.get("name")), arguments, problem)
 
 
-def _usage(reported: dict[str, Any]) -> Usage:
-    """The usage. ``input_tokens`` includes the cached tokens."""
-    cached = reported.get("input_tokens_details") or {}
-    spent = reported.get("output_tokens_details") or {}
+def _usage(said: dict[str, Any]) -> Usage:
+    """``input_tokens`` holds what was cached already."""
+    cached = said.get("input_tokens_details") or {}
+    spent = said.get("output_tokens_details") or {}
     return Usage(
-        prompt=reported.get("input_tokens") or 0,
-        output=reported.get("output_tokens") or 0,
+        prompt=said.get("input_tokens") or 0,
+        output=said.get("output_tokens") or 0,
         cache_read=cached.get("cached_tokens") or 0,
         cache_write=cached.get("cache_write_tokens") or 0,
         reasoning=spent.get("reasoning_tokens") or 0,

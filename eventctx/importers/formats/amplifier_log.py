@@ -58,7 +58,8 @@ _STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one log. ``name`` stands in for a session id that no line gives."""
-    return parse_rows(lines, decode, _Log(name), ended)
+    log = _Log(name)
+    return parse_rows(lines, decode, log.row, log.end(ended))
 
 
 class _Result(NamedTuple):

@@ -102,7 +102,8 @@ _decode_progress = msgspec.json.Decoder(_Progress).decode
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
-    return parse_rows(lines, decode_row, _Conversation(name), ended)
+    conversation = _Conversation(name)
+    return parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
 
 
 def _time(row: ClaudeRow) -> int | None:

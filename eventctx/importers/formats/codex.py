@@ -109,7 +109,8 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one rollout. ``name`` stands in for a session id that no line gives."""
-    return parse_rows(lines, decode_row, _Rollout(name), ended)
+    rollout = _Rollout(name)
+    return parse_rows(lines, decode_row, rollout.row, rollout.end())
 
 
 class _Rollout:
@@ -249,7 +250,7 @@ class _Rollout:
         yield Raw(line, "compacted", data if whole else encode(_envelope(data, rest)))
         yield CompactionItem(line, time, None, tuple(messages))
 
-    def end(self, ended: Ended) -> Iterator[Item]:
+    def end(self) -> Iterator[Item]:
         """Nothing but a missing session waits, because every item is a message of its own."""
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
@@ -269,7 +270,7 @@ def _envelope(data: bytes, payload: object) -> dict[str, Any]:
 
 
 def _replacement(history: object, payload: Any) -> list[dict[str, Any]]:
-    """What replaces everything before: the list, or (older releases) the summary alone."""
+    """The messages in place of all earlier ones: the list, or in older releases the summary."""
     if isinstance(history, list):
         return [item for item in history if facts_or_none(item) is not None]
     summary = text_or_none(object_or_empty(payload).get("message"))

@@ -83,7 +83,7 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
         raise MalformedTranscript(f"{name}: expected events, found nothing; is it the right file?")
     events = _Conversation(name)
     if is_event(first_record(first)):
-        yield from parse_rows(lines, decode, events, ended)
+        yield from parse_rows(lines, decode, events.row, events.end(ended))
         return
     value, repaired = read_document(lines, name)
     rows_of = [value] if is_event(value) else _history(value, name)

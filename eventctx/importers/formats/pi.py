@@ -55,7 +55,8 @@ TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_mess
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
-    return parse_rows(lines, decode, _Conversation(name), ended)
+    conversation = _Conversation(name)
+    return parse_rows(lines, decode, conversation.row, conversation.end())
 
 
 class _Conversation:
@@ -245,7 +246,7 @@ class _Conversation:
             return self.places_before[index]
         return None
 
-    def end(self, ended: Ended) -> Iterator[Item]:
+    def end(self) -> Iterator[Item]:
         """Nothing but a missing session waits, because pi writes every entry whole."""
         if not self.begun:
             yield Waiting(1, "no line names the session yet")

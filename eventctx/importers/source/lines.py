@@ -12,25 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from eventctx.errors import InvalidMessage
-from eventctx.importers.source.items import (
-    Ended,
-    FileLine,
-    Item,
-    Raw,
-    Session,
-    Waiting,
-    Warned,
-)
+from eventctx.importers.source.items import FileLine, Item, Raw, Session, Waiting, Warned
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 
 Row = TypeVar("Row")
-Read = TypeVar("Read", contravariant=True)
 
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The errors of decoding bytes that are no JSON, no UTF-8, or nested too deeply."""
@@ -57,26 +48,14 @@ def read_lines(path: Path) -> Iterator[FileLine]:
             yield FileLine(number, data.rstrip(b"\r\n") if end else data, end)
 
 
-class RowReader(Protocol[Read]):
-    """A parser's state along the rows of one file."""
-
-    def row(self, line: int, data: bytes, row: Read, /) -> Iterable[Item]:
-        """The items of one row, with its line and its bytes."""
-        ...
-
-    def end(self, ended: Ended, /) -> Iterable[Item]:
-        """The items after the last row."""
-        ...
-
-
 def parse_rows(
     lines: Iterable[FileLine],
     decode: Callable[[bytes], Row],
-    reader: RowReader[Row],
-    ended: Ended,
+    handle: Callable[[int, bytes, Row], Iterable[Item]],
+    end: Iterable[Item],
 ) -> Iterator[Item]:
-    """All items of a JSONL file, the ``Session`` first."""
-    return session_first(chain(read_rows(lines, decode, reader.row), reader.end(ended)))
+    """All items of a JSONL file, the ``Session`` first; ``end`` is read after the last row."""
+    return session_first(chain(read_rows(lines, decode, handle), end))
 
 
 def read_rows(

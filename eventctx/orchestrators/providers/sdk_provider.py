@@ -84,7 +84,7 @@ class SdkProvider:
         return self._answer(body, {})
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk | Answer, None]:
-        """Chunks as they come, and last what ``complete`` answers. Raises ProviderFailed."""
+        """Chunks as they come, and the whole answer as the last item. Raises ProviderFailed."""
         answer = self._collector()
         arguments = {**self._arguments(request), **self._stream_arguments()}
         async with aclosing(self._connection.listen(arguments, request.ids)) as events:

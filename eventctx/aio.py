@@ -1,23 +1,38 @@
-"""Waiting in asyncio: work that outlives a cancellation, locks by name, calls with a time limit."""
+"""Waiting: for work that must not be left half done, for a lock, and for foreign code.
+
+Three rules hold here. Work that was begun is finished before a cancellation of its waiter is
+raised (``finish``, ``insist``). A lock of a name takes memory only while a task holds it
+(``KeyedLock``). Foreign code never holds up its caller for good: it has a time limit, and what
+does not end when it should is left to itself (``end_within``, ``within``, ``in_own_thread``).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+POLL: Final = 0.05
+"""Seconds between two calls of a ``check`` while its work runs."""
 
-async def undisturbed(work: Coroutine[Any, Any, T], grace: float | None = None) -> T:
-    """Await ``work`` to its end. A cancellation in between is raised when it is done.
+_log = logging.getLogger("eventctx.aio")
+_left: set[asyncio.Task[Any]] = set()
+"""Cancelled tasks that have not ended: asyncio itself holds tasks by weak references only."""
 
-    So who is cancelled knows whether the work was done: it was, or it raised, which is then the
-    cancellation's ``__cause__``. With ``grace``, work that takes more seconds than that after a
-    cancellation is cancelled too.
+
+async def finish(work: Coroutine[Any, Any, T], grace: float | None = None) -> T:
+    """Await ``work`` to its end. A cancellation in the meantime is raised after that end.
+
+    So a cancelled caller knows whether the work was done: either it was, or it raised, and then
+    its error is the ``__cause__`` of the cancellation. With ``grace``, work that goes on for more
+    seconds than that after a cancellation is cancelled too.
     """
     task = asyncio.ensure_future(work)
     broken: asyncio.CancelledError | None = None
@@ -33,11 +48,11 @@ async def undisturbed(work: Coroutine[Any, Any, T], grace: float | None = None) 
     return task.result()
 
 
-async def insisted(emit: Callable[[], Awaitable[None]]) -> None:
-    """Await ``emit()`` until it was not cancelled, and raise the cancellation then.
+async def insist(emit: Callable[[], Awaitable[None]]) -> None:
+    """Call and await ``emit()`` again until no cancellation interrupts it; then raise the last one.
 
-    For an emit that waits before it does anything, and does it without waiting: cheaper than a
-    task for each of thousands of records.
+    It suits an ``emit`` that waits first and then acts in one go, so that an interrupted call has
+    done nothing. It saves the task that ``finish`` makes, for each of thousands of records.
     """
     broken: asyncio.CancelledError | None = None
     while True:
@@ -51,16 +66,16 @@ async def insisted(emit: Callable[[], Awaitable[None]]) -> None:
 
 
 class KeyedLock:
-    """A lock per name, for tasks of any thread and loop; those that nobody holds take no room."""
+    """A lock per name, for tasks of any thread and loop. A name that nobody holds takes no room."""
 
     def __init__(self) -> None:
         self._held: dict[str, Future[None]] = {}
 
     @asynccontextmanager
     async def __call__(self, name: str) -> AsyncIterator[None]:
-        """Hold ``name``, once those that asked before have let go of it."""
+        """Hold ``name``, after all earlier callers have released it."""
         mine: Future[None] = Future()
-        # A future that runs cannot be cancelled, so one who gives up waiting leaves it to others.
+        # A running future cannot be cancelled, so a waiter that gives up leaves it to the others.
         mine.set_running_or_notify_cancel()
         while (held := self._held.setdefault(name, mine)) is not mine:
             await asyncio.wait([asyncio.wrap_future(held)])
@@ -69,6 +84,47 @@ class KeyedLock:
         finally:
             del self._held[name]
             mine.set_result(None)
+
+
+async def end_within(
+    task: asyncio.Task[Any],
+    seconds: float | None,
+    check: Callable[[], None] | None = None,
+    *,
+    grace: float,
+) -> None:
+    """Wait until ``task`` has ended, however it ended; None is no time limit.
+
+    Raises TimeoutError after ``seconds``, and what ``check`` raises, which is called every ``POLL``
+    seconds. In these cases, and when the caller is cancelled, the task is cancelled and given
+    ``grace`` seconds to end; after that it is left to itself.
+    """
+    clock = asyncio.get_running_loop().time
+    end = None if seconds is None else clock() + seconds
+    try:
+        while not task.done():
+            left = None if end is None else end - clock()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"it took longer than {seconds:g} s and was ended")
+            if check is not None:
+                check()
+            waits = [one for one in (left, None if check is None else POLL) if one is not None]
+            await asyncio.wait({task}, timeout=min(waits, default=None))
+    except BaseException:
+        task.cancel()
+        # A task that ignores its cancellation must hold up neither this turn nor the next one.
+        _left.add(task)
+        task.add_done_callback(_forget)
+        await asyncio.wait({task}, timeout=grace)
+        if not task.done():
+            _log.warning("%s does not end although it was cancelled; it is left to itself", task)
+        raise
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _left.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        _log.debug("%s raised while it was ended", task, exc_info=task.exception())
 
 
 def within(seconds: float, call: Callable[[], object], name: str) -> bool:
@@ -90,3 +146,37 @@ def within(seconds: float, call: Callable[[], object], name: str) -> bool:
     if raised:
         raise raised[0]
     return not thread.is_alive()
+
+
+async def in_own_thread(function: Callable[[], Any], name: str) -> Any:
+    """Call ``function`` in a thread called ``name``, with this task's context variables.
+
+    A thread of the event loop's pool would not do: a function that never returns would take one of
+    its few threads from the store, and a program cannot end before the threads of the pool do.
+    Raises what the function raises, but RuntimeError for what would end the program, such as
+    SystemExit.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((result, error))
+
+    def work() -> None:
+        result, raised = None, None
+        try:
+            result = context.run(function)
+        except BaseException as error:
+            raised = error
+        with suppress(RuntimeError):  # a closed loop: nobody waits for the result any more
+            loop.call_soon_threadsafe(settle, result, raised)
+
+    Thread(target=work, name=name, daemon=True).start()
+    result, raised = await ended
+    if raised is None:
+        return result
+    if isinstance(raised, Exception):
+        raise raised
+    raise RuntimeError(f"it ended with {type(raised).__name__}: {raised}") from raised

@@ -1,1 +1,1 @@
-"""Adapters: the context manager as a module of other agent frameworks, one host a file."""
+"""Adapters: the context manager as a module of other agent frameworks, one folder a host."""

@@ -1,5 +1,5 @@
 """Importers: recorded sessions of other programs become sessions of ours.
 
-One parser per file format yields items (``items.py``), the recorder makes records of them
-(``recorder.py``), and ``load.py`` is the way in: ``import_file``.
+``import_file`` (``load.py``) is the entry. The parser of a file format yields items
+(``source/items.py``), and the recorder makes records of them (``recording/recorder.py``).
 """

@@ -1,4 +1,4 @@
-"""Telling formats apart by content; a file's name says nothing."""
+"""Telling formats apart by content; file names are not reliable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _own_name(path: Path) -> str:
 class Format(NamedTuple):
     """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
 
-    ``called`` gives the name that a session is called by where its lines do not say it.
+    ``called`` gives the name of a session whose lines do not name it.
     """
 
     name: str
@@ -79,7 +79,7 @@ FORMATS: Final[dict[str, Format]] = {
         Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
     )
 }
-"""What ``--format`` can name."""
+"""The values of ``--format``."""
 
 _LOOKED_AT: Final = 50
 _BINARY_BYTES: Final = 8192
@@ -88,7 +88,7 @@ _BINARY_BYTES: Final = 8192
 def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
     """The format called ``name``, or the one that the file's content shows.
 
-    With ``folders`` a folder of events is as good as a file.
+    With ``folders`` a folder of events is accepted, too.
 
     Raises UnknownFormat and MalformedTranscript, also for an empty or binary file under a name.
     """
@@ -109,7 +109,7 @@ def _refuse_binary(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(_BINARY_BYTES)
     if not head.strip():
-        # White space alone is as good as nothing, unless more than that follows.
+        # White space at the start counts as an empty file, unless text follows.
         if any(line.data.strip() for line in read_lines(path)):
             return
         raise MalformedTranscript(
@@ -124,9 +124,9 @@ def _refuse_binary(path: Path) -> None:
 
 
 def detect(lines: Iterable[FileLine], name: str) -> str:
-    """The name of the format of these lines. Raises UnknownFormat with what was seen.
+    """The name of the format of these lines. Raises UnknownFormat with an excerpt of them.
 
-    One JSON document is read whole, of JSONL only the first lines.
+    A JSON document is read whole; of JSONL, only the first lines are read.
     """
     source = iter(lines)
     head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
@@ -159,7 +159,7 @@ def _begins_with_record(head: list[FileLine]) -> bool:
 def _values(head: list[FileLine]) -> list[object]:
     """The objects and lists that lines hold by themselves.
 
-    Lines of a document that is spread over many can be texts and numbers, which say nothing.
+    Texts and numbers do not count: they may be lines of one document of many lines.
     """
     values: list[object] = []
     for line in head:
@@ -175,7 +175,7 @@ def _values(head: list[FileLine]) -> list[object]:
 
 
 def _of_record(value: object) -> str | None:
-    """The JSONL format that one line shows by itself."""
+    """The JSONL format of one line, if that line is enough to tell."""
     if not isinstance(value, dict):
         return None
     kind = text_or_none(value.get("type"))

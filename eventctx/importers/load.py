@@ -1,4 +1,4 @@
-"""Importing a file: choose its format, run its parser, record what comes out, link its agents."""
+"""Importing a file: choose its format, run its parser, record the items, link its agents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from os import urandom
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,13 +31,13 @@ _TAIL_BYTES: Final = 1 << 16
 
 
 class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import found in one file, and what it added.
+    """The result of an import of one file.
 
     ``session`` is None when there was nothing to import yet. ``added`` counts new records; the
-    other counts are of the whole file, imported before or now. ``raw`` counts the parts that were
-    kept verbatim by kind, ``unknown`` those among them that nobody understood. ``waiting`` says
-    what was left for the next import, ``links`` names the sessions that belong to this one.
-    ``bytes`` is the size of the file.
+    other counts cover the whole file, with earlier imports. ``raw`` counts the parts that were kept
+    verbatim, by kind, and ``unknown`` those among them that no parser understood. ``waiting`` lists
+    the parts left for the next import, ``links`` the sessions that belong to this one. ``bytes`` is
+    the size of the file.
     """
 
     path: Path
@@ -67,15 +67,26 @@ class _Source:
         self._progress = progress
 
     def lines(self) -> Iterator[FileLine]:
-        done = told = 0
+        done = reported = 0
         for line in read_events(self.path) if self.is_folder else read_lines(self.path):
             yield line
             done += len(line.data) + 1
-            if self._progress is not None and done - told >= _PROGRESS_BYTES:
-                told = done
+            if self._progress is not None and done - reported >= _PROGRESS_BYTES:
+                reported = done
                 self._progress(min(done, self.size), self.size)
         if self._progress is not None:
             self._progress(self.size, self.size)
+
+
+class _Import(NamedTuple):
+    """The part of one import that is the same for the main file and its subagents'."""
+
+    store: EventStore
+    chosen: Format
+    session: str | None
+    complete: bool
+    now: int
+    salt: Callable[[int], bytes]
 
 
 class _Outcome(msgspec.Struct):
@@ -101,27 +112,25 @@ async def import_file(
 
     ``path`` is a file, or a folder of events as OpenHands keeps it.
 
-    A second import adds what is new since; of an unchanged file, nothing. ``format`` overrides
-    detection, ``session`` the file's own name for itself. ``complete`` says that the file grows no
-    more: what would wait is imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
+    A second import adds only what is new since the first one. ``format`` overrides detection,
+    ``session`` the file's own id. ``complete`` says that the file grows no more: parts that would
+    wait are imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
 
     Raises UnknownFormat and MalformedTranscript for files that cannot be read, InvalidSessionId
     for an unusable ``session``, SourceChanged when the session holds something else than this
-    file, and what the store raises. What was appended before an error stays and is found by the
-    next import.
+    file, and what the store raises. Records appended before an error stay, and the next import
+    finds them.
     """
     path = Path(path)
     chosen = _choose(path, format)
     if session is not None:
         check_session_id(session)
     now = clock()
-    main = await _import_one(store, path, chosen, session, complete, now, salt, progress)
+    run = _Import(store, chosen, session, complete, now, salt)
+    main = await _import_one(run, path, progress)
     outcomes = [main]
     if chosen.name == claude_code.NAME and main.summary.session is not None:
-        outcomes += [
-            await _import_agent(store, agent, chosen, main, session, complete, now, salt)
-            for agent in _agent_files(path)
-        ]
+        outcomes += [await _import_agent(run, agent, main) for agent in _agent_files(path)]
         before = main.track.added if main.track else 0
         await _link(main, [outcome.summary for outcome in outcomes[1:]], now)
         added = main.summary.added + (main.track.added - before if main.track else 0)
@@ -139,17 +148,13 @@ def _choose(path: Path, name: str | None) -> Format:
 
 
 async def _import_one(
-    store: EventStore,
+    run: _Import,
     path: Path,
-    chosen: Format,
-    session: str | None,
-    complete: bool,
-    now: int,
-    salt: Callable[[int], bytes],
     progress: Progress | None = None,
     parent: str | None = None,
     call_id: str | None = None,
 ) -> _Outcome:
+    store, chosen, session, complete, now, salt = run
     source = _Source(path, progress)
     track: Track | None = None
 
@@ -160,7 +165,7 @@ async def _import_one(
     parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
     lines = source.lines()
     if complete:
-        # Nobody will write the rest of a last line: it is kept as it is.
+        # Nobody will write the rest of a half last line, so it is kept as it is.
         lines = (line._replace(terminated=True) for line in lines)
     items = parse(lines, chosen.called(path), closed)
     first = next(items, None)
@@ -225,40 +230,22 @@ def _agent_files(path: Path) -> list[Path]:
     return sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
 
 
-async def _import_agent(
-    store: EventStore,
-    path: Path,
-    chosen: Format,
-    main: _Outcome,
-    session: str | None,
-    complete: bool,
-    now: int,
-    salt: Callable[[int], bytes],
-) -> _Outcome:
+async def _import_agent(run: _Import, path: Path, main: _Outcome) -> _Outcome:
     """Import a subagent's file into a stream of its own, named after the main session's."""
     parent = main.summary.session or ""
     agent, last = _agent_of(path)
     call_id = next((c for s, c in main.links.items() if s.endswith(f".agent-{agent}")), None)
-    # Its task was answered, or the compaction that it wrote the summary for is done.
+    # Its call has a result, or the compaction for which it wrote the summary is done.
     over = call_id is not None and call_id in main.answered
     if agent.startswith("acompact") and last is not None and main.last_compaction is not None:
         over = last <= main.last_compaction
-    name = f"{parent}.agent-{agent}" if session is not None else None
+    name = f"{parent}.agent-{agent}" if run.session is not None else None
+    run = run._replace(session=name, complete=run.complete or over)
     try:
-        return await _import_one(
-            store,
-            path,
-            chosen,
-            name,
-            complete or over,
-            now,
-            salt,
-            parent=parent,
-            call_id=call_id,
-        )
+        return await _import_one(run, path, parent=parent, call_id=call_id)
     except (MalformedTranscript, UnknownFormat) as error:
         summary = ImportSummary(
-            path=path, format=chosen.name, session=None, warnings=(str(error),), warned=1
+            path=path, format=run.chosen.name, session=None, warnings=(str(error),), warned=1
         )
         return _Outcome(summary)
 

@@ -1,6 +1,6 @@
-"""Orchestrators: turns of an agent, with every step in the log and told to hooks.
+"""Orchestrators: turns of an agent, with every step in the log and known to hooks.
 
-Names are loaded when they are first used; none of them needs an SDK.
+A name is loaded when it is first used; none of them needs an SDK.
 """
 
 from eventctx.lazy_names import attach

@@ -1,8 +1,8 @@
-"""What orchestrators, providers and tools are to each other.
+"""The protocols between orchestrators, providers, tools and contexts.
 
 An orchestrator runs turns: it adds the prompt to a context, asks a provider, runs the tools that
-the model calls, and says each step to hooks. Contexts and tools may be of any library that has
-these methods. A provider is one of ``anthropic``, ``openai_chat`` and ``openai_responses`` in this
+the model calls, and tells hooks of each step. Contexts and tools of any library with these methods
+will do. A provider is one of ``anthropic``, ``openai_chat`` and ``openai_responses`` in this
 folder, an Amplifier provider module, or a class of yours with the methods of ``Provider``.
 """
 
@@ -20,7 +20,7 @@ Finish = Literal["answered", "iteration_limit", "denied", "stopped"]
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """Where in a session a call is made; ids as in the log (DESIGN's five, and the trace's)."""
+    """The place of a call in a session; ids as in the log, and the id of the trace."""
 
     session_id: str
     turn_id: str | None = None
@@ -30,7 +30,7 @@ class Ids(msgspec.Struct, frozen=True):
     trace_id: str | None = None
 
     def as_fields(self) -> dict[str, str | int | None]:
-        """The five that every event has, for a payload."""
+        """The five ids that every event's payload has."""
         return {
             "session_id": self.session_id,
             "turn_id": self.turn_id,
@@ -47,7 +47,7 @@ class Ids(msgspec.Struct, frozen=True):
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
-    """A tool as a model is told of it; ``parameters`` is a JSON schema of an object."""
+    """A tool in the form for a provider; ``parameters`` is a JSON schema of an object."""
 
     name: str
     description: str
@@ -55,7 +55,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """A call that a model asks for. ``error`` says why its arguments cannot be used."""
+    """A model's call of a tool. ``error`` says why its arguments cannot be used."""
 
     id: str
     name: str
@@ -64,7 +64,7 @@ class ToolRequest(msgspec.Struct, frozen=True):
 
 
 class ToolOutcome(msgspec.Struct, frozen=True):
-    """What a call came to: ``content`` is the text that the model is told."""
+    """The outcome of a call; ``content`` is its text for the model."""
 
     call: ToolRequest
     content: str
@@ -72,7 +72,7 @@ class ToolOutcome(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a provider is asked: the prepared messages, and the tools that the model may call."""
+    """A request to a provider: the prepared messages, and the tools that the model may call."""
 
     messages: Sequence[dict[str, Any]]
     ids: Ids
@@ -82,10 +82,9 @@ class Request(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """A model's answer. ``message`` goes into the context as it is, and back to the provider.
 
-    So it is in the provider's own dialect, with thinking blocks and their signatures untouched.
-    An answer of several items (OpenAI's Responses API) has the first in ``message`` and the
-    others, in order, in ``more``: whoever adds the one adds them all. ``text`` is what a person
-    is shown of it.
+    So it is in the provider's own dialect, with thinking blocks and their signatures untouched. An
+    answer of several items (OpenAI's Responses API) has the first item in ``message`` and the
+    others, in order, in ``more``; all of them must be added. ``text`` is the text for a person.
     """
 
     message: dict[str, Any]
@@ -115,9 +114,9 @@ class Chunk(msgspec.Struct, frozen=True):
 class Provider(Protocol):
     """A model behind an API.
 
-    ``complete`` and ``stream`` raise ``ProviderFailed`` for what the API or the network does
-    wrong, and never retry by themselves: each attempt is a call of its own in the log.
-    ``get_info()``, if there is one, says ``context_window`` and ``max_output_tokens`` for the
+    ``complete`` and ``stream`` raise ``ProviderFailed`` for failures of the API and the network.
+    They never retry by themselves, because each attempt is a call of its own in the log.
+    ``get_info()``, if there is one, gives ``context_window`` and ``max_output_tokens`` for the
     budget (see ``eventctx.session.settings``).
     """
 
@@ -128,7 +127,7 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str | None:
-        """The model that will be asked; None where the provider decides."""
+        """The model that will be asked; None if the provider chooses."""
         ...
 
     async def complete(self, request: Request) -> Answer:
@@ -149,9 +148,10 @@ class StreamingProvider(Provider, Protocol):
     """A provider that can answer in pieces."""
 
     def stream(self, request: Request) -> AsyncIterator[Chunk | Answer]:
-        """Chunks as they come, and last the whole answer. Raises ProviderFailed.
+        """Chunks as they come, and the whole answer as the last item. Raises ProviderFailed.
 
-        Whoever stops before the end closes it (``contextlib.aclosing``), and with it the request.
+        A caller that stops before the end closes it (``contextlib.aclosing``), which ends the
+        request.
         """
         ...
 
@@ -160,8 +160,8 @@ class StreamingProvider(Provider, Protocol):
 class Tool(Protocol):
     """A tool: an Amplifier tool module as it is, or a function made one by ``tool``.
 
-    ``input_schema`` (a property) may say the JSON schema of its input. A tool that wants the ids
-    of its call has ``async execute_with(input, ids)`` too (see ``tools.run_tool``).
+    ``input_schema`` (a property) may give the JSON schema of its input. A tool that needs the ids
+    of its call also has ``async execute_with(input, ids)`` (see ``tools.run_tool``).
     """
 
     @property
@@ -206,9 +206,9 @@ class ContextManager(Protocol):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What a turn came to. ``str(response)`` is its text.
+    """The outcome of a turn. ``str(response)`` is its text.
 
-    ``iterations`` counts provider/tool cycles, ``usage`` adds up what the provider reported.
+    ``iterations`` counts provider/tool cycles, ``usage`` adds up the reported usage.
     """
 
     text: str

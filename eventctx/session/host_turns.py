@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
-from eventctx.aio import KeyedLock, undisturbed
+from eventctx.aio import KeyedLock, finish
 from eventctx.log import events
 from eventctx.log.ids import derive_trace_id
 from eventctx.log.usage import Usage
@@ -66,7 +66,7 @@ def _whole(
             async with self._steps(""):
                 await step(self, *args, **named)
 
-        await undisturbed(alone())
+        await finish(alone())
 
     return whole
 

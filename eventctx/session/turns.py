@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from eventctx.aio import insisted, undisturbed
+from eventctx.aio import finish, insist
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
 from eventctx.log.events import Event
@@ -108,7 +108,7 @@ class _Block:
 
     async def _say(self, ended: Event | None) -> None:
         if ended is not None:
-            await insisted(lambda: self._emitter.emit(ended, self.scope))
+            await insist(lambda: self._emitter.emit(ended, self.scope))
 
     async def __aexit__(
         self,
@@ -170,7 +170,7 @@ class Turn(_Block):
         scope = Scope(session, self.turn_id, self.span_id, parent, None, trace_id, _current.get())
         began = self._emitter.begin_turn(scope, self.agent, ambient[0] if ambient else None)
         try:
-            self.number = await undisturbed(began)
+            self.number = await finish(began)
         except asyncio.CancelledError as error:
             self.scope = scope
             if error.__cause__ is None:  # it is in the log, and nobody will leave this block

@@ -25,7 +25,7 @@ from eventctx.orchestrators import (
     ToolRequest,
     Usage,
 )
-from eventctx.orchestrators.tools.results import told
+from eventctx.orchestrators.tools.results import text_of
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.orchestrators.agents import (
     Doing,
@@ -229,11 +229,11 @@ async def test_whatever_a_tool_returns_or_raises_the_model_is_told(
 def test_a_value_that_holds_itself_has_a_text() -> None:
     itself: list[Any] = []
     itself.append(itself)
-    assert told(itself).text == "[[...]]"
+    assert text_of(itself).text == "[[...]]"
 
 
 def test_the_repr_of_what_json_cannot_hold_is_bounded() -> None:
-    text = told({(1,): "x" * 1_000_000}).text
+    text = text_of({(1,): "x" * 1_000_000}).text
     assert len(text) < 20_100
     assert text.endswith("characters more)")
 

@@ -1,8 +1,8 @@
 """The context manager as a context module of Microsoft Amplifier.
 
-``mount`` is what the kernel calls (entry point ``context-eventctx``). The modules ``simple`` and
-``persistent`` beside it take the configurations of context-simple and context-persistent as they
-are. Nothing here needs ``amplifier_core``: the host's objects are used as they come.
+The kernel calls ``mount`` (entry point ``context-eventctx``). The modules ``simple`` and
+``persistent`` accept the configurations of context-simple and context-persistent. Nothing here
+imports ``amplifier_core``; the host's objects are used by their methods and attributes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __amplifier_module_type__ = "context"
 async def mount(
     coordinator: Any, config: Mapping[str, Any] | None = None
 ) -> Callable[[], Awaitable[None]]:
-    """Mount a context manager of the coordinator's session; returns its cleanup.
+    """Mount a context manager for the coordinator's session, and return its cleanup.
 
     Nothing is opened before the session's first message or turn. Raises InvalidSetting for a
     setting of the wrong type; unknown ones are logged and ignored.

@@ -1,8 +1,8 @@
 """From a mount plan's configuration to a store, a policy and settings.
 
-Hosts pass what they like: settings of other context modules, of other releases, or none. Unknown
-ones are ignored and logged, as every module of the host does; one of a wrong type is an error at
-mount, where it can be read, and not in the middle of a session.
+Hosts pass settings of other context modules, of other releases, or none at all. Unknown settings
+are ignored and logged, as in every module of the host. A setting of a wrong type is an error at
+mount, where a person reads it, and not in the middle of a session.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from eventctx.session.settings import NAMES, Settings, by_own_name, choose
 from eventctx.stores.location import default_store, in_users_folder
 
 DEFAULTS: Final[Mapping[str, Any]] = {"max_tokens": None, "on_overflow": "send_floor"}
-"""What differs from a session opened by hand: the provider's window is the budget, and a turn does
-not end because what must stay is too large."""
+"""The defaults that differ from ``eventctx.open``: the provider's window is the budget, and a turn
+does not end because the messages that must stay are too large."""
 
 ADAPTER: Final = ("store", "durability", "record_sent")
 """Settings of the adapter itself."""
@@ -29,12 +29,12 @@ ADAPTER: Final = ("store", "durability", "record_sent")
 READ_BY_NOBODY: Final = frozenset(
     ("output_reserve_fraction", "token_meter", "max_tool_result_bytes")
 )
-"""Settings of context-simple that have no counterpart: the gauge learns what they guess."""
+"""Settings of context-simple without a counterpart: calibration learns what they guess."""
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
 Names = Callable[[dict[str, Any]], dict[str, Any]]
-"""Puts another module's configuration under our names."""
+"""Translates another module's configuration to our names."""
 
 
 class Config(NamedTuple):
@@ -49,14 +49,14 @@ class Config(NamedTuple):
 
 
 def own_names(config: dict[str, Any]) -> dict[str, Any]:
-    """Our own configuration: turns to keep are for the policy that counts turns."""
+    """Our own configuration. ``keep_turns`` selects the policy that counts turns."""
     if config.get("keep_turns") is not None and not {"policy", "compaction_strategy"} & set(config):
         return {**config, "policy": "truncate"}
     return config
 
 
 def names_of_simple(config: dict[str, Any]) -> dict[str, Any]:
-    """context-simple's: a number of messages is for the policy that counts them."""
+    """context-simple's configuration. ``max_messages`` selects the policy that counts messages."""
     named = dict(config)
     if named.get("max_messages") is None:
         named.pop("max_messages", None)
@@ -69,7 +69,7 @@ def names_of_simple(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
-    """context-persistent's: ``storage_path`` is a folder for the store and for exports."""
+    """context-persistent's configuration. ``storage_path`` is the folder of store and exports."""
     named = dict(config)
     folder = named.pop("storage_path", None)
     if folder is not None:
@@ -118,9 +118,9 @@ def _own(named: dict[str, Any]) -> tuple[str, Any, bool]:
 
 
 def _place(store: str) -> str:
-    """One name for each store: ``memory://``, or a whole path, whatever folder is current later.
+    """One name for each store: ``memory://``, or an absolute path, which no ``chdir`` changes.
 
-    A path may be in the user's folder, as paths in a mount plan are.
+    A path may begin with the user's folder, as paths in a mount plan do.
     """
     if store in ("memory://", ":memory:"):
         return "memory://"

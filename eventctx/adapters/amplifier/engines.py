@@ -1,7 +1,7 @@
-"""Engines that the sessions of a process share: one for each store, while somebody uses it.
+"""Engines that the sessions of a process share: one for each store, while a session uses it.
 
-A host runs a session and its children side by side; on one engine their appends share commits, and
-a child finds its parent also in a store in memory.
+A host runs a session and its children at the same time. On one engine their appends share commits,
+and a child finds its parent even in a store in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Engines:
 
     async def acquire(self, store: str, durability: Any, session: str) -> Engine:
         """The engine on a store, of this event loop, for a session. Raises what opening raises."""
-        # A loop that ended without letting go must not hand its engine on to the next one.
+        # The loop is in the key: the next loop must not get the engine of one that has ended.
         key = (store, durability, asyncio.get_running_loop())
         async with self._opening(store):
             shared = self._shared.get(key)
@@ -43,9 +43,10 @@ class Engines:
             return shared.engine
 
     async def release(self, store: str, engine: Engine, session: str) -> None:
-        """Let go of it; the session's last user closes the session, the last of all the engine.
+        """Release an engine. A session's last user closes the session, the last of all the engine.
 
-        The loop may be another one than at the beginning: hosts run a session's parts in several.
+        Hosts run the parts of a session in several loops, so this loop may not be that of
+        ``acquire``.
         """
         async with self._opening(store):
             key, shared = next(
@@ -63,11 +64,11 @@ class Engines:
 
 
 def _make_folder(store: str) -> None:
-    """A host's configuration names a folder that nobody has made yet."""
+    """Make the folder that a host's configuration names, if it is missing."""
     if store == "memory://":
         return
     folder = Path(store).parent
-    # What stands in the way is for the store to say, in its own words.
+    # If a file is in the way, the store raises the clearer error.
     if folder.exists() or any(one.is_file() for one in folder.parents):
         return
     try:
@@ -77,4 +78,4 @@ def _make_folder(store: str) -> None:
 
 
 ENGINES = Engines()
-"""The process's. What the last session let go of is closed: nothing outlives the sessions."""
+"""The engines of this process. None is open longer than its sessions."""

@@ -1,9 +1,12 @@
 """From the events of Amplifier's hook registry to the turns of a session.
 
-Orchestrators differ in what they tell (loop-basic no ids of tool calls and no ``execution:*``,
-loop-streaming no ``provider:response``, none of them the end of a turn that failed), so each event
-is taken for what it says and never relied upon. Events of other sessions on a shared registry, and
-of turns that an orchestrator of ours records itself, are left alone.
+Orchestrators emit different events: loop-basic has no ids of tool calls and no ``execution:*``,
+loop-streaming has no ``provider:response``, and none of them emits the end of a failed turn. So
+every event is used, and none is required. Two kinds are ignored: events of other sessions on a
+shared registry, and events of turns that one of our orchestrators records itself.
+
+Events around every request are only noted when they come, and recorded in order before the next
+event or call (``caught_up``): each wait for the disk would slow the host down.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from eventctx.log.usage import Usage, form_of_host, read_usage
 from eventctx.session.host_turns import Following
 
 MAX_MESSAGE: Final = 2_000
-"""Characters of an error's words that are recorded."""
+"""Longest text of an error in a record, in characters."""
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
@@ -33,9 +36,9 @@ Step = Callable[[Following, Data], Awaitable[None]]
 class HostTurns:
     """Listens to a host's registry for one session.
 
-    ``following`` opens the session if need be; ``owned`` says of a turn id whether its records are
-    written by somebody else; ``call_id`` finds a tool call that the host names by tool and
-    arguments alone. ``sent`` is told what a provider says that it sent.
+    ``following`` opens the session if necessary. ``owned`` says of a turn id whether its
+    orchestrator records it. ``call_id`` finds a tool call that the host names by tool and arguments
+    only. ``sent`` gets a provider's report of the request that it sent.
     """
 
     def __init__(
@@ -64,16 +67,15 @@ class HostTurns:
             "orchestrator:complete": self._completed,
             "execution:end": self._completed,
             "provider:error": self._failed,
-            "llm:response": self._heard,
+            "llm:response": self._responded,
             "tool:pre": self._tool_began,
             "tool:post": self._tool_ended,
             "tool:error": self._tool_failed,
         }
         if self._sent is not None:
             steps["llm:request"] = self._was_sent
-        # What a host emits around every request is only noted, and recorded with the next thing
-        # that it does: for an async handler the kernel goes to another thread and back, and the
-        # disk would be written to twice.
+        # The events around every request are only noted, and recorded with the next event. An async
+        # handler would cost the kernel a change of threads and back, and a second write to disk.
         noted: dict[str, Step] = {
             "provider:request": self._asked,
             "provider:response": self._answered,
@@ -84,20 +86,20 @@ class HostTurns:
         }
 
     def _following_at_once(self, step: Step) -> Callable[[str, Data], Awaitable[None]]:
-        async def heard(event: str, data: Data) -> None:
+        async def handle(event: str, data: Data) -> None:
             if self._concerns_us(event, data):
                 await self.caught_up()
                 await self._take(step, event, data)
 
-        return heard
+        return handle
 
     def _noting(self, step: Step) -> Callable[[str, Data], None]:
-        def heard(event: str, data: Data) -> None:
+        def note(event: str, data: Data) -> None:
             # The kernel calls this in a thread of its own.
             if self._concerns_us(event, data):
                 self._noted.append((step, event, data))
 
-        return heard
+        return note
 
     def _concerns_us(self, event: str, data: Data) -> bool:
         if data.get("session_id") not in (None, self._session):
@@ -105,12 +107,12 @@ class HostTurns:
         if self._owned(data.get("turn_id")):
             self._awaited = event == "provider:request"
             return False
-        # What comes before the first turn says nothing, and must open nothing.
+        # Events before the first turn concern no turn, so they must not open the session.
         self._began = self._began or self._awaited or event == "prompt:submit"
         return self._began
 
     async def caught_up(self) -> None:
-        """Record what was only noted until now. Every other event, and every call, comes after."""
+        """Record the noted events. Every other event, and every call, calls this first."""
         if not self._noted:
             return
         async with self._catching_up(self._session):
@@ -118,18 +120,18 @@ class HostTurns:
                 try:
                     await self._take(*self._noted[0])
                 finally:
-                    # Not before: while it is here, others wait until it is recorded.
+                    # Only now: while the event is in the queue, other callers wait for its record.
                     self._noted.popleft()
 
     async def _take(self, step: Step, event: str, data: Data) -> None:
         try:
             await step(await self._following(), data)
         except EventctxError as error:
-            # The registry would print it; the next call of the context raises it.
+            # The registry would print it. The next call of the context raises the error again.
             _log.warning("%s of session %r is not recorded: %s", event, self._session, error)
 
     async def end_session(self, following: Following) -> SessionEnd:
-        """Close what is open; returns the event that says that the session ended."""
+        """Close the open turn, and return the event of the session's end."""
         await following.turn_ended("cancelled", "the host ended the session")
         return SessionEnd(reason="the host ended the session")
 
@@ -148,7 +150,7 @@ class HostTurns:
         await following.model_asked(_text(data.get("provider")), _text(data.get("model")))
 
     async def _was_sent(self, following: Following, data: Data) -> None:
-        # Hooks and tools ask models too; what they send was not prepared here.
+        # Hooks and tools call models, too; their requests were not prepared here.
         if not (following.awaits_answer or self._awaited):
             return
         await following.model_known(model=_text(data.get("model")))
@@ -156,7 +158,7 @@ class HostTurns:
         if self._sent is not None:
             await self._sent(data)
 
-    async def _heard(self, following: Following, data: Data) -> None:
+    async def _responded(self, following: Following, data: Data) -> None:
         raw = data.get("raw")
         raw = raw if isinstance(raw, Mapping) else {}
         await following.model_known(
@@ -225,13 +227,13 @@ def usage_of(usage: object) -> Usage | None:
 
 
 def error_of(error: object, data: Data) -> tuple[str, str]:
-    """Type and words of an error, in the forms in which hosts tell it."""
+    """Type and text of an error, in any of the forms that hosts use."""
     if isinstance(error, Mapping):
         kind, message = error.get("type"), error.get("msg", error.get("message"))
     else:
         kind, message = data.get("error_type"), data.get("error_message", error)
-    said = "" if message is None else str(message)
-    return _text(kind) or "Error", said[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
+    text = ("" if message is None else str(message))[:MAX_MESSAGE]
+    return _text(kind) or "Error", text.encode("utf-8", "backslashreplace").decode()
 
 
 def _key(data: Data) -> object:

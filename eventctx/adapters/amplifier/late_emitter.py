@@ -1,4 +1,4 @@
-"""The emitter of a session that is opened by its first turn."""
+"""The emitter of a session that its first turn opens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The mounted object: a session's context manager as Amplifier's orchestrators and hosts use it."""
+"""The mounted object: a session's context manager with the methods that Amplifier's hosts use.
+
+The session is opened by the first call that needs it, never by mounting. Every call first records
+the host's events that were only noted until then (``HostTurns.caught_up``), so the log has the
+order of the host. A host that resumes a child session adds the child's old messages once more;
+until the host runs the session, such messages are recognised and not added (``_came_again``).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +22,8 @@ from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
-from eventctx.adapters.amplifier.plain import as_dict, text_of, told_in_json
-from eventctx.aio import KeyedLock, undisturbed
+from eventctx.adapters.amplifier.plain import as_dict, converted_to_json, text_of
+from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
 from eventctx.log.codec import decode_known
@@ -34,7 +40,7 @@ from eventctx.session.turns import Turn, check_turn_id, scope_of
 HOST_REASON: Final = "the host asked for it"
 
 MAX_OWNED: Final = 256
-"""Turns whose late events are still known to be recorded by their orchestrator."""
+"""Turns of our orchestrators that are remembered, because late events of them may come."""
 
 Factory = Callable[[], Awaitable[str]]
 
@@ -42,15 +48,15 @@ _log = logging.getLogger("eventctx.adapters.amplifier")
 
 
 class AmplifierContext:
-    """Context manager of one Amplifier session; ``mount`` makes it.
+    """Context manager of one Amplifier session, made by ``mount``.
 
-    The five methods of the contract, and what hosts look for beside them. The store is opened by
-    the first call that needs it. Raises the errors of ``eventctx.Context``, and StoreUnavailable
+    It has the five methods of the contract and those that hosts look for besides. The first call
+    that needs the store opens it. Raises the errors of ``eventctx.Context``, and StoreUnavailable
     after the session's cleanup.
     """
 
     emits_to_host: Final = True
-    """Orchestrators need not tell hooks of compactions: this object does."""
+    """Orchestrators need not tell hooks of compactions, because this object does."""
 
     def __init__(self, session: str, parent: str | None, hooks: Any, config: Config) -> None:
         self.session_id = _usable(session)
@@ -72,7 +78,7 @@ class AmplifierContext:
         self._ended: list[Record] = []
         self._prepared: Record | None = None
         self._returned: tuple[int, list[dict[str, Any]] | None] | None = None
-        self._tells = False
+        self._reports = False
         self.host_turns = HostTurns(
             session,
             self._following,
@@ -83,15 +89,16 @@ class AmplifierContext:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration, with the budget that holds where a provider names none."""
+        """The configuration, with the budget for providers that name none."""
         return {**self._config.given, "max_tokens": self._config.settings.limit}
 
     # -- the contract ----------------------------------------------------------------------------
 
     async def add_message(self, message: dict[str, Any]) -> None:
-        """Store a message; returns when it is on disk. ValueError for one without a role.
+        """Store a message; returns when it is on disk. Raises ValueError without a role.
 
-        Before a resumed child runs, its host adds what it kept of it, which is known already.
+        Before a resumed child runs, its host adds the messages that it kept of the child. These
+        are in the log already and are not added again.
         """
         context = await self._opened()
         row = as_dict(message)
@@ -100,7 +107,7 @@ class AmplifierContext:
                 return
             await context.add_message(row)
         except InvalidMessage as error:
-            row = told_in_json(row, error)
+            row = converted_to_json(row, error)
             if await self._came_again(context, row):
                 return
             await context.add_message(row)
@@ -114,7 +121,7 @@ class AmplifierContext:
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
     ) -> list[dict[str, Any]]:
-        """The messages to send now, compacted if need be; recorded before they are returned.
+        """The messages to send now, compacted if necessary; recorded before they are returned.
 
         The system prompt's factory, if there is one, is called once.
         """
@@ -129,10 +136,10 @@ class AmplifierContext:
         finally:
             await self._tell_host()
         if self._config.record_sent and self._prepared is not None:
-            # A copy costs as much as the view is long: it is for hosts that tell what they send,
-            # and which those are is known from the second request on.
-            told = self._tells or self._returned is None
-            rows = sent.kept(messages) if told else None
+            # A copy costs time in proportion to the view, so only hosts that report their requests
+            # get one. The second request shows whether a host does; the first is copied always.
+            compares = self._reports or self._returned is None
+            rows = sent.kept(messages) if compares else None
             self._returned = self._prepared.position, rows
         if self._follow is not None:
             await self._follow.request_prepared()
@@ -143,7 +150,7 @@ class AmplifierContext:
         return await (await self._opened()).get_messages()
 
     async def set_messages(self, messages: list[dict[str, Any]]) -> None:
-        """Take a transcript that the host kept. The log knows better what storage leaves out.
+        """Resume from a transcript that the host kept; the log restores what the host left out.
 
         See ``Context.resume_messages``.
         """
@@ -153,7 +160,7 @@ class AmplifierContext:
         try:
             await context.resume_messages(rows)
         except InvalidMessage as error:
-            await context.resume_messages([told_in_json(row, error) for row in rows])
+            await context.resume_messages([converted_to_json(row, error) for row in rows])
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
@@ -161,10 +168,10 @@ class AmplifierContext:
         await self._nothing_comes_again(context)
         await context.clear()
 
-    # -- what hosts look for beside them ---------------------------------------------------------
+    # -- further methods that hosts look for -----------------------------------------------------
 
     async def set_system_prompt_factory(self, factory: Factory | None) -> None:
-        """Let ``factory`` make the text that leads every request from here on."""
+        """Let ``factory`` make the system prompt of every later request."""
         if factory is not None and not callable(factory):
             raise InvalidSetting(f"factory: expected an async function, found {factory!r}")
         self._factory = factory
@@ -178,7 +185,7 @@ class AmplifierContext:
             await self._tell_host()
 
     async def should_compact(self) -> bool:
-        """Whether the next request would be compacted, by its last budget."""
+        """Whether the next request would be compacted, under the last request's budget."""
         context = await self._opened()
         settings = context.settings
         limit = settings.limit
@@ -189,11 +196,11 @@ class AmplifierContext:
         return await context.get_token_count() >= limit * share
 
     async def get_token_count(self) -> int:
-        """Estimated tokens of a request with the view as it stands."""
+        """Estimated tokens of a request with the current view."""
         return await (await self._opened()).get_token_count()
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
-        """A turn whose orchestrator records it: what the host tells of it is not recorded again."""
+        """A turn that its orchestrator records; the host's events of this turn are not recorded."""
         chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
         self._owned[chosen] = None
         if len(self._owned) > MAX_OWNED:
@@ -207,32 +214,32 @@ class AmplifierContext:
         additions: Sequence[tuple[int, dict[str, Any]]],
         missing: int = 0,
     ) -> None:
-        """What an orchestrator of ours sent besides the request; see ``Context.record_sent``."""
+        """Record what our orchestrator sent besides the request; see ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
         position, rows = self._returned or (None, None)
         if position == prepared and rows is not None:
-            # What the provider tells of the same request holds these, and they are known.
+            # The provider's report of this request holds these, too, and they are no news then.
             rows.extend([message for _, message in additions])
 
     # -- life ------------------------------------------------------------------------------------
 
     async def session_began(self, event: str, data: Mapping[str, Any]) -> None:
-        """Take what is added from here on for new: the host runs the session."""
+        """Note that the host runs the session: messages added from here on are new."""
         if data.get("session_id") in (None, self._host_session):
             self._runs = True
 
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
-        """Record that the host ended the session, if anything was recorded of it."""
+        """Record that the host ended the session, if the session was opened."""
         if self._context is not None and data.get("session_id") in (None, self._host_session):
             await self.host_turns.caught_up()
             await self._context.emit(await self.host_turns.end_session(await self._following()))
 
     async def close(self) -> None:
-        """Let go of the store. The mount's cleanup calls it; a second time does nothing."""
-        await undisturbed(self._close())
+        """Release the store. The mount's cleanup calls it; a second call does nothing."""
+        await finish(self._close())
 
     async def _close(self) -> None:
-        # Before the lock: what was noted may be what opens the session.
+        # Before the lock is taken: recording a noted event may open the session.
         await self.host_turns.caught_up()
         self._closed = True
         async with self._opening(self.session_id):
@@ -252,7 +259,7 @@ class AmplifierContext:
                 await ENGINES.release(self._config.store, engine, self.session_id)
 
     async def _opened(self) -> Context:
-        """The session's context, after what the host told until now."""
+        """The session's context, after the host's events so far were recorded."""
         context = await self._open_once()
         await self.host_turns.caught_up()
         return context
@@ -267,8 +274,8 @@ class AmplifierContext:
                         f"session {self.session_id!r}: expected a mounted context, found one after "
                         "its cleanup; mount it again, or open its store with eventctx.open"
                     )
-                # Who is cancelled meanwhile must leave it open or closed, and linked if it is new.
-                await undisturbed(self._open())
+                # A cancellation must not leave the session half open, or new without its link.
+                await finish(self._open())
             assert self._context is not None  # noqa: S101 - opened above
             return self._context
 
@@ -319,11 +326,11 @@ class AmplifierContext:
 
     # -- the host's registry ---------------------------------------------------------------------
 
-    async def _ask_host(self, asked: CompactionAsked) -> Verdict | None:
-        """Tell the host that a compaction begins; its denial is a veto."""
-        if asked.session != self.session_id:
+    async def _ask_host(self, request: CompactionAsked) -> Verdict | None:
+        """Tell the host that a compaction begins; a denial is a veto."""
+        if request.session != self.session_id:
             return None
-        result = await self._hooks.emit("context:pre_compact", payloads.before(asked))
+        result = await self._hooks.emit("context:pre_compact", payloads.before(request))
         if getattr(result, "action", None) == "deny":
             return Verdict(veto=str(getattr(result, "reason", None) or "a hook of the host denied"))
         return None
@@ -332,21 +339,21 @@ class AmplifierContext:
         self._prepared = record
 
     async def _tell_host(self) -> None:
-        """Tell the host of compactions that ended, in the words of the specifications."""
+        """Tell the host of compactions that ended, with the specifications' field names."""
         while self._ended:
             record = self._ended.pop(0)
             event: PostCompact = decode_known(record)
             await self._hooks.emit("context:post_compact", payloads.after(record, event))
             if event.outcome == "applied":
-                told = payloads.compaction(record, event)
-                await self._hooks.emit("context:compaction", told)
-                await self._hooks.emit("context:compact", told)
+                payload = payloads.compaction(record, event)
+                await self._hooks.emit("context:compaction", payload)
+                await self._hooks.emit("context:compact", payload)
 
     async def _set_prompt(self, context: Context, factory: Factory) -> None:
         try:
             text = await factory()
         except Exception as error:
-            # The prompt before is better than no turn; the host's code has to be mended.
+            # The previous prompt is better than no turn; the warning asks for a repair of the host.
             _log.warning("the system prompt's factory raised %r; the last prompt stays", error)
             return
         if isinstance(text, str):
@@ -355,14 +362,14 @@ class AmplifierContext:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 
     async def _compare(self, data: Mapping[str, Any]) -> None:
-        """Record what the provider sent besides what was prepared for it."""
+        """Record what the provider sent besides the prepared request."""
         messages = sent.messages_of(data)
         if messages is None or self._returned is None:
             return
-        self._tells = True
+        self._reports = True
         position, prepared = self._returned
         if prepared is None:
-            return  # a provider that begins to tell in mid-session: from the next request on
+            return  # the provider began to report in mid-session; the next request is compared
         found = sent.compare(prepared, messages)
         if found.additions or found.missing:
             context = await self._opened()
@@ -374,7 +381,7 @@ class AmplifierContext:
 
 
 def _usable(session: str) -> str:
-    """The host's session id; one that cannot name a session, in percent signs."""
+    """The host's session id; an id that cannot name a session is percent-encoded."""
     try:
         return check_session_id(session)
     except InvalidSessionId:

@@ -1,7 +1,7 @@
-"""Mounting on a coordinator, and letting go again.
+"""Mounting on a coordinator, and the cleanup.
 
-The kernel mounts a module that it resolved from a source twice, the first time only to look at it.
-So mounting opens nothing, and all that it registers is taken back by the cleanup that it returns.
+The kernel mounts a module from a source twice, the first time only to inspect it. So mounting opens
+nothing, and the cleanup that it returns takes back everything that it registered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eventctx.adapters.amplifier.module import AmplifierContext
 from eventctx.adapters.amplifier.payloads import EVENTS
 
 PRIORITY: Final = -1_000
-"""Before other handlers, so that one of them that denies does not hide an event from us."""
+"""We come before other handlers, because a handler that denies hides the event from later ones."""
 
 NAME: Final = "context-eventctx"
 
@@ -22,10 +22,10 @@ NAME: Final = "context-eventctx"
 async def mount_context(
     coordinator: Any, config: Mapping[str, Any] | None, names: Names
 ) -> Callable[[], Awaitable[None]]:
-    """Mount a context manager of the coordinator's session. Raises InvalidSetting."""
-    made = read(config, names)
+    """Mount a context manager for the coordinator's session. Raises InvalidSetting."""
+    checked = read(config, names)
     hooks = coordinator.hooks
-    context = AmplifierContext(coordinator.session_id, coordinator.parent_id, hooks, made)
+    context = AmplifierContext(coordinator.session_id, coordinator.parent_id, hooks, checked)
     await coordinator.mount("context", context)
     listeners = {
         **context.host_turns.listeners(),

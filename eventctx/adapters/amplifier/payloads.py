@@ -1,8 +1,8 @@
-"""A compaction as Amplifier's hooks and logs expect it: counts and ids, never contents.
+"""A compaction in the payloads that Amplifier's hooks and logs expect: counts and ids, no contents.
 
-The names of the counts differ between the host's modules: context-simple says ``before_tokens``,
-hooks-otel reads ``tokens_before``, the context contract ``token_count``. Both spellings are there,
-so that whoever listens finds the one that it knows.
+The host's modules name the counts differently: context-simple writes ``before_tokens``, hooks-otel
+reads ``tokens_before``, the context contract has ``token_count``. The payloads have all of these
+names, so that each listener finds the one it reads.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ EVENTS: Final = (
     "context:compaction",
     "context:compact",
 )
-"""What is emitted on the host's registry. The last is the context managers guide's."""
+"""The events on the host's registry. The last one is from its guide to context managers."""
 
 MAX_TEXT: Final = 1_000
-"""Characters of an error's or reason's text."""
+"""Longest text of an error or a reason, in characters."""
 
 
-def before(asked: CompactionAsked) -> dict[str, Any]:
+def before(request: CompactionAsked) -> dict[str, Any]:
     """``context:pre_compact``."""
-    event = asked.event
+    event = request.event
     return {
-        "session_id": asked.session,
-        "turn_id": asked.turn_id,
-        "span_id": asked.span_id,
-        "parent_span_id": asked.parent_span_id,
-        "iteration": asked.iteration,
+        "session_id": request.session,
+        "turn_id": request.turn_id,
+        "span_id": request.span_id,
+        "parent_span_id": request.parent_span_id,
+        "iteration": request.iteration,
         "trigger": event.trigger,
         "strategy": event.strategy,
         "message_count": event.messages,
@@ -73,11 +73,11 @@ def after(record: Record, event: PostCompact) -> dict[str, Any]:
 
 def compaction(record: Record, event: PostCompact) -> dict[str, Any]:
     """``context:compaction``, which context-simple emits and hosts log, and ``context:compact``."""
-    counted = {} if event.plan is None else dispositions(event.plan)
+    counts = {} if event.plan is None else dispositions(event.plan)
     return {
         **_ids(record),
         **_counts(event),
-        "messages_truncated": counted.get("shortened", 0),
+        "messages_truncated": counts.get("shortened", 0),
         "user_messages_stubbed": 0,
         "strategy_level": event.strategy,
         "budget": event.budget,

@@ -1,4 +1,4 @@
-"""Under the configuration of context-persistent (entry point ``context-eventctx-persistent``)."""
+"""The adapter with context-persistent's configuration (``context-eventctx-persistent``)."""
 
 from __future__ import annotations
 

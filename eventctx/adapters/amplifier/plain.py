@@ -1,8 +1,8 @@
 """A host's message as a dict that can be stored.
 
-Hosts put what they like into a message: a provider's state, pydantic models, times. A context
-manager that refused it would end the turn, so what JSON cannot hold is told in JSON's words, and
-the log says that it was.
+Hosts put any value into a message: a provider's state, pydantic models, times. A context manager
+that refused such a message would end the turn. So values that JSON cannot hold are converted to
+JSON values, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from eventctx.errors import InvalidMessage
 
 MAX_DEPTH: Final = 100
-"""Levels of nesting that are kept; what is deeper becomes its text."""
+"""Levels of nesting that are kept; a deeper value becomes its text."""
 
 _LARGEST: Final = 2**63
 
@@ -24,17 +24,17 @@ _log = logging.getLogger("eventctx.adapters.amplifier")
 
 
 def as_dict(message: object) -> Any:
-    """A message as a dict, where it is a model of the host's."""
+    """The message, as a dict if it is a pydantic model."""
     if isinstance(message, dict):
         return message
     dump = getattr(message, "model_dump", None)
     return dump() if callable(dump) else message
 
 
-def told_in_json(message: Any, error: InvalidMessage) -> dict[str, Any]:
-    """The message with what JSON cannot hold made into texts and lists.
+def converted_to_json(message: Any, error: InvalidMessage) -> dict[str, Any]:
+    """The message, with values that JSON cannot hold converted to texts and lists.
 
-    Raises ``error`` for what is no message at all.
+    Raises ``error`` for a value that is no message.
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise error
@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
     try:
         text = str(value)
     except Exception:
-        # Anybody's object may refuse to be shown.
+        # The object is foreign code, so ``str`` may raise anything.
         text = f"[{type(value).__name__}]"
     return text_of(text)
 

@@ -1,8 +1,8 @@
-"""What a host really sent, compared with the request that was prepared for it.
+"""The difference between the request that a host sent and the one that was prepared for it.
 
-Providers send messages in forms of their own (a system prompt beside them, results merged into
-one message), so texts are compared and not messages: what is in none of the prepared texts was
-added on the way, such as a reminder that a hook injects for one request.
+Providers send messages in their own forms (a system prompt outside of them, results merged into
+one message), so texts are compared and not messages. A text that is in none of the prepared texts
+was added on the way, such as a reminder that a hook injects for one request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Text(NamedTuple):
 
 
 class SentDifference(NamedTuple):
-    """The difference. ``additions`` say behind how many prepared messages each text stands."""
+    """The difference. Each of ``additions`` has the number of prepared messages before it."""
 
     messages: int
     additions: tuple[tuple[int, Text], ...]
@@ -43,7 +43,7 @@ def messages_of(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def kept(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as they are now: a host may add to its own before it sends them."""
+    """A copy of the messages, because a host may change its own before it sends them."""
     return [{**one, "content": _kept(one.get("content"))} for one in messages]
 
 
@@ -91,10 +91,10 @@ def _by_first_line(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _without(text: str, beginning: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
-    """What is left of a text that may hold known ones, joined or with something appended.
+    """The rest of a text without the known texts in it, and these known texts.
 
-    A known text counts only where it fills whole lines: a word of a reminder that somebody also
-    said is the reminder's.
+    A known text counts only where it fills whole lines: a word of a reminder may also be a known
+    text, and then belongs to the reminder.
     """
     held: list[str] = []
     rest: list[str] = []

@@ -1,4 +1,4 @@
-"""Under the configuration of context-simple as it is (entry point ``context-eventctx-simple``)."""
+"""The adapter with context-simple's configuration (``context-eventctx-simple``)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One format of recorded sessions a file, or a few files where it is large."""
+"""The formats of recorded sessions, one file for each, or a few files for a large one."""

@@ -1,8 +1,8 @@
 """Amplifier's two files of a session: ``transcript.jsonl`` and ``events.jsonl``.
 
-The transcript is a message per line, in Amplifier's own dialect, and is taken as it is. The event
-log (``amplifier_log.py``) tells of requests, usage and tools too. Both tell one session, each in
-its own way, so they are imported as two: by the session's name, and with ``.events`` behind it.
+The transcript has a message per line, in Amplifier's own dialect, and is imported as it is. The
+event log (``amplifier_log.py``) holds requests, usage and tools, too. The two describe one session
+in different ways, so they become two sessions: the session's name, and that name with ``.events``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from eventctx.errors import InvalidMessage
 from eventctx.importers.formats import amplifier_log, amplifier_rows, chat
 from eventctx.importers.source.document import first_record, stem
 from eventctx.importers.source.items import Ended, FileLine, Item, never
-from eventctx.importers.source.lines import object_or_empty
-from eventctx.messages.facts_reader import read_facts
+from eventctx.importers.source.lines import facts_or_none, object_or_empty
 
 NAME: Final = "amplifier"
 
@@ -25,16 +23,13 @@ def is_row(value: dict[str, Any]) -> bool:
     """Whether an object is a line of a transcript."""
     if not isinstance(value.get("role"), str) or "content" not in value:
         return False
-    try:
-        dialect = read_facts(value).dialect
-    except InvalidMessage:
-        return False
+    facts = facts_or_none(value)
     stamp = object_or_empty(value.get("metadata")).get("timestamp")
-    return dialect == "amplifier" or isinstance(stamp, str)
+    return facts is not None and (facts.dialect == "amplifier" or isinstance(stamp, str))
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of either file; ``name`` is that of the session where no line gives it."""
+    """The items of either file. ``name`` stands in for a session id that no line gives."""
     source = iter(lines)
     head: list[FileLine] = []
     for line in source:

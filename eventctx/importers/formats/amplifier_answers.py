@@ -1,18 +1,18 @@
-"""What a provider's response says, in the forms in which Amplifier's event logs have it."""
+"""A provider's response in the forms of Amplifier's event logs: its answer and its usage."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from eventctx.importers.formats import chat
-from eventctx.importers.source.lines import list_or_empty, object_or_empty
+from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.usage import AMPLIFIER, Usage, read_usage
 from eventctx.messages.facts_reader import read_facts
 
 
 def answers(response: dict[str, Any]) -> list[dict[str, Any]]:
-    """The answer in a response: Anthropic's, OpenAI's chat, or Responses items."""
-    choice = object_or_empty(next(iter(list_or_empty(response.get("choices"))), None))
+    """The messages of a response of Anthropic, OpenAI's chat or the Responses API."""
+    choice = chat.first_choice(response)
     if isinstance(choice.get("message"), dict):
         found = [choice["message"]]
     elif isinstance(response.get("output"), list):
@@ -25,7 +25,7 @@ def answers(response: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def as_block(block: dict[str, Any]) -> dict[str, Any]:
-    """A streamed block as it stands in Amplifier's messages."""
+    """A streamed block in the form of Amplifier's messages."""
     rest = dict(block)
     if rest.get("type") == "thinking" and "text" in rest:
         return {"type": "thinking", "thinking": rest.pop("text"), **rest}

@@ -1,21 +1,18 @@
 """Amplifier's ``events.jsonl``: requests, answers, usage, tools and compactions, in order.
 
-The conversation is told by what was sent: of each ``llm:request`` the new messages
-(``amplifier_requests.py``), of each ``llm:response`` the answer. A prompt and tool results are
-held back until a request sends them; where requests are logged without their messages, the events
-themselves are taken: ``prompt:submit``, ``content_block:end`` and ``tool:post``. A dialect of the
+The conversation is read from the calls: the new messages of each ``llm:request``
+(``amplifier_requests.py``) and the answer of each ``llm:response``. A prompt and tool results are
+held back until a request contains them. If requests are logged without their messages, the events
+``prompt:submit``, ``content_block:end`` and ``tool:post`` are used instead. One dialect of the
 format has ``type`` for ``event`` and shorter names in its usage. All lines are kept; a request's
-without what it repeats of the one before it.
+line is kept without the parts that repeat the request before it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from eventctx.importers.formats.amplifier_answers import answers, as_block, usage_of
 from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
@@ -40,10 +37,11 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     count,
+    decode,
     encode,
+    not_understood,
     object_or_empty,
-    read_rows,
-    session_first,
+    parse_rows,
     text_or_none,
 )
 from eventctx.log.events import Status
@@ -57,18 +55,15 @@ _STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
     "incomplete": ("error", "incomplete"),
 }
 
-_decode_any = msgspec.json.Decoder().decode
-
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one log. ``name`` stands in for a session id that no line gives."""
     log = _Log(name)
-    rows = read_rows(lines, _decode_any, log.row)
-    return session_first(chain(rows, log.end(ended)))
+    return parse_rows(lines, decode, log.row, log.end(ended))
 
 
 class _Result(NamedTuple):
-    """A tool's result, held back until a request sends it."""
+    """A tool's result, held back until a request contains it."""
 
     line: int
     time: int | None
@@ -117,14 +112,13 @@ class _Log:
             self.begun = True
             yield self._begin(line, row if isinstance(row, dict) else {})
         if name is None:
-            yield Raw(line, "untyped", data, understood=False)
-            yield Warned(line, "a line without an event")
+            yield from not_understood(line, "untyped", data, "a line without an event")
             return
         found = AmplifierRow(line, row)
         if name != "llm:response" and not name.startswith("content_block:"):
             yield from self._answered()
         if name == "llm:request" and messages_of(found.wire) is not None:
-            # Kept by its own step, without what it repeats.
+            # Its own step keeps it, without the parts that it repeats.
             yield from self._request(found)
             return
         yield Raw(line, name, data, is_known(name))
@@ -155,7 +149,7 @@ class _Log:
             yield TurnEnded(found.line, found.time, *_STATUS.get(status, ("ok", None)))
 
     def _session_ended(self, found: AmplifierRow) -> Iterator[Item]:
-        # A turn that is over says so; one that is open here was broken off.
+        # A turn that ended has an event of its own; one that is open here was broken off.
         if self.in_turn:
             self.in_turn = False
             yield TurnEnded(found.line, found.time, "cancelled")
@@ -169,38 +163,38 @@ class _Log:
             yield from self._held(line)
             yield from self._compact(line, None)
         else:
-            # Its messages are what was held back, in the form in which they were sent.
+            # Its messages are the held-back ones, in the form in which they were sent.
             self.prompt, self.results = None, {}
             data = {**found.data, "raw": sent.rest} if "raw" in found.data else sent.rest
             row = {**found.row, "data": data} if "data" in found.row else data
             yield Raw(line, "llm:request.rest", encode(row))
             for message in sent.new:
-                yield from self._say(line, time, message)
+                yield from self._add(line, time, message)
             yield from self._compact(line, sent.missing)
         self.calling = self.expected = True
         model = text_or_none(found.data.get("model")) or text_or_none(found.wire.get("model"))
         yield ModelCall(line, time, model, text_or_none(found.data.get("provider")))
 
-    def _say(self, line: int, time: int | None, message: dict[str, Any]) -> Iterator[Item]:
+    def _add(self, line: int, time: int | None, message: dict[str, Any]) -> Iterator[Item]:
         """A message that is not an answer."""
         facts = read_facts(message)
         if facts.role == "user" and facts.human and harness.by_person(message):
             self.in_turn = True
             yield TurnBegan(line, time)
         yield MessageItem(line, time, message, bool(self.failed.intersection(facts.results)))
-        self.sent.recorded(message)
+        self.sent.add(message)
 
     def _held(self, line: int) -> Iterator[Item]:
-        """What was held back, as the events tell it."""
+        """The held-back prompt and results, as the events have them."""
         prompt, self.prompt = self.prompt, None
         results, self.results = self.results, {}
         for call_id, result in results.items():
-            yield from self._say(line, result.time, self._as_result(call_id, result))
+            yield from self._add(line, result.time, self._as_result(call_id, result))
         if prompt is not None:
-            yield from self._say(line, prompt[1], {"role": "user", "content": prompt[2]})
+            yield from self._add(line, prompt[1], {"role": "user", "content": prompt[2]})
 
     def _as_result(self, call_id: str, result: _Result) -> dict[str, Any]:
-        """A result in the dialect of the answer that asked for it."""
+        """A result in the dialect of the answer with its call."""
         if self.dialect == "anthropic":
             block = {"type": "tool_result", "tool_use_id": call_id, "content": result.text}
             return {"role": "user", "content": [block]}
@@ -221,12 +215,12 @@ class _Log:
         )
         messages = answers(found.wire)
         if messages:
-            # What was streamed before is the same in parts.
+            # The blocks streamed before are parts of this answer.
             self.blocks = []
             yield from self._answered(messages)
 
     def _expect(self, found: AmplifierRow) -> Iterator[Item]:
-        """A request goes out; what it says itself comes with ``llm:request``, if that is logged."""
+        """A request goes out. Its content follows in ``llm:request``, if that is logged."""
         self.expected = True
         return iter(())
 
@@ -240,7 +234,7 @@ class _Log:
         return iter(())
 
     def _answered(self, messages: list[dict[str, Any]] | None = None) -> Iterator[Item]:
-        """The answer, if one is complete: its call is over, and its usage known where it is."""
+        """The answer, if one is complete, with the end of its call."""
         ending, self.ending = self.ending, None
         blocks, self.blocks = self.blocks, []
         if ending is None:
@@ -256,7 +250,7 @@ class _Log:
             messages = [{"role": "assistant", "content": blocks}] if blocks else []
         for message in messages:
             yield MessageItem(line, time, message)
-            self.sent.recorded(message)
+            self.sent.add(message)
             self.dialect = read_facts(message).dialect
         yield ending
 
@@ -267,8 +261,9 @@ class _Log:
         result = found.data.get("result", found.data.get("error"))
         if call_id is None:
             return
-        told = object_or_empty(result)
-        if name_of(found.row) == "tool:error" or told.get("success") is False or told.get("error"):
+        fields = object_or_empty(result)
+        failed = fields.get("success") is False or fields.get("error")
+        if name_of(found.row) == "tool:error" or failed:
             self.failed.add(call_id)
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         name = text_or_none(found.data.get("tool_name"))
@@ -280,7 +275,7 @@ class _Log:
         self.compaction = found
 
     def _compact(self, line: int, missing: frozenset[int] | None) -> Iterator[Item]:
-        """The compaction that was announced, as the request behind it shows it."""
+        """The compaction announced before, by the messages that the next request leaves out."""
         found, self.compaction = self.compaction, None
         if missing is not None:
             back, left_out = len(self.gone - missing), len(missing - self.gone)
@@ -296,7 +291,7 @@ class _Log:
         if missing is not None:
             yield CompactionItem(line, found.time, trigger, (), forgotten=missing)
         elif after:
-            # It says how many messages are left. The oldest ones go first.
+            # It counts the remaining messages, and the oldest ones go first.
             kept_from = max(0, self.sent.places - after)
             yield CompactionItem(line, found.time, trigger, (), kept_from=kept_from)
         else:
@@ -305,7 +300,7 @@ class _Log:
     # -- the end ---------------------------------------------------------------------------------
 
     def end(self, ended: Ended) -> Iterator[Item]:
-        """What no later line completed."""
+        """The items that no later line completed."""
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
         waits = self._waits()

@@ -1,10 +1,10 @@
-"""What is new in each request of an Amplifier event log, and the rest without what it repeats.
+"""The new messages of each request of an Amplifier event log, and its rest without repetitions.
 
 Every request is logged whole, so a log grows with the square of its conversation. A message is
-recognised by the tools it answers or calls, else by its role and text: a provider's mark that
-moves from message to message (``cache_control``) makes no new one. What a hook adds to a request
-in passing (a system reminder behind the last message) belongs to no message, unless a later
-request still has it.
+recognised by the ids of its calls and results, else by its role and text; a provider's mark that
+moves from message to message (``cache_control``) does not count. A hook may add a text to one
+request only (a system reminder after the last message). Such a text belongs to no message, unless
+a later request still has it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from eventctx.errors import InvalidMessage
-from eventctx.importers.source.lines import encode, list_or_empty, object_or_empty
+from eventctx.importers.source.lines import (
+    encode,
+    facts_or_none,
+    list_or_empty,
+    object_or_empty,
+)
 from eventctx.messages.facts_reader import read_facts
 
 _REMINDER: Final = "<system-reminder"
@@ -21,7 +25,7 @@ _LISTS: Final = ("messages", "input")
 
 
 class NewInRequest(NamedTuple):
-    """A request: its new messages, the places of those that it has left out, and its rest."""
+    """A request: its new messages, the places of the messages that it leaves out, and its rest."""
 
     new: list[dict[str, Any]]
     missing: frozenset[int]
@@ -29,7 +33,7 @@ class NewInRequest(NamedTuple):
 
 
 class RequestHistory:
-    """What was sent so far. ``places`` counts the messages that were recorded."""
+    """The requests so far. ``places`` counts the recorded messages."""
 
     def __init__(self) -> None:
         self.places = 0
@@ -38,13 +42,13 @@ class RequestHistory:
         self._last: dict[str, Any] = {}
         self._last_line = 0
 
-    def recorded(self, message: dict[str, Any]) -> None:
-        """A message was recorded, from a request or from elsewhere."""
+    def add(self, message: dict[str, Any]) -> None:
+        """Note that a message was recorded, from a request or from another event."""
         self._marks.setdefault(_mark(message), []).append(self.places)
         self.places += 1
 
     def take(self, line: int, request: dict[str, Any]) -> NewInRequest | None:
-        """A request's news; None where its messages were not logged."""
+        """The news of a request; None if its messages were not logged."""
         messages = messages_of(request)
         if messages is None:
             return None
@@ -58,8 +62,8 @@ class RequestHistory:
             places = self._marks.get(mark, [])
             known.append(places[nth] if nth < len(places) else None)
         last = max((n for n, place in enumerate(known) if place is not None), default=-1)
-        # Behind the last known message all is new. Before it, what is not known was rewritten by
-        # a compaction, unless it had looked like a passing remark.
+        # All messages after the last known one are new. An unknown one before it was rewritten by
+        # a compaction, unless the request before had it as a passing text.
         new = [
             _without_marks(message)
             for n, message in enumerate(lasting)
@@ -72,7 +76,7 @@ class RequestHistory:
         return NewInRequest(new, missing, rest)
 
     def _rest(self, line: int, request: dict[str, Any]) -> dict[str, Any]:
-        """The request, with a reference to the one before it in place of what it repeats."""
+        """The request, with references to the one before it in place of repetitions."""
         rest: dict[str, Any] = {}
         for key, value in request.items():
             before = self._last.get(key)
@@ -88,32 +92,24 @@ class RequestHistory:
 
 
 def messages_of(request: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The messages of a provider's request, behind its system prompt; None if there are none."""
+    """The system prompt and the messages of a provider's request; None without a list of them."""
     key = next((key for key in _LISTS if isinstance(request.get(key), list)), None)
     if key is None:
         return None
     system = request.get("system", request.get("instructions"))
     first = [{"role": "system", "content": system}] if system else []
-    return [*first, *(message for message in request[key] if _readable(message))]
-
-
-def _readable(message: object) -> bool:
-    try:
-        read_facts(message if isinstance(message, dict) else {})
-    except InvalidMessage:
-        return False
-    return True
+    return [*first, *(one for one in request[key] if facts_or_none(one) is not None)]
 
 
 def _mark(message: dict[str, Any]) -> bytes:
     facts = read_facts(message)
-    told: object = [list(facts.results), list(facts.calls)]
+    identity: object = [list(facts.results), list(facts.calls)]
     if facts.kind == "system":
-        # A prompt is made anew for each request, from the time of day and the like.
-        told = "system"
+        # A prompt is built again for each request, with the time of day and the like.
+        identity = "system"
     elif not facts.results and not facts.calls:
-        told = _text(message.get("content")) or _without_marks(message)
-    return blake2b(encode([facts.role, told]), digest_size=12).digest()
+        identity = _text(message.get("content")) or _without_marks(message)
+    return blake2b(encode([facts.role, identity]), digest_size=12).digest()
 
 
 def _text(content: object) -> str:
@@ -124,7 +120,7 @@ def _text(content: object) -> str:
 
 
 def _without_marks(value: Any) -> Any:
-    """The same without the places that the provider is to cache up to."""
+    """The same value without the marks up to which the provider caches."""
     if isinstance(value, dict):
         items = value.items()
         return {key: _without_marks(inner) for key, inner in items if key != "cache_control"}
@@ -132,7 +128,7 @@ def _without_marks(value: Any) -> Any:
 
 
 def _without_passing(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages without the reminders behind the last of them."""
+    """The messages without the reminders after the last of them."""
     end = len(messages)
     while end and messages[end - 1].get("role") == "user" and _is_reminder(messages[end - 1]):
         end -= 1

@@ -15,7 +15,7 @@ _AREAS: Final = frozenset(
         *("approval", "cancel", "user", "policy", "delegate", "skill", "skills", "mcp", "hook"),
     )
 )
-"""What the names of events begin with, in core and in the modules around it."""
+"""The first parts of event names, in Amplifier's core and in its modules."""
 
 
 def is_row(value: dict[str, Any]) -> bool:
@@ -32,12 +32,12 @@ def is_known(name: str) -> bool:
 
 
 def name_of(row: dict[str, Any]) -> str | None:
-    """The event's name; one dialect has it as the line's type."""
+    """The event's name; one dialect has it in ``type``."""
     return text_or_none(row.get("event")) or text_or_none(row.get("type"))
 
 
 class AmplifierRow:
-    """A line's parts that every handler needs. ``data`` is the line itself where it has none."""
+    """The parts of a line that every handler needs. ``data`` is the line itself by default."""
 
     def __init__(self, line: int, row: dict[str, Any]) -> None:
         data = row.get("data")
@@ -45,5 +45,5 @@ class AmplifierRow:
         self.row = row
         self.data: dict[str, Any] = data if isinstance(data, dict) else row
         self.time = nanoseconds(row.get("ts", row.get("timestamp")))
-        # What went over the wire, where it was logged.
+        # The provider's own JSON, if it was logged.
         self.wire = object_or_empty(self.data.get("raw", self.data))

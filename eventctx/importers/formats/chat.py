@@ -1,19 +1,16 @@
 """Plain message lists: OpenAI chat, Anthropic, Responses items or Amplifier rows.
 
-As a JSON array, as a JSON object with ``messages`` (or ``input``, the Responses API's name; a
-request's ``system`` or ``instructions`` come first, and the log of a request may hold its answer
-under ``response``), or as JSONL with a message per line.
+The list is a JSON array, a JSON object with ``messages`` (or ``input``, the Responses API's name),
+or JSONL with a message per line. In an object, ``system`` or ``instructions`` is the first message,
+and the log of one request may hold its answer under ``response``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any, Final
 
-import msgspec
-
-from eventctx.errors import InvalidMessage, MalformedTranscript
+from eventctx.errors import MalformedTranscript
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import envelope, first_record, read_document, stem
 from eventctx.importers.source.items import (
@@ -23,18 +20,20 @@ from eventctx.importers.source.items import (
     Item,
     MessageItem,
     ModelCall,
-    Raw,
     Session,
     TurnBegan,
     Waiting,
-    Warned,
     never,
 )
 from eventctx.importers.source.lines import (
     count,
+    decode,
     encode,
+    facts_or_none,
+    first_line,
     list_or_empty,
     nanoseconds,
+    not_understood,
     object_or_empty,
     read_rows,
     read_value,
@@ -42,7 +41,6 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.log.usage import Usage, form_of_provider, read_usage
 from eventctx.messages.facts import Facts
-from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_rounds import joins
 
 NAME: Final = "messages"
@@ -51,19 +49,14 @@ _LISTS: Final = ("messages", "input")
 _PROMPTS: Final = ("system", "instructions")
 _TIMES: Final = ("timestamp", "created_at", "time", "ts")
 
-_decode_any = msgspec.json.Decoder().decode
-
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one list. JSONL is streamed; a document is read whole."""
-    source = iter(lines)
-    first = next((line for line in source if line.data.strip()), None)
+    first, lines = first_line(lines)
     if first is None:
         raise MalformedTranscript(
             f"{name}: expected messages, found nothing; is it the right file?"
         )
-    lines = chain((first,), source)
-    talk = _Talk()
     if _is_jsonl(first.data):
         yield from parse_rows(lines, stem(name))
     else:
@@ -72,22 +65,21 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
         times = (time for row in rows if (time := _time(row)) is not None)
         yield Session(0, next(times, _time(value)), stem(name))
         yield from repaired
-        yield from talk.document(value, rows)
+        yield from _Talk().document(value, rows)
 
 
 def parse_rows(lines: Iterable[FileLine], session: str) -> Iterator[Item]:
     """The items of JSONL with a message per line, as the session of this name."""
-    source = iter(lines)
-    first = next((line for line in source if line.data.strip()), None)
+    first, lines = first_line(lines)
     if first is None or (first_record(first) is None and not first.terminated):
         yield Waiting(1, "there is no whole message yet")
         return
     yield Session(0, _time(first_record(first)), session)
-    yield from read_rows(chain((first,), source), _decode_any, _Talk().line)
+    yield from read_rows(lines, decode, _Talk().line)
 
 
 def _time(row: object) -> int | None:
-    """When a row was written; Amplifier says so in its metadata."""
+    """The time when a row was written; Amplifier has it in ``metadata``."""
     if not isinstance(row, dict):
         return None
     values = [row.get(key) for key in _TIMES]
@@ -112,24 +104,18 @@ def _is_jsonl(data: bytes) -> bool:
     try:
         value, _ = read_value(data)
     except ValueError:
-        # The first line of a document that is spread over many; or two messages on one line.
+        # The first line of a document of many lines, or two messages on one line.
         return data.lstrip().startswith(b'{"') and b"}{" in data
     return isinstance(value, dict) and not any(key in value for key in _LISTS)
 
 
 def is_message(value: object) -> bool:
-    """Whether a value is a message or an item that the reader knows."""
-    if not isinstance(value, dict):
-        return False
-    try:
-        read_facts(value)
-    except InvalidMessage:
-        return False
-    return True
+    """Whether a value is a message or an item in a known dialect."""
+    return facts_or_none(value) is not None
 
 
 class _Talk:
-    """The state along a list: the row before, and whether a call is open."""
+    """The state along a list: the facts of the previous row, and whether a call is open."""
 
     def __init__(self) -> None:
         self.previous: Facts | None = None
@@ -153,14 +139,11 @@ class _Talk:
 
     def row(self, number: int, row: Any, data: bytes) -> Iterator[Item]:
         """The items of one message."""
-        try:
-            facts = read_facts(row) if isinstance(row, dict) else None
-        except InvalidMessage:
-            facts = None
+        facts = facts_or_none(row)
         if facts is None:
-            kind = row.get("type") if isinstance(row, dict) else None
-            yield Raw(number, kind if isinstance(kind, str) else "untyped", data, understood=False)
-            yield Warned(number, "neither a role nor an item type that is known")
+            kind = text_or_none(object_or_empty(row).get("type"))
+            problem = "neither a role nor an item type that is known"
+            yield from not_understood(number, "untyped" if kind is None else kind, data, problem)
             return
         time = _time(row)
         if facts.kind == "assistant":
@@ -179,9 +162,9 @@ class _Talk:
             yield CallEnded(number, time)
 
     def _logged(self, number: int, log: dict[str, Any]) -> Iterator[Item]:
-        """The answer to these messages, where the document is the log of one request."""
+        """The answer to these messages, if the document is the log of one request."""
         response = object_or_empty(log.get("response"))
-        choice = object_or_empty(next(iter(list_or_empty(response.get("choices"))), None))
+        choice = first_choice(response)
         message = choice.get("message")
         if not isinstance(message, dict) or message.get("role") != "assistant":
             return
@@ -203,6 +186,11 @@ class _Talk:
         if self.calling:
             self.calling = False
             yield CallEnded(number, None)
+
+
+def first_choice(response: dict[str, Any]) -> dict[str, Any]:
+    """The first choice of a completion; an empty object if there is none."""
+    return object_or_empty(next(iter(list_or_empty(response.get("choices"))), None))
 
 
 def _call(number: int, row: dict[str, Any]) -> ModelCall:

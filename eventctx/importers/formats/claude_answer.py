@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw
-from eventctx.importers.source.lines import encode, text_or_none
+from eventctx.importers.source.lines import encode, text_or_none, without
 from eventctx.log.usage import ANTHROPIC, read_usage
 
 _STILL_OPEN: Final = frozenset((None, "tool_use", "pause_turn"))
@@ -16,9 +16,9 @@ class AnswerLines:
     """An assistant message that is being put together from its lines.
 
     It is complete when one of these follows: a line of another message id, a person's message, an
-    interruption, a compaction, the end of a turn; or when its last line has a final stop reason
-    and visible text. A result does not prove it: of parallel calls the first may be answered
-    before the second is written.
+    interruption, a compaction, or the end of a turn. It is also complete when its last line has a
+    final stop reason and visible text. A result proves nothing: the first of two parallel calls
+    may be answered before the second is written.
     """
 
     def __init__(self, line: int, time: int | None, message: dict[str, Any]) -> None:
@@ -26,17 +26,16 @@ class AnswerLines:
         self.time = time
         self.message = message
         self.id = message.get("id")
-        self.rest = _without_content(message)
+        self.rest = without(message, "content")
         self.held: list[Item] = []
 
     def join(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
-        """Add another line's blocks; what its other keys replace is yielded, to lose nothing."""
-        rest = _without_content(message)
+        """Add another line's blocks; the values that its other keys replace become ``Raw``."""
+        rest = without(message, "content")
         replaced, self.rest = self.rest, rest
         merged = self.message
         merged["content"] = _blocks(merged.get("content")) + _blocks(message.get("content"))
-        for key, value in rest.items():
-            merged[key] = value
+        merged.update(rest)
         self.time = time if self.time is None else max(self.time, time or 0)
         return () if rest == replaced else (Raw(line, "assistant.replaced", encode(replaced)),)
 
@@ -51,13 +50,12 @@ class AnswerLines:
         return isinstance(text, str) and bool(text.strip())
 
     def items(self) -> Iterator[Item]:
-        """The call, its answer, and what was held back."""
+        """The call, its answer, and the items that were held back."""
         message, line, time = self.message, self.line, self.time
-        model = message.get("model")
         yield ModelCall(
             line,
             None,
-            model=model if isinstance(model, str) else None,
+            model=text_or_none(message.get("model")),
             provider="anthropic",
             usage=read_usage(message.get("usage"), ANTHROPIC),
             finish_reason=text_or_none(message.get("stop_reason")),
@@ -68,10 +66,6 @@ class AnswerLines:
         yield MessageItem(line, time, message)
         yield CallEnded(line, time)
         yield from self.held
-
-
-def _without_content(message: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in message.items() if key != "content"}
 
 
 def _blocks(content: object) -> list[Any]:

@@ -1,21 +1,20 @@
 """Claude Code's JSONL: one line per content block, results between the blocks, 70 % progress.
 
-An assistant message is put together by its ``id``, not by adjacency: results and meta rows that
-stand between its lines are held back until it is complete, so that the transcript has calls
-before results. It is complete when a later line proves it (see ``claude_answer.py``); at the end
-of the file it waits otherwise. What the model never sees is yielded as ``Raw``: whole lines, and
-of the lines that became messages the line with ``"message":null``, so that no byte is lost. The
-second copy of each result (``toolUseResult``) is in there.
+An assistant message is put together by its ``id``, not by adjacency. Results and meta rows between
+its lines are held back until it is complete, so that the transcript has calls before results. It
+is complete when a later line proves it (see ``claude_answer.py``); without a proof it waits at the
+end of the file. No byte is lost: a line that the model never sees is yielded as ``Raw``, and so is
+a line that became a message, with ``"message":null``. There the second copy of each result
+(``toolUseResult``) is kept.
 
-File order is the order of the transcript. The ``parentUuid`` graph has branches that are no
-branches (parallel results) and parents that are progress lines; it is kept, but not followed.
+File order is the order of the transcript. The ``parentUuid`` graph is kept but not followed:
+parallel results look like branches in it, and some parents are progress lines.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -39,11 +38,14 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     BROKEN,
+    REPLACED,
     count,
+    decode,
     nanoseconds,
-    read_rows,
+    not_understood,
+    object_or_empty,
+    parse_rows,
     read_value,
-    session_first,
     text_or_none,
 )
 from eventctx.messages.parts import read_parts
@@ -52,7 +54,7 @@ NAME: Final = "claude-code"
 
 _SYNTHETIC: Final = "<synthetic>"
 
-# Kinds of lines of 2.0.76 to 2.1.42; any other is kept too, and counted as not understood.
+# The kinds of lines of 2.0.76 to 2.1.42. Other kinds are kept, too, and count as not understood.
 _KNOWN: Final = frozenset(
     (
         "progress",
@@ -69,12 +71,12 @@ _KNOWN: Final = frozenset(
 )
 _ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_boundary"))
 
-# Lines without a session id may stand in front; a file names its session soon or never.
+# The first lines may lack a session id; a file names its session soon or never.
 _LINES_WITHOUT_SESSION: Final = 1000
 
 
 class ClaudeRow(msgspec.Struct):
-    """The fields of a line that decide what becomes of it. The rest is skipped unread."""
+    """The fields of a line that decide how it is read. The decoder skips all others."""
 
     type: str = ""
     subtype: str | None = None
@@ -97,23 +99,21 @@ class _Progress(msgspec.Struct):
 
 decode_row = msgspec.json.Decoder(ClaudeRow).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
-_decode_time = msgspec.json.Decoder().decode
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
-    rows = read_rows(lines, decode_row, conversation.row)
-    return session_first(chain(rows, conversation.end(ended)))
+    return parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
 
 
 def _time(row: ClaudeRow) -> int | None:
     raw = bytes(row.timestamp)
-    return nanoseconds(_decode_time(raw)) if raw else None
+    return nanoseconds(decode(raw)) if raw else None
 
 
 class _Conversation:
-    """What is remembered from line to line; its size does not grow with the file."""
+    """The state from line to line; its size does not grow with the file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -128,7 +128,7 @@ class _Conversation:
     # -- the session's name ----------------------------------------------------------------------
 
     def row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
-        """The items of one line, and the session as soon as a line names it."""
+        """The items of one line; the session is the first item as soon as a line names it."""
         if self.session is not None:
             return self._items(line, data, row)
         if row.type in ("user", "assistant"):
@@ -184,7 +184,7 @@ class _Conversation:
         kind = f"system/{row.subtype}"
         raw = Raw(line, kind, data, kind in _KNOWN)
         if row.subtype == "compact_boundary":
-            facts = row.compactMetadata if isinstance(row.compactMetadata, dict) else {}
+            facts = object_or_empty(row.compactMetadata)
             self.boundary = (
                 text_or_none(facts.get("trigger")),
                 count(facts.get("preTokens")) or None,
@@ -200,17 +200,15 @@ class _Conversation:
         except ValueError:
             message, repaired = None, False
         if not isinstance(message, dict) or message.get("role") != row.type:
-            return (
-                Raw(line, row.type, data, understood=False),
-                Warned(line, f"{row.type} line without a message of that role"),
-            )
+            problem = f"{row.type} line without a message of that role"
+            return not_understood(line, row.type, data, problem)
         if row.isApiErrorMessage:
-            # Shown to the user, taken out again before the next request.
+            # Claude Code shows it to the user and removes it before the next request.
             return (Raw(line, "assistant.api_error", data),)
         if repaired:
             return (
                 Raw(line, f"{row.type}.repaired", data),
-                Warned(line, "text that JSON or UTF-8 cannot hold was replaced"),
+                Warned(line, REPLACED),
                 *self._message(line, row, message),
             )
         envelope = _envelope(data, sliced)
@@ -229,7 +227,7 @@ class _Conversation:
             return (*self._close(), compaction)
         if not row.isMeta and harness.by_person(message):
             if any(part.kind == "result" for part in read_parts(message)):
-                # Results belong to the turn that asked for them.
+                # Results belong to the turn of their calls.
                 return (*self._close(), MessageItem(line, time, message))
             return (*self._close(), TurnBegan(line, time), MessageItem(line, time, message))
         if self.open is None:
@@ -245,7 +243,7 @@ class _Conversation:
         if self.open is not None and self.open.id == answer_id and answer_id is not None:
             items.extend(self.open.join(line, time, message))
         elif answer_id is not None and answer_id == self.last_id:
-            # More of a message that looked complete: no second call, but not lost either.
+            # More lines of a message that looked complete: kept, but no second call.
             items.extend(self._close())
             items.append(MessageItem(line, time, message))
             return items
@@ -266,7 +264,7 @@ class _Conversation:
     # -- the end ---------------------------------------------------------------------------------
 
     def end(self, ended: Ended) -> Iterator[Item]:
-        """What is left at the end of the file."""
+        """The items left at the end of the file."""
         if self.session is None:
             if not ended():
                 yield Waiting(1, "no line names the session yet")
@@ -283,7 +281,7 @@ _SPACED: Final = re.compile(rb'"message"\s*:\s*$')
 
 
 def _envelope(data: bytes, message: bytes) -> bytes | None:
-    """The line with ``null`` for its message; None when the message cannot be found in it."""
+    """The line with ``null`` for its message; None if the line does not contain the message."""
     start = data.find(b'"message":' + message)
     if start >= 0:
         start += len(b'"message":')

@@ -1,19 +1,17 @@
 """Codex rollouts: ``response_item`` lines are what the model sees; ``event_msg`` lines repeat them.
 
 The items of OpenAI's Responses API are kept as they are, one message each. A model call begins at
-the first item that the model wrote and ends at its ``token_count`` (calls, then the count, then
-outputs), or at the next thing it was sent, whichever comes first.
+the first item that the model wrote. It ends at its ``token_count`` (the order is calls, count,
+outputs) or at the next item sent to the model, whichever comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
-from eventctx.errors import InvalidMessage
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -34,15 +32,19 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     BROKEN,
+    REPLACED,
     count,
     encode,
+    facts_or_none,
     nanoseconds,
-    read_rows,
+    not_understood,
+    object_or_empty,
+    parse_rows,
     read_value,
-    session_first,
+    text_or_none,
+    without,
 )
 from eventctx.log.usage import CODEX, Usage, read_usage
-from eventctx.messages.facts_reader import read_facts
 
 NAME: Final = "codex"
 
@@ -50,7 +52,7 @@ TYPES: Final = frozenset(
     ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
 )
 
-# What the user interface saw; all of it is repeated in response items or tells nothing of them.
+# Events for the user interface; response items repeat them, or they say nothing about any item.
 _EVENTS: Final = frozenset(
     (
         "agent_message",
@@ -108,8 +110,7 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one rollout. ``name`` stands in for a session id that no line gives."""
     rollout = _Rollout(name)
-    rows = read_rows(lines, decode_row, rollout.row)
-    return session_first(chain(rows, rollout.end()))
+    return parse_rows(lines, decode_row, rollout.row, rollout.end())
 
 
 class _Rollout:
@@ -140,12 +141,11 @@ class _Rollout:
             return
         again = self.begun
         if not again:
-            session = payload.get("id")
-            yield self._begin(line, time, session if isinstance(session, str) else self.name)
-            provider = payload.get("model_provider")
-            self.provider = provider if isinstance(provider, str) else None
+            session = text_or_none(payload.get("id"))
+            yield self._begin(line, time, self.name if session is None else session)
+            self.provider = text_or_none(payload.get("model_provider"))
         base = payload.get("base_instructions")
-        text = base.get("text") if isinstance(base, dict) else None
+        text = object_or_empty(base).get("text")
         if again or not isinstance(text, str) or not text:
             # A resumed rollout repeats its head.
             yield Raw(line, "session_meta", data)
@@ -163,29 +163,26 @@ class _Rollout:
             return self._compacted(line, time, data, row)
         if row.type == "turn_context":
             payload, _ = _value(row.payload)
-            model = payload.get("model") if isinstance(payload, dict) else None
-            self.model = model if isinstance(model, str) else self.model
+            model = text_or_none(object_or_empty(payload).get("model"))
+            self.model = self.model if model is None else model
         return (Raw(line, row.type or "untyped", data, row.type in TYPES),)
 
     def _response_item(
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
         payload, repaired = _value(row.payload)
-        item = payload.get("type") if isinstance(payload, dict) else None
+        item = object_or_empty(payload).get("type")
         kind = f"response_item/{item}"
         if item in _NOT_SENT:
             yield Raw(line, kind, data)
             return
-        try:
-            facts = read_facts(payload) if isinstance(payload, dict) else None
-        except InvalidMessage:
-            facts = None
+        facts = facts_or_none(payload)
         if facts is None:
             yield Raw(line, kind, data, understood=False)
             return
         if repaired:
             yield Raw(line, f"{kind}.repaired", data)
-            yield Warned(line, "text that JSON or UTF-8 cannot hold was replaced")
+            yield Warned(line, REPLACED)
         else:
             yield Raw(line, "response_item.envelope", encode(_envelope(data, None)))
         if facts.kind == "assistant":
@@ -234,19 +231,19 @@ class _Rollout:
     ) -> Iterator[Item]:
         yield from self._close(line, time)
         payload, repaired = _value(row.payload)
-        history = payload.get("replacement_history") if isinstance(payload, dict) else None
+        history = object_or_empty(payload).get("replacement_history")
         messages = _replacement(history, payload)
         if not messages:
-            yield Raw(line, "compacted", data, understood=False)
-            yield Warned(line, "compacted line without a history that can be read")
+            problem = "compacted line without a history that can be read"
+            yield from not_understood(line, "compacted", data, problem)
             return
-        rest = {k: v for k, v in payload.items() if k != "replacement_history"}
+        rest = without(payload, "replacement_history")
         whole = repaired or not isinstance(history, list) or len(history) != len(messages)
         yield Raw(line, "compacted", data if whole else encode(_envelope(data, rest)))
         yield CompactionItem(line, time, None, tuple(messages))
 
     def end(self) -> Iterator[Item]:
-        """Nothing else waits: every item is a message of its own."""
+        """Nothing but a missing session waits, because every item is a message of its own."""
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
 
@@ -259,25 +256,17 @@ def _value(raw: msgspec.Raw) -> tuple[Any, bool]:
 
 
 def _envelope(data: bytes, payload: object) -> dict[str, Any]:
-    """The line with another payload, its own keys in their order."""
+    """The line with another payload and its own keys in their order."""
     value, _ = read_value(data)
     return {**value, "payload": payload}
 
 
 def _replacement(history: object, payload: Any) -> list[dict[str, Any]]:
-    """What replaces everything before: the list, or (older releases) the summary alone."""
+    """The messages in place of all earlier ones: the list, or in older releases the summary."""
     if isinstance(history, list):
-        return [item for item in history if isinstance(item, dict) and _readable(item)]
-    summary = payload.get("message") if isinstance(payload, dict) else None
-    if not isinstance(summary, str) or not summary.strip():
+        return [item for item in history if facts_or_none(item) is not None]
+    summary = text_or_none(object_or_empty(payload).get("message"))
+    if summary is None or not summary.strip():
         return []
     text = {"type": "input_text", "text": summary}
     return [{"type": "message", "role": "user", "content": [text]}]
-
-
-def _readable(item: dict[str, Any]) -> bool:
-    try:
-        read_facts(item)
-    except InvalidMessage:
-        return False
-    return True

@@ -1,8 +1,8 @@
 """context-persistent's ``context-messages.jsonl``: Amplifier's context as it stores it itself.
 
-A message per line, with a ``timestamp`` of its own beside the role; system messages and loaded
-memory files are in it. It is the session's name plus ``.context``, since Amplifier's other logs of
-the same session tell it differently.
+The file has a message per line, with a ``timestamp`` beside the role, and includes system messages
+and loaded memory files. The session is named with ``.context`` at the end, because Amplifier's
+other logs describe the same session differently.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME: Final = "context-persistent"
 
 
 def is_row(value: dict[str, Any]) -> bool:
-    """Whether an object is a stored message: a role, and the time when it was added."""
+    """Whether an object is a stored message, with a role and the time of its addition."""
     stamp = value.get("timestamp")
     written = isinstance(stamp, str) and "T" in stamp and nanoseconds(stamp) is not None
     return written and isinstance(value.get("role"), str) and "content" in value

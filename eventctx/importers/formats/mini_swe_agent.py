@@ -1,9 +1,9 @@
-"""mini-swe-agent's ``.traj.json``: format 1 is text, 1.1 has tool calls; usage lies in ``extra``.
+"""mini-swe-agent's ``.traj.json``: format 1 is text, 1.1 has tool calls; usage is in ``extra``.
 
-``extra`` (the whole provider response, so the content a second time) is taken out of each row and
-kept as ``Raw``; the rest of a row is the message. A row in role ``exit`` is none: it tells how the
-run ended. In format 1 the last user row is the submitted diff. It was never sent, so no call
-follows it, and no row but the first in role user is a person's.
+``extra`` holds the whole provider response, which repeats the content. It is taken out of each row
+and kept as ``Raw``; the rest of a row is the message. A row in role ``exit`` is no message, but
+says how the run ended. In format 1 the last row in role user is the submitted diff, which was never
+sent. Only the first row in role user is a person's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.source.document import envelope, read_object, stem
+from eventctx.importers.source.document import envelope, outcome, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
@@ -22,15 +22,15 @@ from eventctx.importers.source.items import (
     Raw,
     Session,
     TurnBegan,
-    TurnEnded,
-    Warned,
     never,
 )
 from eventctx.importers.source.lines import (
     encode,
     nanoseconds,
+    not_understood,
     object_or_empty,
     text_or_none,
+    without,
 )
 from eventctx.log.usage import OPENAI_CHAT, read_usage
 
@@ -48,15 +48,14 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     for number, row in enumerate(rows, 1):
         role = row.get("role") if isinstance(row, dict) else None
         if not isinstance(role, str):
-            yield Raw(number, "message", encode(row), understood=False)
-            yield Warned(number, "message without a role")
+            yield from not_understood(number, "message", encode(row), "message without a role")
             continue
         if role == "exit":
             yield Raw(number, "exit", encode(row))
             continue
         if "extra" in row:
             yield Raw(number, "extra", encode(row["extra"]))
-        message = {key: value for key, value in row.items() if key != "extra"}
+        message = without(row, "extra")
         extra = object_or_empty(row.get("extra"))
         time = _time(extra)
         if role == "assistant":
@@ -68,7 +67,7 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
             begun = True
             yield TurnBegan(number, time)
         yield MessageItem(number, time, message)
-    yield from _outcome(document, len(rows))
+    yield from outcome(document, len(rows), exact=True)
     yield envelope(document, "messages")
 
 
@@ -90,12 +89,3 @@ def _call(number: int, extra: dict[str, Any]) -> ModelCall:
 def _time(extra: dict[str, Any]) -> int | None:
     response = object_or_empty(extra.get("response"))
     return nanoseconds(extra.get("timestamp", response.get("created")))
-
-
-def _outcome(document: dict[str, Any], line: int) -> Iterator[Item]:
-    status = text_or_none(object_or_empty(document.get("info")).get("exit_status"))
-    if status:
-        if status.lower() == "submitted":
-            yield TurnEnded(line, None)
-        else:
-            yield TurnEnded(line, None, "error", status)

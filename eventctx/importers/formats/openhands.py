@@ -1,9 +1,9 @@
 """OpenHands' events (version 1 of its SDK; each names its ``kind``), in three wrappings.
 
-A folder with a file per event, a JSON list (also as ``history`` of an object), or JSONL. Of an
-event that becomes a message the rest is kept beside it, of the others all. Calls that the model
-made in one answer are events in a row with one ``llm_response_id``; as they are written one after
-the other, the last answer waits until something else follows.
+The wrappings are a folder with a file per event, a JSON list (also as ``history`` of an object),
+and JSONL. The part of an event that is not in its message is kept beside it; an event that becomes
+no message is kept whole. The calls of one answer are consecutive events with one
+``llm_response_id``. They are written one by one, so the last answer waits for the next event.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
-
-import msgspec
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats import openhands_messages as made
@@ -36,11 +34,16 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
+    decode,
     encode,
+    first_line,
     nanoseconds,
+    not_understood,
+    parse_rows,
     read_rows,
     session_first,
     text_or_none,
+    without,
 )
 
 NAME: Final = "openhands"
@@ -67,8 +70,6 @@ _MESSAGES: Final[dict[str, Callable[[dict[str, Any]], Made | None]]] = {
     "UserRejectObservation": made.failure,
 }
 
-_decode_any = msgspec.json.Decoder().decode
-
 
 def is_event(value: object) -> bool:
     """Whether a value is an event of the SDK."""
@@ -77,25 +78,22 @@ def is_event(value: object) -> bool:
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one file: JSONL, a list, or an object with the list under ``history``."""
-    source = iter(lines)
-    first = next((line for line in source if line.data.strip()), None)
+    first, lines = first_line(lines)
     if first is None:
         raise MalformedTranscript(f"{name}: expected events, found nothing; is it the right file?")
-    lines = chain((first,), source)
     events = _Conversation(name)
     if is_event(first_record(first)):
-        rows = read_rows(lines, _decode_any, events.row)
-        yield from session_first(chain(rows, events.end(ended)))
+        yield from parse_rows(lines, decode, events.row, events.end(ended))
         return
     value, repaired = read_document(lines, name)
     rows_of = [value] if is_event(value) else _history(value, name)
-    met = (item for n, row in enumerate(rows_of, 1) for item in events.row(n, encode(row), row))
+    found = (item for n, row in enumerate(rows_of, 1) for item in events.row(n, encode(row), row))
     rest = [envelope(value, "history")] if isinstance(value, dict) and not is_event(value) else []
-    yield from session_first(chain(met, events.end(ended), repaired, rest))
+    yield from session_first(chain(found, events.end(ended), repaired, rest))
 
 
 def parse_folder(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of a folder's events. Behind a missing one nothing is taken: it may still come."""
+    """The items of a folder's events, up to a missing one, which may still come."""
     events = _Conversation(name)
     return session_first(chain(_in_order(lines, events, ended), events.end(ended)))
 
@@ -111,7 +109,7 @@ def _in_order(lines: Iterable[FileLine], events: _Conversation, ended: Ended) ->
             last = f" to {line.number - 2}" if line.number > expected + 1 else ""
             yield Warned(line.number, f"missing before it: event {expected - 1}{last}")
         expected = line.number + 1
-        yield from read_rows((line,), _decode_any, events.row)
+        yield from read_rows((line,), decode, events.row)
 
 
 def _history(value: Any, name: str) -> list[Any]:
@@ -125,7 +123,7 @@ def _history(value: Any, name: str) -> list[Any]:
 
 
 class _Answer:
-    """An answer of the model with calls, of which more may follow."""
+    """An answer of the model with calls; more calls may follow."""
 
     def __init__(self, line: int, time: int | None, response: object, message: dict[str, Any]):
         self.line = line
@@ -154,24 +152,23 @@ class _Conversation:
         kind = event.get("kind")
         event_id = event.get("id")
         if not isinstance(kind, str):
-            yield Raw(line, "untyped", data, understood=False)
-            yield Warned(line, "an event without a kind")
+            yield from not_understood(line, "untyped", data, "an event without a kind")
             return
         if isinstance(event_id, str) and self.view.known(event_id):
             yield Raw(line, f"{kind}.duplicate", data)
             yield Warned(line, "an event's id that another event has already; left as it is")
             return
         shown = event_id if isinstance(event_id, str) else f"line {line}"
-        self.view.met(shown)
+        self.view.add(shown)
         if kind == "Condensation":
             yield from self._condensation(line, time, data, event)
         elif kind in _MESSAGES:
             yield from self._message(line, time, data, event, shown)
         else:
             yield Raw(line, kind, data, kind in _KNOWN)
-            yield from self._told(line, time, kind, event)
+            yield from self._other(line, time, kind, event)
 
-    def _told(
+    def _other(
         self, line: int, time: int | None, kind: str, event: dict[str, Any]
     ) -> Iterator[Item]:
         if kind == "CondensationRequest":
@@ -186,13 +183,12 @@ class _Conversation:
         yield from self._close()
         compaction = self.view.condense(line, time, event, self.trigger)
         if compaction is None:
-            yield Raw(line, "Condensation", data, understood=False)
-            yield Warned(line, "a condensation that does not say which events are forgotten")
+            problem = "a condensation that does not say which events are forgotten"
+            yield from not_understood(line, "Condensation", data, problem)
             return
         self.trigger = None
         if compaction.messages:
-            rest = {key: value for key, value in event.items() if key != "summary"}
-            yield Raw(line, "Condensation.envelope", encode(rest))
+            yield Raw(line, "Condensation.envelope", encode(without(event, "summary")))
         else:
             yield Raw(line, "Condensation", data)
         yield compaction
@@ -203,11 +199,11 @@ class _Conversation:
         kind = event["kind"]
         found = _MESSAGES[kind](event)
         if found is None:
-            yield Raw(line, kind, data, understood=False)
-            yield Warned(line, f"{kind} without what its message is made of")
+            problem = f"{kind} without what its message is made of"
+            yield from not_understood(line, kind, data, problem)
             return
-        rest = {key: value for key, value in event.items() if key not in found.used}
-        yield Raw(line, f"{kind}.envelope", encode({**rest, **found.rest}))
+        rest = {**without(event, *found.used), **found.rest}
+        yield Raw(line, f"{kind}.envelope", encode(rest))
         if kind == "ActionEvent":
             yield from self._action(line, time, event.get("llm_response_id"), found.message)
             self.view.show(shown, self.places)
@@ -243,7 +239,7 @@ class _Conversation:
             return
         self.places += 1
         if answer.response is not None and answer.response == self.answered:
-            # More of an answer that looked complete: no second call, but not lost either.
+            # More calls of an answer that looked complete: kept, but no second model call.
             yield MessageItem(answer.line, answer.time, answer.message)
             return
         self.answered = answer.response
@@ -252,7 +248,7 @@ class _Conversation:
         yield CallEnded(answer.line, answer.time)
 
     def end(self, ended: Ended) -> Iterator[Item]:
-        """The last answer, if no call can be added to it any more."""
+        """The last answer, if no further call can belong to it."""
         if not self.begun:
             yield Waiting(1, "there is no event yet")
         if self.open is None:

@@ -1,14 +1,20 @@
-"""OpenHands' events as messages of OpenAI's chat, which is what its SDK makes of them.
+"""OpenHands' events as messages in OpenAI's chat dialect, as its SDK converts them.
 
-Each function takes an event and returns its message and what of the event is in it; the rest of
-the event is kept beside it. ``None`` stands for an event that lacks what its message is made of.
+Each function takes an event and returns its message and the keys of the event that are in it; the
+rest of the event is kept beside the message. An event without the necessary keys gives None.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from eventctx.importers.source.lines import encode, list_or_empty, object_or_empty, text_or_none
+from eventctx.importers.source.lines import (
+    encode,
+    list_or_empty,
+    object_or_empty,
+    text_or_none,
+    without,
+)
 
 _THINKING: Final = (
     "reasoning_content",
@@ -29,7 +35,7 @@ class Made(NamedTuple):
 
 
 def system_prompt(event: dict[str, Any]) -> Made | None:
-    """The prompt, and behind it what belongs to this conversation alone. Tools are no text."""
+    """The prompt, followed by the text for this conversation only. The tools are left out."""
     used = tuple(key for key in ("system_prompt", "dynamic_context") if event.get(key))
     if "system_prompt" not in used:
         return None
@@ -38,7 +44,7 @@ def system_prompt(event: dict[str, Any]) -> Made | None:
 
 
 def spoken(event: dict[str, Any]) -> Made | None:
-    """What a person, the agent or the environment said, and what a skill added to it."""
+    """A message of a person, the agent or the environment, with the texts that skills added."""
     message = event.get("llm_message")
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return None
@@ -55,7 +61,7 @@ def spoken(event: dict[str, Any]) -> Made | None:
 
 
 def action(event: dict[str, Any]) -> Made | None:
-    """One call of the model's answer, with the thoughts that came with it."""
+    """One call of the model's answer, with its thoughts."""
     call = object_or_empty(event.get("tool_call"))
     call_id = text_or_none(call.get("id")) or text_or_none(event.get("tool_call_id"))
     if call_id is None:
@@ -70,12 +76,12 @@ def action(event: dict[str, Any]) -> Made | None:
     message.update(thinking)
     message["tool_calls"] = [_call(function)]
     used = ("thought",) if content else ()
-    rest = {key: value for key, value in call.items() if key not in _CALL}
-    return Made(message, (*used, *thinking), {"tool_call": rest} if call else {})
+    rest = {"tool_call": without(call, *_CALL)} if call else {}
+    return Made(message, (*used, *thinking), rest)
 
 
 def joined(first: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Two actions of one answer; a thought that is repeated with each of them is one."""
+    """Two actions of one answer as one message; a thought repeated in both appears once."""
     message = dict(first)
     for key, value in more.items():
         if key == "role" or not value or first.get(key) == value:
@@ -91,14 +97,14 @@ def joined(first: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def observation(event: dict[str, Any]) -> Made | None:
-    """A tool's result. What its kind adds to it (exit codes, folders) is in no field of its own."""
+    """A tool's result. Fields of its kind (exit codes, folders) are not in the message."""
     call_id, seen = text_or_none(event.get("tool_call_id")), event.get("observation")
     if call_id is None:
         return None
     rest: dict[str, Any] = {}
     if isinstance(seen, dict):
-        content, told = _seen(seen)
-        rest = {"observation": {key: value for key, value in seen.items() if key not in told}}
+        content, keys = _seen(seen)
+        rest = {"observation": without(seen, *keys)}
         failed = seen.get("is_error") is True or bool(seen.get("error"))
     else:
         content, failed = _shown(seen), False
@@ -111,7 +117,7 @@ def observation(event: dict[str, Any]) -> Made | None:
 
 
 def failure(event: dict[str, Any]) -> Made | None:
-    """What the model is told of a call that could not be made, or that a person refused."""
+    """The result of a call that could not be made, or that a person refused."""
     call_id, error = text_or_none(event.get("tool_call_id")), text_or_none(event.get("error"))
     reason = text_or_none(event.get("rejection_reason"))
     text = error if reason is None else f"Action rejected: {reason}"
@@ -122,7 +128,7 @@ def failure(event: dict[str, Any]) -> Made | None:
 
 
 def summary_of(text: str) -> dict[str, Any]:
-    """The message that stands for forgotten events."""
+    """The message in place of forgotten events."""
     return {"role": "user", "content": [_text(text)]}
 
 
@@ -133,13 +139,13 @@ def _result(event: dict[str, Any], call_id: str, content: str | list[Any]) -> di
 
 
 def _seen(seen: dict[str, Any]) -> tuple[str | list[Any], tuple[str, ...]]:
-    """The content of an observation and the keys it was made of; older ones have a text."""
+    """The content of an observation and the keys that it comes from; older ones have a text."""
     if isinstance(seen.get("content"), list):
         return _blocks(seen["content"]), ("content",)
     if isinstance(seen.get("content"), str):
         return seen["content"], ("content",)
     if "output" not in seen and "error" not in seen:
-        return _shown({key: value for key, value in seen.items() if key != "kind"}), ()
+        return _shown(without(seen, "kind")), ()
     used = [key for key in ("output", "error") if seen.get(key) not in (None, "")]
     text = "\n".join(_shown(seen[key]) for key in used)
     picture = seen.get("screenshot_data")
@@ -167,7 +173,7 @@ def _call(call: Any) -> Any:
 
 
 def _blocks(blocks: list[Any]) -> list[Any]:
-    """Blocks with each image of a block of images on its own."""
+    """The blocks, with a block for each image of a block of several."""
     made: list[Any] = []
     for block in blocks:
         urls = block.get("image_urls") if isinstance(block, dict) else None

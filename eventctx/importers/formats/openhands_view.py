@@ -1,9 +1,9 @@
-"""Which events an OpenHands conversation shows its model, and what a condensation changes in that.
+"""The events that an OpenHands conversation shows its model, and how a condensation changes them.
 
-Condensations speak of events: ``forgotten_event_ids``, and an offset at which a summary is put in
-the list of those that are left. Here these become places of messages. Several events can be one
-message; it is forgotten when all of them are. A summary behind which nothing is left stands at
-the start of the conversation, because in our log a place is a message's.
+A condensation names events: ``forgotten_event_ids``, and an offset at which a summary is inserted
+into the list of the remaining events. Here these become places of messages. Several events can be
+one message, which is forgotten when all of them are. A summary that no message follows is put at
+the start of the conversation, because a place in our log belongs to a message.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class View:
         """Whether there was an event of this id."""
         return event_id in self._known
 
-    def met(self, event_id: str) -> None:
-        """An event came, shown to the model or not."""
+    def add(self, event_id: str) -> None:
+        """Add an event that may or may not be shown to the model."""
         self._known.add(event_id)
 
     def show(self, event_id: str, place: int) -> None:
-        """An event became the message in this place, or a part of it."""
+        """Note that an event became the message in this place, or a part of it."""
         self._shown[event_id] = place
 
     def condense(
         self, line: int, time: int | None, event: dict[str, Any], trigger: str | None
     ) -> CompactionItem | None:
-        """What a condensation does; None when it does not say which events it forgets."""
+        """The compaction of a condensation; None if it does not name the events that it forgets."""
         ids = event.get("forgotten_event_ids")
         if not isinstance(ids, list):
             return None
         forgotten = {one for one in ids if isinstance(one, str)}
         if forgotten - self._known:
-            # Older releases gave summaries a new id on every look; what is unknown is one.
+            # Older releases gave summaries a new id on every read: an unknown id is a summary.
             forgotten |= self._summaries.keys()
         left = {one: place for one, place in self._shown.items() if one not in forgotten}
         standing = [number for one, number in self._summaries.items() if one in left]
@@ -53,11 +53,11 @@ class View:
         stay = {place for one, place in left.items() if one not in self._summaries}
         summary, offset = text_or_none(event.get("summary")), event.get("summary_offset")
         before: int | None = None
-        told: tuple[dict[str, Any], ...] = ()
+        summaries: tuple[dict[str, Any], ...] = ()
         if summary is not None and isinstance(offset, int) and offset >= 0:
             behind = list(left)[offset:]
             before = next((left[one] for one in behind if one not in self._summaries), None)
-            told = (summary_of(summary),)
+            summaries = (summary_of(summary),)
             summary_id = f"{event.get('id')}-summary"
             left = _with(left, offset, summary_id)
             self._summaries[summary_id] = self._condensations
@@ -68,7 +68,7 @@ class View:
             line,
             time,
             trigger,
-            told,
+            summaries,
             forgotten=frozenset(messages - stay),
             before=before,
             standing=tuple(standing),

@@ -1,18 +1,15 @@
 """pi's session JSONL: entries in a row (version 1) or in a tree (``id`` and ``parentId``).
 
-A line is kept without the content of its message, which becomes ours (``pi_messages.py``). A
-compaction keeps the messages from an entry on, which it names by its index in the file or, in a
-tree, by its id. Where an entry's parent is not the entry before it, the conversation went back to
+The content of a line's message becomes our message (``pi_messages.py``); the rest of the line is
+kept beside it. A compaction names the first entry that it keeps, by its index in the file or, in a
+tree, by its id. Where an entry's parent is not the previous entry, the conversation went back to
 that parent (``pi_tree.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any, Final
-
-import msgspec
 
 from eventctx.importers.formats import pi_messages
 from eventctx.importers.formats.pi_tree import Tree, TreeEntry
@@ -36,12 +33,14 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
+    decode,
     encode,
     nanoseconds,
+    not_understood,
     object_or_empty,
-    read_rows,
-    session_first,
+    parse_rows,
     text_or_none,
+    without,
 )
 from eventctx.importers.source.naming import session_name
 
@@ -51,16 +50,13 @@ _KNOWN: Final = frozenset(
     ("session", "model_change", "thinking_level_change", "custom", "label", "session_info")
 )
 TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_message"}
-"""Every ``type`` of an entry that is known."""
-
-_decode_any = msgspec.json.Decoder().decode
+"""Every known ``type`` of an entry."""
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
-    rows = read_rows(lines, _decode_any, conversation.row)
-    return session_first(chain(rows, conversation.end()))
+    return parse_rows(lines, decode, conversation.row, conversation.end())
 
 
 class _Conversation:
@@ -78,8 +74,7 @@ class _Conversation:
         self.places_before.append(self.places)
         if not isinstance(kind, str):
             yield from self._begin(line, {})
-            yield Raw(line, "untyped", data, understood=False)
-            yield Warned(line, "an entry without a type")
+            yield from not_understood(line, "untyped", data, "an entry without a type")
             return
         yield from self._begin(line, row if kind == "session" else {})
         if kind == "session":
@@ -92,7 +87,7 @@ class _Conversation:
         elif kind == "compaction":
             yield from self._compaction(line, time, data, row)
         elif kind in ("custom_message", "branch_summary"):
-            yield from self._told(line, time, data, row)
+            yield from self._inserted(line, time, data, row)
         else:
             yield Raw(line, kind, data, kind in _KNOWN)
             self._entered(row)
@@ -105,14 +100,14 @@ class _Conversation:
         before = text_or_none(header.get("parentSession", header.get("branchedFrom")))
         parent = None
         if before:
-            # A path: <time>_<id>.jsonl.
+            # It is a path: <time>_<id>.jsonl.
             parent = session_name(stem(before.replace("\\", "/").rpartition("/")[2]).split("_")[-1])
         yield Session(line, nanoseconds(header.get("timestamp")), session, parent=parent)
 
     # -- the tree --------------------------------------------------------------------------------
 
     def _placed(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
-        """Go to where the entry is put on, if that is not where the conversation stands."""
+        """Go to the entry's parent, if the conversation is not already there."""
         entry, parent = row.get("id"), row.get("parentId")
         if not isinstance(entry, str) or "parentId" not in row or parent == self.tree.leaf:
             return
@@ -127,14 +122,14 @@ class _Conversation:
         yield Branched(line, nanoseconds(row.get("timestamp")), tuple(order))
 
     def _entered(self, row: dict[str, Any], message: dict[str, Any] | None = None) -> None:
-        """Remember the entry; ``message`` is the one that was just yielded for it."""
+        """Remember the entry, and the message just yielded for it."""
         entry = self._entry(row)
         if entry is not None:
             entry.place = None if message is None else self.places - 1
             self.tree.add(entry, message)
 
     def _entry(self, row: dict[str, Any]) -> TreeEntry | None:
-        """The line's entry in the tree; None in files of version 1, which have none."""
+        """The line's entry in the tree; None in files of version 1, which have no tree."""
         entry, parent = row.get("id"), row.get("parentId")
         if not isinstance(entry, str) or "parentId" not in row:
             return None
@@ -160,8 +155,8 @@ class _Conversation:
         if source.get("role") == "bashExecution":
             yield Raw(line, kind, data)
         else:
-            rest = {key: value for key, value in source.items() if key != "content"}
-            yield Raw(line, f"{kind}.envelope", encode({**row, "message": rest}))
+            rest = {**row, "message": without(source, "content")}
+            yield Raw(line, f"{kind}.envelope", encode(rest))
         if source.get("role") == "assistant":
             yield from self._answer(line, time, source, message)
         else:
@@ -192,7 +187,7 @@ class _Conversation:
         if reason == "aborted":
             yield TurnEnded(line, time, "cancelled")
         elif reason == "error":
-            # pi may try again; only a person's next words show that it did not.
+            # pi may try again; only a person's next message shows that it did not.
             self.broke_off = text_or_none(source.get("errorMessage")) or "error"
 
     def _failed(self, line: int, time: int | None) -> Iterator[Item]:
@@ -200,10 +195,10 @@ class _Conversation:
             yield TurnEnded(line, time, "error", self.broke_off)
             self.broke_off = None
 
-    def _told(
+    def _inserted(
         self, line: int, time: int | None, data: bytes, row: dict[str, Any]
     ) -> Iterator[Item]:
-        """A message that an extension or a change of branch put into the conversation."""
+        """A message that an extension or a change of branch inserted."""
         kind, field = row["type"], "content"
         if kind == "custom_message":
             message = pi_messages.convert({"role": "custom", "content": row.get("content")})
@@ -217,8 +212,7 @@ class _Conversation:
                 yield Warned(line, f"a {kind} without {field}")
             self._entered(row)
             return
-        rest = {key: value for key, value in row.items() if key != field}
-        yield Raw(line, f"{kind}.envelope", encode(rest))
+        yield Raw(line, f"{kind}.envelope", encode(without(row, field)))
         yield MessageItem(line, time, message)
         self.places += 1
         self._entered(row, message)
@@ -228,16 +222,15 @@ class _Conversation:
     ) -> Iterator[Item]:
         summary = text_or_none(row.get("summary"))
         if summary is None:
-            yield Raw(line, "compaction", data, understood=False)
-            yield Warned(line, "a compaction without its summary")
+            problem = "a compaction without its summary"
+            yield from not_understood(line, "compaction", data, problem)
             self._entered(row)
             return
         kept_from = self._kept_from(row)
         if kept_from is None:
             yield Warned(line, "the first message that the compaction keeps is not in the file")
         message = pi_messages.summary_of(summary)
-        rest = {key: value for key, value in row.items() if key != "summary"}
-        yield Raw(line, "compaction.envelope", encode(rest))
+        yield Raw(line, "compaction.envelope", encode(without(row, "summary")))
         trigger = "extension" if row.get("fromHook") is True else None
         yield CompactionItem(line, time, trigger, (message,), kept_from=kept_from)
         entry = self._entry(row)
@@ -255,6 +248,6 @@ class _Conversation:
         return None
 
     def end(self) -> Iterator[Item]:
-        """Nothing waits: every entry is whole when it is written."""
+        """Nothing but a missing session waits, because pi writes every entry whole."""
         if not self.begun:
             yield Waiting(1, "no line names the session yet")

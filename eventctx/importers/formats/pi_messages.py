@@ -1,8 +1,8 @@
-"""pi's messages as a provider of Anthropic's is sent them.
+"""pi's messages in the form in which pi sends them to Anthropic.
 
-pi has roles and blocks of its own (``toolResult``, ``toolCall``, ``bashExecution``) and converts
-them before every request; this is that conversion. Of a message only its role and content are
-converted: model, usage, times and a result's details are kept beside it, with the line.
+pi has its own roles and blocks (``toolResult``, ``toolCall``, ``bashExecution``) and converts them
+before every request; this module does the same. Only role and content are converted; the model,
+usage, times and a result's details stay in the rest of the line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BRANCH: Final = (
 
 
 def convert(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The message as it is sent; None for one that is never sent, or of an unknown shape."""
+    """The message as pi sends it; None for one that is never sent, or of an unknown shape."""
     role, content = message.get("role"), message.get("content")
     if role == "bashExecution":
         return None if message.get("excludeFromContext") is True else _ran(message)
@@ -49,13 +49,13 @@ def not_sent(message: dict[str, Any]) -> bool:
 
 
 def summary_of(text: str) -> dict[str, Any]:
-    """The message that stands for what a compaction took out."""
-    return _told(_SUMMARY.format(text))
+    """The message in place of the messages that a compaction removed."""
+    return _text_message(_SUMMARY.format(text))
 
 
 def branch_summary_of(text: str) -> dict[str, Any]:
-    """The message that tells of a branch that was left."""
-    return _told(_BRANCH.format(text))
+    """The message about a branch that the conversation left."""
+    return _text_message(_BRANCH.format(text))
 
 
 def usage_of(message: dict[str, Any]) -> Usage | None:
@@ -64,7 +64,7 @@ def usage_of(message: dict[str, Any]) -> Usage | None:
     return usage if usage is not None and usage.prompt else None
 
 
-def _told(text: str) -> dict[str, Any]:
+def _text_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
@@ -73,7 +73,7 @@ def _content(content: str | list[Any]) -> str | list[Any]:
 
 
 def _block(block: Any) -> Any:
-    """A block in Anthropic's words; keys that these have no word for stay as they are."""
+    """A block in Anthropic's dialect; keys that it lacks stay as they are."""
     if not isinstance(block, dict):
         return block
     rest = dict(block)
@@ -98,7 +98,7 @@ def _block(block: Any) -> Any:
 
 
 def _ran(message: dict[str, Any]) -> dict[str, Any] | None:
-    """A command that the person ran, in the words in which pi tells the model of it."""
+    """A command that the person ran, in the text that pi sends to the model."""
     command, output = message.get("command"), message.get("output")
     if not isinstance(command, str):
         return None
@@ -112,4 +112,4 @@ def _ran(message: dict[str, Any]) -> dict[str, Any] | None:
     path = message.get("fullOutputPath")
     if message.get("truncated") is True and isinstance(path, str):
         text += f"\n\n[Output truncated. Full output: {path}]"
-    return _told(text)
+    return _text_message(text)

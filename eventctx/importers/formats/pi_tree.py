@@ -1,8 +1,12 @@
 """The tree of a pi session: entries with parents, and which of them are in the conversation.
 
-A person can go back to an earlier entry and continue from there; then the next entry's parent is
-not the one before it in the file. From version 2 on entries name themselves and their parents.
-Messages are remembered (encoded), since a branch that was left may be taken up again.
+A person can go back to an earlier entry and continue from there; then the parent of the next entry
+is not the previous entry of the file. From version 2 on each entry names itself and its parent. The
+tree keeps all messages (encoded), because a person may return to a branch that was left.
+
+The log of the session has one order of messages. ``_present`` names the entries whose messages are
+in it now, ``_in_force`` the compaction that it applies. When a path needs another compaction, the
+whole conversation is spelled out again (``_spelled_out``).
 """
 
 from __future__ import annotations
@@ -17,9 +21,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 class TreeEntry(msgspec.Struct):
-    """One entry. ``place``: where its message is among all messages, if it has one.
+    """One entry. ``place`` is the place of its message among all messages, if it has one.
 
-    ``first_kept`` is set on compactions only: the entry at which the kept messages begin.
+    ``first_kept`` is set on compactions only: the first entry that the compaction keeps.
     """
 
     id: str
@@ -31,7 +35,7 @@ class TreeEntry(msgspec.Struct):
 
 
 class Tree:
-    """Entries in file order; the last one is where the conversation stands."""
+    """Entries in file order. ``leaf`` is the entry at which the conversation stands."""
 
     def __init__(self) -> None:
         self.leaf: str | None = None
@@ -59,7 +63,7 @@ class Tree:
         self._entries.setdefault(entry.id, entry)
 
     def kept_from(self, first_kept: object) -> int | None:
-        """The place from which on messages of the conversation stay; None when none does."""
+        """The place from which on messages of the conversation stay; None if none stays."""
         found = False
         for entry in self._path(self.leaf):
             found = found or entry.id == first_kept
@@ -68,13 +72,13 @@ class Tree:
         return None
 
     def go_to(self, entry_id: str | None, next_place: int) -> list[int | dict[str, Any]]:
-        """What the conversation consists of at an earlier entry, as ``Branched.order``."""
+        """The conversation at an earlier entry, as ``Branched.order``."""
         self.leaf = entry_id
         path = self._path(entry_id)
         last = next((entry for entry in reversed(path) if entry.compacts), None)
         order: list[int | dict[str, Any]] = []
         if last is not None and (last.id != self._in_force or self._spelled_out):
-            # The summary and what it kept are not what the log's compaction in force says.
+            # The log applies another compaction: spell out this one's summary and kept messages.
             order.append(_decode(last.message))
             next_place += 1
             path = _kept(path, last)
@@ -98,7 +102,7 @@ class Tree:
         return order
 
     def _path(self, entry_id: str | None) -> list[TreeEntry]:
-        """The entries from the root to this one; a circle of parents is cut."""
+        """The entries from the root to this one; a cycle of parents is cut."""
         path: dict[str, TreeEntry] = {}
         while entry_id is not None and entry_id in self._entries and entry_id not in path:
             path[entry_id] = self._entries[entry_id]

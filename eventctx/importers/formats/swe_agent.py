@@ -1,7 +1,7 @@
 """SWE-agent's ``.traj``: ``history`` is the conversation, ``trajectory`` a second copy by step.
 
-Rows are OpenAI chat with more keys (``agent``, ``thought``, ``action``), and are kept as they are.
-There are no times, and no usage per call: ``info.model_stats`` holds totals only.
+Rows are in OpenAI's chat dialect with more keys (``agent``, ``thought``, ``action``) and are kept
+as they are. There are no times and no usage per call; ``info.model_stats`` has totals only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.source.document import envelope, read_object, stem
+from eventctx.importers.source.document import envelope, outcome, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
@@ -20,11 +20,15 @@ from eventctx.importers.source.items import (
     Raw,
     Session,
     TurnBegan,
-    TurnEnded,
-    Warned,
     never,
 )
-from eventctx.importers.source.lines import encode, read_value
+from eventctx.importers.source.lines import (
+    encode,
+    not_understood,
+    object_or_empty,
+    read_value,
+    text_or_none,
+)
 
 NAME: Final = "swe-agent"
 
@@ -44,8 +48,7 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
         if number <= len(steps):
             yield Raw(number, "trajectory", encode(steps[number - 1]))
         if not isinstance(row, dict) or not isinstance(row.get("role"), str):
-            yield Raw(number, "history", encode(row), understood=False)
-            yield Warned(number, "history row without a role")
+            yield from not_understood(number, "history", encode(row), "history row without a role")
             continue
         if row["role"] == "assistant" and not _demonstrates(row):
             yield ModelCall(number, None, model)
@@ -53,13 +56,13 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
             yield CallEnded(number, None)
             continue
         if row["role"] == "user" and not begun and not _demonstrates(row):
-            # Later rows in role user are observations and complaints about the answer's form.
+            # Later rows in role user hold observations, or complain about the answer's form.
             begun = True
             yield TurnBegan(number, None)
         yield MessageItem(number, None, row)
     for number in range(len(rows) + 1, len(steps) + 1):
         yield Raw(number, "trajectory", encode(steps[number - 1]))
-    yield from _outcome(document, len(rows), "submitted")
+    yield from outcome(document, len(rows), exact=False)
     yield envelope(document, *walked)
 
 
@@ -67,26 +70,14 @@ def _demonstrates(row: dict[str, Any]) -> bool:
     return bool(row.get("is_demo")) or row.get("message_type") == "demonstration"
 
 
-def _outcome(document: dict[str, Any], line: int, success: str) -> Iterator[Item]:
-    """The turn's end, where the run has one; ``exit_status`` may be an exception's name."""
-    info = document.get("info")
-    status = info.get("exit_status") if isinstance(info, dict) else None
-    if isinstance(status, str) and status:
-        if success in status.lower():
-            yield TurnEnded(line, None)
-        else:
-            yield TurnEnded(line, None, "error", status)
-
-
 def _model(document: dict[str, Any]) -> str | None:
     config = document.get("replay_config")
     if isinstance(config, str):
-        # Some releases write it as JSON inside a string.
+        # Some releases write it as JSON in a string.
         try:
             config, _ = read_value(config.encode())
         except ValueError:
             return None
     for key in ("agent", "model"):
-        config = config.get(key) if isinstance(config, dict) else None
-    name = config.get("name") if isinstance(config, dict) else None
-    return name if isinstance(name, str) else None
+        config = object_or_empty(config).get(key)
+    return text_or_none(object_or_empty(config).get("name"))

@@ -1,19 +1,26 @@
-"""Formats that are one JSON document: the whole file is read, then walked element by element."""
+"""Formats that are one JSON document: read whole, then walked element by element."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.source.items import FileLine, Raw
-from eventctx.importers.source.lines import encode, read_value, split_records
+from eventctx.importers.source.items import FileLine, Item, Raw, TurnEnded
+from eventctx.importers.source.lines import (
+    encode,
+    object_or_empty,
+    read_value,
+    split_records,
+    text_or_none,
+    without,
+)
 
 
 def read_document(lines: Iterable[FileLine], name: str) -> tuple[Any, list[Raw]]:
-    """The document's value, and its bytes as ``Raw`` where they had to be repaired.
+    """The document's value, and its original bytes as ``Raw`` if they had to be repaired.
 
-    Raises MalformedTranscript when it is no JSON: of half a document nothing can be trusted.
+    Raises MalformedTranscript for text that is no JSON: half a document cannot be trusted.
     """
     data = b"\n".join(line.data for line in lines)
     try:
@@ -39,14 +46,28 @@ def read_object(
     return value, repaired
 
 
-def envelope(document: dict[str, Any], *without: str) -> Raw:
-    """All of a document but the lists that are walked. A program may rewrite it as it goes."""
-    rest = {key: value for key, value in document.items() if key not in without}
-    return Raw(0, "document", encode(rest), volatile=True)
+def envelope(document: dict[str, Any], *lists: str) -> Raw:
+    """A document without the lists that are walked. Its program may rewrite this part."""
+    return Raw(0, "document", encode(without(document, *lists)), volatile=True)
+
+
+def outcome(document: dict[str, Any], line: int, *, exact: bool) -> Iterator[Item]:
+    """The end of the turn by ``info.exit_status``, which may be an exception's name.
+
+    ``exact`` accepts only "submitted" as a success; without it, any status that contains the word.
+    """
+    status = text_or_none(object_or_empty(document.get("info")).get("exit_status"))
+    if not status:
+        return
+    lowered = status.lower()
+    if lowered == "submitted" if exact else "submitted" in lowered:
+        yield TurnEnded(line, None)
+    else:
+        yield TurnEnded(line, None, "error", status)
 
 
 def first_record(line: FileLine) -> object:
-    """The record that a line begins with, by itself; None where a document begins with it."""
+    """The whole record at the start of a line; None where the line starts a document."""
     parts, _ = split_records(line.data)
     try:
         return read_value(parts[0])[0] if parts else None
@@ -55,7 +76,7 @@ def first_record(line: FileLine) -> object:
 
 
 def stem(name: str) -> str:
-    """A file's name without the endings that transcripts have."""
+    """A file's name without the endings of transcripts."""
     for ending in (".jsonl", ".json", ".traj", ".ndjson"):
         if name.lower().endswith(ending) and len(name) > len(ending):
             return stem(name[: -len(ending)])

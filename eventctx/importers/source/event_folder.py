@@ -1,4 +1,4 @@
-"""OpenHands keeps a conversation as a folder with a file per event, ordered by their numbers."""
+"""OpenHands' folders: a conversation is a folder with one numbered file per event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_event_folder(path: Path) -> bool:
 
 
 def is_event_file(path: Path) -> bool:
-    """Whether a file is named as events are."""
+    """Whether a file has the name of an event file."""
     return _NAME.fullmatch(path.name) is not None
 
 
@@ -30,9 +30,9 @@ def event_files(path: Path) -> list[tuple[int, Path]]:
 
 
 def read_events(path: Path) -> Iterator[FileLine]:
-    """A line for each event, numbered one more than its file: lines count from 1, events from 0.
+    """A line for each event. Its number is one more than the file's: events count from 0.
 
-    Only the last file may be half written; the program has gone on behind the others.
+    Only the last file may be half written, because the program writes them one after another.
     """
     files = event_files(path)
     for place, (number, file) in enumerate(files, 1):
@@ -45,6 +45,6 @@ def folder_size(path: Path) -> int:
 
 
 def folder_name(path: Path) -> str:
-    """What the conversation is called: its folder; the events may lie in one of their own in it."""
+    """The conversation's name: its folder, which may hold the events in a folder ``events``."""
     path = path.resolve()
     return path.parent.name if path.name == "events" else path.name

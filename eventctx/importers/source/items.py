@@ -1,14 +1,14 @@
-"""What a transcript parser yields: the file's story in eventctx's words, in file order.
+"""The items that a transcript's parser yields, in file order, the same for every format.
 
 A parser is a generator over lines. It never touches a store; ``recorder.py`` turns items into
-records. Every item names the line (from 1) that it comes from, because event ids are derived from
-source and line; in a file that is one JSON document, a "line" is the number of the element in its
-list of messages, and 0 the document itself. What becomes no message is yielded as ``Raw``, so that
+records. Every item names its line (from 1), because event ids are derived from source and line. In
+a file that is one JSON document, a "line" is the number of an element in the list of messages, and
+0 is the document itself. A part of a file that becomes no message is yielded as ``Raw``, so that
 nothing is dropped silently.
 
-Two rules make a second import of a grown file possible. What a parser yields for a line depends
-on the lines up to it alone, and the lines of ``Raw`` items, and of all other items among
-themselves, never go backwards.
+Two rules make a second import of a grown file possible. The items of a line depend only on the
+lines up to it. And line numbers never go backwards, neither among the ``Raw`` items nor among all
+the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FileLine(NamedTuple):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Comes first. ``session_id`` is what the file calls itself; ``parent`` a linked session's."""
+    """The first item. ``session_id`` is the file's own id, ``parent`` that of a linked session."""
 
     line: int
     time: int | None
@@ -43,14 +43,14 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class TurnBegan(msgspec.Struct, frozen=True):
-    """The next message is a person's and begins a turn. Turns are numbered from 1 on recording."""
+    """The next message is a person's and begins a turn. The recorder numbers turns from 1."""
 
     line: int
     time: int | None
 
 
 class TurnEnded(msgspec.Struct, frozen=True):
-    """The file says that the turn is over; ``error`` names why it failed."""
+    """The end of the turn, according to the file; ``error`` is the reason of a failure."""
 
     line: int
     time: int | None
@@ -59,9 +59,9 @@ class TurnEnded(msgspec.Struct, frozen=True):
 
 
 class MessageItem(msgspec.Struct, frozen=True):
-    """A message as the model was sent it or answered it, in its own dialect.
+    """A message as it was sent to the model or came from it, in its own dialect.
 
-    ``failed``: it holds the result of a tool that failed, which its dialect has no word for.
+    ``failed`` marks the result of a failed tool in a dialect that has no field for that.
     """
 
     line: int
@@ -88,9 +88,9 @@ class ModelCall(msgspec.Struct, frozen=True):
 
 
 class CallEnded(msgspec.Struct, frozen=True):
-    """The last model call's answer is complete. What the format tells of it only now comes along.
+    """The last model call's answer is complete. Facts that the format gives at the end come along.
 
-    May come twice for one call: once when its answer is seen to be over, once with its usage.
+    It may come twice for one call: first at the end of the answer, then with the usage.
     """
 
     line: int
@@ -101,13 +101,13 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class CompactionItem(msgspec.Struct, frozen=True):
-    """``messages`` replace what the model saw before; system messages stay in any case.
+    """``messages`` replace messages that the model saw before; system messages always stay.
 
-    Messages are named by their *place*: how many messages the file's items brought before them.
-    ``kept_from``: the message in that place and all behind it stay. ``forgotten``: the messages in
-    these places go and all others stay. With neither, everything goes. ``before``: ``messages``
-    stand before that place; None is the start of the conversation. ``standing`` counts the file's
-    compactions from 0 and names those earlier ones whose ``messages`` stay.
+    A message is named by its *place*, the number of messages among the file's items before it. With
+    ``kept_from``, the message in that place and all later ones stay. With ``forgotten``, the
+    messages in these places go and all others stay. With neither, everything goes. ``messages`` go
+    before the place ``before``; None is the start of the conversation. ``standing`` names earlier
+    compactions of the file, counted from 0, whose ``messages`` stay.
     """
 
     line: int
@@ -122,10 +122,10 @@ class CompactionItem(msgspec.Struct, frozen=True):
 
 
 class Branched(msgspec.Struct, frozen=True):
-    """The conversation goes on from an earlier point: from here on it is what ``order`` lists.
+    """The conversation goes back to an earlier point; from here on it is the list ``order``.
 
-    A number is the place of a message that is in the conversation now. A message is one that was
-    left behind and comes back; it takes the next place.
+    A number is the place of a message that is in the conversation now. A dict is a message that
+    had left the conversation and returns; it takes the next place.
     """
 
     line: int
@@ -134,7 +134,7 @@ class Branched(msgspec.Struct, frozen=True):
 
 
 class Linked(msgspec.Struct, frozen=True):
-    """Another session belongs to this one, in the recorder's words for sessions."""
+    """Another session that belongs to this one, by the recorder's name for it."""
 
     line: int
     time: int | None
@@ -143,12 +143,12 @@ class Linked(msgspec.Struct, frozen=True):
 
 
 class Raw(msgspec.Struct, frozen=True):
-    """Bytes that became no message: a line that was not understood, or the rest of one that was.
+    """Bytes that became no message: a line that was not understood, or the rest of another line.
 
-    ``kind`` is the record's kind in its own format. ``understood`` is false for kinds that the
-    parser has never heard of, and for lines that are no JSON: those are counted in the summary.
-    ``volatile``: what a program rewrites while the file grows (totals, exit status); a second
-    import finds it changed without complaint and keeps the new version too.
+    ``kind`` is the record's kind in its own format. ``understood`` is false for unknown kinds and
+    for lines that are no JSON; the summary counts these. ``volatile`` marks a part that a program
+    rewrites while the file grows (totals, exit status). A second import accepts a change of it and
+    keeps the new version, too.
     """
 
     line: int
@@ -159,14 +159,14 @@ class Raw(msgspec.Struct, frozen=True):
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """Something in the file was broken; the rest is usable."""
+    """A warning about a broken part of the file; the rest is usable."""
 
     line: int
     text: str
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The end was reached while this message group may still grow; it was left for next time."""
+    """The message group at the end may still grow, so it is left for the next import."""
 
     line: int
     reason: str
@@ -188,10 +188,10 @@ Item = (
 )
 
 Ended = Callable[[], bool]
-"""Asked at the end of the lines: will this file grow no more?"""
+"""Returns, at the end of the lines, whether the file will grow no more."""
 
 Parser = Callable[[Iterable[FileLine], str, Ended], Iterator[Item]]
-"""``parse(lines, name, ended)``; ``name`` is the file's name, for what it does not say itself."""
+"""``parse(lines, name, ended)``; ``name`` is the file's name, for a file without its own id."""
 
 
 def never() -> bool:

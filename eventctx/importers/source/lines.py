@@ -1,7 +1,7 @@
 """From a file to JSON records: lines, two records on one line, half a last line, repairs.
 
-Every JSONL parser runs on ``read_rows``. The fast path costs one decode per line; everything that
-is odd about a line is left to the slow path behind it.
+Every JSONL parser runs on ``read_rows``. The fast path costs one decode per line; a line that is
+odd in any way goes to the slow path (``_slowly``).
 """
 
 from __future__ import annotations
@@ -10,29 +10,36 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from eventctx.errors import InvalidMessage
 from eventctx.importers.source.items import FileLine, Item, Raw, Session, Waiting, Warned
+from eventctx.messages.facts import Facts
+from eventctx.messages.facts_reader import read_facts
 
 Row = TypeVar("Row")
 
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are no JSON, no UTF-8, or nested too deeply."""
+"""The errors of decoding bytes that are no JSON, no UTF-8, or nested too deeply."""
+
+REPLACED = "text that JSON or UTF-8 cannot hold was replaced"
+"""The warning about a repaired row."""
 
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 1 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _scanner = json.JSONDecoder()
-_decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder().decode
 encode = msgspec.json.Encoder().encode
 
 
 def read_lines(path: Path) -> Iterator[FileLine]:
-    """Lines of a file, one at a time; a byte order mark at its start is left out."""
+    """The lines of a file, one at a time, without a byte order mark at its start."""
     with path.open("rb", buffering=_BUFFER_BYTES) as file:
         for number, data in enumerate(file, 1):
             if number == 1 and data.startswith(_BOM):
@@ -41,12 +48,22 @@ def read_lines(path: Path) -> Iterator[FileLine]:
             yield FileLine(number, data.rstrip(b"\r\n") if end else data, end)
 
 
+def parse_rows(
+    lines: Iterable[FileLine],
+    decode: Callable[[bytes], Row],
+    handle: Callable[[int, bytes, Row], Iterable[Item]],
+    end: Iterable[Item],
+) -> Iterator[Item]:
+    """All items of a JSONL file, the ``Session`` first; ``end`` is read after the last row."""
+    return session_first(chain(read_rows(lines, decode, handle), end))
+
+
 def read_rows(
     lines: Iterable[FileLine],
     decode: Callable[[bytes], Row],
     handle: Callable[[int, bytes, Row], Iterable[Item]],
 ) -> Iterator[Item]:
-    """Decode each record of each line and yield what ``handle(line, data, row)`` makes of it."""
+    """Decode each record of each line and yield the items of ``handle(line, data, row)``."""
     for line in lines:
         if not line.data or line.data.isspace():
             continue
@@ -59,9 +76,9 @@ def read_rows(
 
 
 def session_first(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items with the ``Session`` first; only what waits, if there is none.
+    """The same items with the ``Session`` first; without one, only the ``Waiting`` items.
 
-    What stands before the line that names the session is held back until then.
+    Items of the lines before the one that names the session are held back until then.
     """
     held: list[Item] = []
     source = iter(items)
@@ -73,6 +90,19 @@ def session_first(items: Iterable[Item]) -> Iterator[Item]:
             return
         held.append(item)
     yield from (item for item in held if isinstance(item, Waiting))
+
+
+def first_line(lines: Iterable[FileLine]) -> tuple[FileLine | None, Iterable[FileLine]]:
+    """The first line that is not blank, and the lines from there on."""
+    rest = iter(lines)
+    first = next((line for line in rest if line.data.strip()), None)
+    return first, () if first is None else chain((first,), rest)
+
+
+def not_understood(line: int, kind: str, data: bytes, warning: str) -> Iterator[Item]:
+    """A row that its format does not explain: it is kept, and a warning tells of it."""
+    yield Raw(line, kind, data, understood=False)
+    yield Warned(line, warning)
 
 
 def _slowly(
@@ -94,24 +124,23 @@ def _slowly(
                     # A bare number or word may be the beginning of a longer one.
                     yield Waiting(number, "the last line may be half written")
                     return
-                yield Raw(number, _kind_of(value), part, understood=False)
-                yield Warned(number, "a record of a shape that its format does not have")
+                problem = "a record of a shape that its format does not have"
+                yield from not_understood(number, _kind_of(value), part, problem)
                 continue
-            yield Warned(number, "text that JSON or UTF-8 cannot hold was replaced")
+            yield Warned(number, REPLACED)
             yield from _with_original(number, part, handle(number, encode(value), row))
         else:
             yield from handle(number, part, row)
     if not rest:
         return
     if line.terminated:
-        yield Raw(number, "unreadable", rest, understood=False)
-        yield Warned(number, "not readable as JSON")
+        yield from not_understood(number, "unreadable", rest, "not readable as JSON")
     else:
         yield Waiting(number, "the last line is half written")
 
 
 def _with_original(number: int, part: bytes, items: Iterable[Item]) -> Iterator[Item]:
-    """The items of a repaired record, with the record as it was in place of its rest."""
+    """The items of a repaired record, with its original bytes in place of its rest."""
     kept = False
     for item in items:
         if isinstance(item, Raw) and item.line == number and not item.kind.endswith(".replaced"):
@@ -129,7 +158,7 @@ def _kind_of(value: object) -> str:
 
 
 def split_records(data: bytes) -> tuple[list[bytes], bytes]:
-    """Cut ``{…}{…}`` into its records; the second value is what is no whole record."""
+    """Cut ``{…}{…}`` into its records; the second value is the remainder, no whole record."""
     text = data.decode("utf-8", errors="surrogateescape")
     parts: list[bytes] = []
     start = 0
@@ -147,14 +176,14 @@ def split_records(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def read_value(data: bytes) -> tuple[Any, bool]:
-    """The value of JSON text, and whether it had to be repaired to be storable.
+    """The value of JSON text, and whether a repair was needed to make it storable.
 
-    Programs cut texts in the middle of a character pair and write ``\\ud83d`` alone, write NaN,
-    or write bytes that are no UTF-8. Lone halves become U+FFFD, NaN and infinities null, integers
-    beyond 64 bits text. ValueError when it is no JSON at all.
+    Programs cut texts in the middle of a surrogate pair and write ``\\ud83d`` alone, write NaN, or
+    write bytes that are no UTF-8. A lone surrogate becomes U+FFFD, NaN and infinities become null,
+    an integer beyond 64 bits becomes text. Raises ValueError for text that is no JSON at all.
     """
     try:
-        value = _decode(data)
+        value = decode(data)
     except BROKEN:
         try:
             return _repaired(json.loads(data.decode("utf-8", errors="replace"))), True
@@ -178,9 +207,9 @@ def _repaired(value: Any) -> Any:
 
 
 def nanoseconds(text: object) -> int | None:
-    """UTC nanoseconds of an ISO 8601 time or of seconds since 1970; None when it is neither.
+    """UTC nanoseconds of an ISO 8601 time or of seconds since 1970; None for anything else.
 
-    A time without a zone is taken as UTC: transcripts that lack it are written by programs.
+    A time without a zone is read as UTC, because programs write transcripts and most use UTC.
     """
     if isinstance(text, str):
         try:
@@ -199,12 +228,12 @@ def nanoseconds(text: object) -> int | None:
 
 
 def _positive(time: int) -> int | None:
-    # Before 1970 or beyond what 63 bits of nanoseconds hold (2262) is a broken clock.
+    # A time before 1970, or after 2262 (63 bits of nanoseconds), comes from a broken clock.
     return time if 0 < time < 2**63 else None
 
 
 def count(value: object) -> int:
-    """A token count as a provider wrote it; 0 for everything that is none."""
+    """A token count as a provider wrote it; 0 for everything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
@@ -221,3 +250,16 @@ def object_or_empty(value: object) -> dict[str, Any]:
 def list_or_empty(value: object) -> list[Any]:
     """A field that should be a list; an empty one for everything else."""
     return value if isinstance(value, list) else []
+
+
+def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """An object without some of its keys."""
+    return {key: inner for key, inner in value.items() if key not in keys}
+
+
+def facts_or_none(value: object) -> Facts | None:
+    """The facts of a message or an item in a known dialect; None for everything else."""
+    try:
+        return read_facts(value) if isinstance(value, dict) else None
+    except InvalidMessage:
+        return None

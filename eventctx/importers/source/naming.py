@@ -13,7 +13,7 @@ _KEPT: Final = frozenset("._-:@+=,()[] ")
 
 
 def session_name(text: str) -> str:
-    """A session id made of what a file calls itself: no path or control characters, not long."""
+    """A session id from a file's own name for itself: short, without path or control characters."""
     name = "".join(c if c.isalnum() or c in _KEPT else "-" for c in text).strip(" .-")
     if not name:
         return f"import-{_hex(text)}"
@@ -21,10 +21,7 @@ def session_name(text: str) -> str:
 
 
 def named_by_folder(path: Path) -> str:
-    """What a file that is called the same in every session is called by: the folder of the session.
-
-    The file's own name, where it has one.
-    """
+    """The file's own name, or the session's folder if the file has one name in every session."""
     if path.stem not in _SAME_IN_EVERY_SESSION:
         return path.name
     folder = path.resolve().parent
@@ -36,9 +33,9 @@ def _hex(text: str) -> str:
 
 
 def event_id(source: str, line: int, kind: str, ordinal: int | str) -> bytes:
-    """16 bytes from where a record comes from. ``source`` is the file's own name for its session.
+    """An id of 16 bytes from a record's origin. ``source`` is the file's own id for its session.
 
-    The file's path is not in it: a copy under another name is the same source.
+    The file's path is left out, so a copy under another name is the same source.
     """
     text = f"{source}\0{line}\0{kind}\0{ordinal}"
     return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

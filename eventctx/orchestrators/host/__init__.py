@@ -1,1 +1,1 @@
-"""What a host's hooks are told, and what they answer."""
+"""A host's hooks: what they are told of a turn, and how their answers are read."""

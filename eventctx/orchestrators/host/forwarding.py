@@ -1,4 +1,4 @@
-"""Telling a host's hooks of the compactions that a context of ours has recorded."""
+"""Telling a host's hooks of the compactions that one of our contexts recorded."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NAMES = ("context:pre_compact", "context:post_compact")
 
 
 class Forwarding:
-    """Collects a context's compactions during a turn; ``told`` says them to the host.
+    """Collects a context's compactions during a turn; ``flush`` tells the host of them.
 
-    Does nothing where nobody listens, where the context keeps no records, and where it tells the
-    host by itself (``emits_to_host``).
+    It does nothing when the host has no hooks, when the context keeps no records, and when the
+    context tells the host by itself (``emits_to_host``).
     """
 
     def __init__(self, context: Any, host: Host) -> None:
@@ -30,7 +30,7 @@ class Forwarding:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Collect inside of this block."""
+        """Collect compactions inside of this block."""
         observe = getattr(self._context, "on", None)
         own = bool(getattr(self._context, "emits_to_host", False))
         if not callable(observe) or own or not self._host.listens:
@@ -42,14 +42,14 @@ class Forwarding:
                 try:
                     stops.append(observe(name, self._waiting.append))
                 except InvalidSetting:
-                    break  # a context without an engine has nobody to observe it with
+                    break  # a context without an engine cannot be observed
             yield
         finally:
             for stop in stops:
                 stop()
 
-    async def told(self) -> None:
-        """Say what was collected since."""
+    async def flush(self) -> None:
+        """Tell the host of the compactions collected since the last flush."""
         waiting, self._waiting[:] = list(self._waiting), []
         for record in waiting:
             ids = Ids(
@@ -63,7 +63,7 @@ class Forwarding:
 
 
 def payload(event: Any) -> dict[str, Any]:
-    """A compaction's event in the words of the orchestrator specification, and of Amplifier's."""
+    """A compaction's event with the field names of the orchestrator specification and Amplifier."""
     if isinstance(event, PreCompact):
         return {
             "before_tokens": event.tokens,

@@ -1,8 +1,9 @@
-"""Saying each step to a host's hooks, and hearing what they answer.
+"""Telling a host's hooks of each step, and reading their answers.
 
 A host's hooks are an object with ``async emit(event, data)``, as Amplifier's ``HookRegistry``, or
-an iterable of callables ``(event, data)``. What they return is Amplifier's ``HookResult`` or
-nothing. A hook that raises is logged and the turn goes on.
+an iterable of callables ``(event, data)``. They return Amplifier's ``HookResult`` or nothing. The
+turn goes on when a hook raises; the error is logged. Hooks may deny a step, change its payload and
+inject messages. A message injected between two requests is carried to the next request only.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
 
-from eventctx.aio import undisturbed
+from eventctx.aio import finish
 from eventctx.errors import EventctxError, InvalidSetting
-from eventctx.log.outcomes import words_of
+from eventctx.log.outcomes import failure_of, words_of
 from eventctx.orchestrators.limits import GRACE
 from eventctx.orchestrators.protocol import Ids
 
@@ -25,16 +27,16 @@ _log = logging.getLogger("eventctx.orchestrators")
 
 
 def error_payload(error: BaseException) -> dict[str, str]:
-    """An error as Amplifier's loops put it into a payload."""
+    """An error in the form that Amplifier's loops put into a payload."""
     return {"type": type(error).__name__, "msg": words_of(error)}
 
 
 class HookAnswers(msgspec.Struct, frozen=True):
-    """What the hooks of one event answered.
+    """The answers of the hooks to one event, joined.
 
-    ``denied`` is the reason of a denial. ``data`` is the payload as they left it, None where they
-    say nothing of it. ``injected`` are messages for this request alone, to be sent behind the
-    others; ``appended`` are texts for the end of the last tool result.
+    ``denied`` is the reason of a denial. ``data`` is the payload that they changed, None if they
+    changed nothing. ``injected`` are messages for one request only, sent after the others;
+    ``appended`` are texts for the end of the last tool result.
     """
 
     denied: str | None = None
@@ -42,8 +44,8 @@ class HookAnswers(msgspec.Struct, frozen=True):
     injected: tuple[dict[str, Any], ...] = ()
     appended: tuple[str, ...] = ()
 
-    def sent_with(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The messages of a request, with what was injected into it."""
+    def added_to(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages of a request, with the appended texts and the injected messages."""
         sent = list(messages)
         for text in self.appended:
             last = sent[-1] if sent else {}
@@ -64,7 +66,7 @@ class Host:
         self._coordinator = coordinator
         self._carried = HookAnswers()
         self._handlers: list[Callable[[str, dict[str, Any]], Any]] = []
-        if hooks is None or _hears_records(hooks):
+        if hooks is None or _receives_records(hooks):
             return
         if callable(getattr(hooks, "emit", None)):
             self._handlers = [hooks.emit]
@@ -78,31 +80,31 @@ class Host:
 
     @property
     def listens(self) -> bool:
-        """Whether anybody hears what is said."""
+        """Whether there are any hooks."""
         return bool(self._handlers)
 
     async def tell(
         self, event: str, ids: Ids, fields: Mapping[str, Any], *, about: str = "orchestrator"
     ) -> HookAnswers:
-        """Say an event with its ids; ``about`` names what it is about, for an approval."""
-        said = HookAnswers()
+        """Tell the hooks of an event; ``about`` names its subject where a person must approve."""
+        answers = HookAnswers()
         payload = {**fields, **ids.as_fields()}
         for handler in self._handlers:
-            result = await self._asked(handler, event, payload)
+            result = await self._called(handler, event, payload)
             result = await self._processed(result, event, about)
-            said = _joined(said, result)
-            if said.denied is not None:
+            answers = _joined(answers, result)
+            if answers.denied is not None:
                 break
-            payload = {**payload, **(said.data or {})}
-        if event != "provider:request" and (said.injected or said.appended):
+            payload = {**payload, **(answers.data or {})}
+        if event != "provider:request" and (answers.injected or answers.appended):
             self._carried = HookAnswers(
-                injected=(*self._carried.injected, *said.injected),
-                appended=(*self._carried.appended, *said.appended),
+                injected=(*self._carried.injected, *answers.injected),
+                appended=(*self._carried.appended, *answers.appended),
             )
-        return said
+        return answers
 
-    def taken(self) -> HookAnswers:
-        """What was injected since the last request for the next one alone."""
+    def take_carried(self) -> HookAnswers:
+        """Take the injections since the last request; they go into the next one only."""
         carried, self._carried = self._carried, HookAnswers()
         return carried
 
@@ -115,18 +117,33 @@ class Host:
         about: str = "orchestrator",
         broken_off: bool = False,
     ) -> HookAnswers:
-        """Say how something ended; a cancellation is raised when it was said, or after GRACE.
+        """Tell the hooks how a step ended.
 
-        What was ``broken_off`` waits no longer than that for its hooks, cancelled again or not.
+        A cancellation in the meantime is raised when they were told, or after GRACE seconds. With
+        ``broken_off`` the hooks get at most GRACE seconds even without a further cancellation.
         """
         if not self._handlers:
             return HookAnswers()
-        told = self.tell(event, ids, fields, about=about)
+        telling = self.tell(event, ids, fields, about=about)
         if broken_off or _cancelled():
-            told = _hurried(event, told)
-        return await undisturbed(told, GRACE)
+            telling = _hurried(event, telling)
+        return await finish(telling, GRACE)
 
-    async def _asked(
+    @asynccontextmanager
+    async def telling_errors(
+        self, event: str, ids: Ids, facts: Mapping[str, Any], *, about: str = "orchestrator"
+    ) -> AsyncIterator[None]:
+        """Tell the hooks of an error raised inside of this block, with the facts of then."""
+        try:
+            yield
+        except BaseException as error:
+            status = failure_of(type(error))
+            fields = {**facts, "error": error_payload(error), "status": status}
+            broken_off = status == "cancelled"
+            await self.tell_end(event, ids, fields, about=about, broken_off=broken_off)
+            raise
+
+    async def _called(
         self, handler: Callable[[str, dict[str, Any]], Any], event: str, payload: dict[str, Any]
     ) -> Any:
         try:
@@ -141,17 +158,17 @@ class Host:
         return None
 
     async def _processed(self, result: Any, event: str, about: str) -> Any:
-        """Let Amplifier's kernel inject, ask the user and show messages, as the result says."""
+        """Let Amplifier's kernel carry out a result: inject, ask the user, show messages."""
         process = getattr(self._coordinator, "process_hook_result", None)
         if result is None or not callable(process) or not hasattr(result, "action"):
             return result
         try:
             return await process(result, event, about)
         except EventctxError:
-            raise  # the context that it injects into is ours: what it raises ends the turn
+            raise  # from our own context, into which the kernel injects: it ends the turn
         except Exception:
             _log.warning("the result of a hook of %s was refused", event, exc_info=True)
-            # What a hook wants withheld, or asked for, is not to be let through by a fault.
+            # A fault here must not let through what a hook denies or wants a person to approve.
             return result if getattr(result, "action", None) in ("deny", "ask_user") else None
 
 
@@ -164,8 +181,8 @@ async def _hurried(event: str, telling: Coroutine[Any, Any, HookAnswers]) -> Hoo
         return HookAnswers()
 
 
-def _hears_records(hooks: Any) -> bool:
-    """Whether these are an engine's hooks, which hear of each record when it is appended."""
+def _receives_records(hooks: Any) -> bool:
+    """Whether these are an engine's hooks, which receive each record after its append."""
     return callable(getattr(hooks, "publish", None)) and callable(getattr(hooks, "drain", None))
 
 
@@ -182,40 +199,41 @@ def _cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _joined(said: HookAnswers, result: Any) -> HookAnswers:
+def _joined(answers: HookAnswers, result: Any) -> HookAnswers:
+    """The answers with those of one more hook."""
     action = getattr(result, "action", None)
     if action == "deny":
         reason = getattr(result, "reason", None)
-        return msgspec.structs.replace(said, denied=str(reason or "no reason was given"))
+        return msgspec.structs.replace(answers, denied=str(reason or "no reason was given"))
     if action == "ask_user" and getattr(result, "approval_default", None) != "allow":
-        return msgspec.structs.replace(said, denied=f"{_UNASKED}: {_question(result)}")
+        return msgspec.structs.replace(answers, denied=f"{_UNASKED}: {_question(result)}")
     # Amplifier's registry answers a chain that modified something with "continue" and its data.
     if action in ("modify", "continue") and isinstance(getattr(result, "data", None), Mapping):
-        return msgspec.structs.replace(said, data=result.data)
+        return msgspec.structs.replace(answers, data=result.data)
     if action != "inject_context":
-        return said
-    # Amplifier's registry lists what several hooks inject, and joins it into one for older loops.
+        return answers
+    # Amplifier's registry lists the injections of several hooks, and joins them for older loops.
     for one in getattr(result, "context_injections", None) or [_Injection.of(result)]:
         if not one.ephemeral or not one.content:
             continue
         if one.append_to_last_tool_result:
-            said = msgspec.structs.replace(said, appended=(*said.appended, one.content))
+            answers = msgspec.structs.replace(answers, appended=(*answers.appended, one.content))
         else:
             row = {"role": one.role, "content": one.content}
-            said = msgspec.structs.replace(said, injected=(*said.injected, row))
-    return said
+            answers = msgspec.structs.replace(answers, injected=(*answers.injected, row))
+    return answers
 
 
 _UNASKED: Final = "the user is to be asked, and nobody here could"
 
 
 def _question(result: Any) -> str:
-    asked = getattr(result, "approval_prompt", None) or getattr(result, "reason", None)
-    return str(asked or "no question was given")
+    question = getattr(result, "approval_prompt", None) or getattr(result, "reason", None)
+    return str(question or "no question was given")
 
 
 class _Injection(msgspec.Struct, frozen=True):
-    """What a single hook injects, by the names of Amplifier's ``ContextInjection``."""
+    """The injection of a single hook, with the field names of Amplifier's ``ContextInjection``."""
 
     content: str
     role: str

@@ -1,1 +1,1 @@
-"""The loops that run a turn, and the modules that Amplifier mounts them by."""
+"""The loops that run a turn, and the modules by which Amplifier mounts them."""

@@ -1,4 +1,10 @@
-"""One answer of a model: attempts with back-off, each a span of its own, and nothing half-done."""
+"""One answer of a model, in as many attempts as it takes.
+
+Each attempt is a span of its own, and the host's hooks are told of its start and of its end. All
+attempts send the same messages: they are prepared once, and again only after a compaction because
+the API refused the request as too long. An answer of which the reader has seen a piece is never
+asked for again.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +14,36 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, Final, Protocol
 
 from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
-from eventctx.log.outcomes import failure_of
-from eventctx.orchestrators.host.hooks import HookAnswers, error_payload
+from eventctx.orchestrators.host.hooks import HookAnswers
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
 from eventctx.orchestrators.loops.run import Over, TurnRun
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
-from eventctx.orchestrators.providers.failures import as_failure, counted, problem_with
+from eventctx.orchestrators.providers.failures import as_failure, problem_with, usable_usage
 from eventctx.session.turns import ProviderCall
 
 FIRST_WAIT: Final = 1.0
-"""Seconds that the first wait between attempts may take; each next one may take twice as long."""
+"""Longest first wait between attempts, in seconds; each further one may be twice as long."""
 
 LONGEST_WAIT: Final = 30.0
-"""Seconds that a wait of our own choice takes at most."""
+"""Longest wait that we choose ourselves, in seconds."""
 
-LONGEST_ASKED: Final = 120.0
-"""Seconds that a provider's ``retry_after`` is honoured for at most."""
+LONGEST_REQUESTED: Final = 120.0
+"""Longest wait that a provider's ``retry_after`` may impose, in seconds."""
 
 MAX_PROBLEM: Final = 1_000
-"""Characters of what is said about an answer that cannot be used; it may quote all of it."""
+"""Longest text, in characters, about an unusable answer; it may quote all of the answer."""
 
 SHORTER: Final = 0.75
-"""Budget, of the size of a request that was too long, for which it is compacted.
+"""The budget of a compaction after a refusal as too long, as a share of the refused size.
 
-Our count of that size was too low, or the model's window smaller than known; a compaction goes
-well below its budget, so that one is enough.
+Our count of that size was too low, or the model's window is smaller than we know. A compaction
+goes well below its budget, so one is enough.
 """
 
 
 class Cycle(Protocol):
-    """Where a model call is made: an iteration, or a planning phase in it."""
+    """The scope of a model call: an iteration, or a planning phase in it."""
 
     def provider_call(self, model: str | None = None, provider: str | None = None) -> ProviderCall:
         """The span of a call."""
@@ -53,17 +58,17 @@ class Outlet(Protocol):
         ...
 
     async def end(self, ids: Ids) -> None:
-        """There are no more."""
+        """Take note that there are no more pieces."""
         ...
 
     @property
     def began(self) -> bool:
-        """Whether there was a piece: then the same answer cannot be asked for again."""
+        """Whether there was a piece; then nobody can ask for the same answer again."""
         ...
 
 
 class ModelCaller:
-    """Asks for one answer. ``offers_tools``: the model may call the run's tools."""
+    """Asks for one answer. With ``offers_tools`` the model may call the run's tools."""
 
     def __init__(
         self,
@@ -84,15 +89,15 @@ class ModelCaller:
         self._attempt = 0
 
     async def answer(self) -> Answer:
-        """The answer, which can be added to the context. Raises ProviderFailed and Over."""
+        """An answer that can be added to the context. Raises ProviderFailed and Over."""
         settings, retries = self._run.settings, 0
         while True:
             self._attempt += 1
             try:
-                return await self._asked()
+                return await self._attempt_once()
             except ProviderFailed as failure:
                 shown = self._outlet is not None and self._outlet.began
-                if failure.too_long and not shown and await self._made_shorter(failure):
+                if failure.too_long and not shown and await self._compact_after(failure):
                     continue
                 if shown or not failure.retryable or retries == settings.max_retries:
                     raise
@@ -101,37 +106,29 @@ class ModelCaller:
                 await within(_awaited(wait), None, self._run.stop)
                 self._run.check_stop()
 
-    def _wait(self, retry: int, asked: float | None) -> float:
+    def _wait(self, retry: int, requested: float | None) -> float:
         """Seconds before the next attempt: full jitter over a wait that doubles."""
         longest: float = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(retry - 1, 16))
         drawn = longest * self._run.settings.jitter()
-        return drawn if asked is None else max(drawn, min(asked, LONGEST_ASKED))
+        return drawn if requested is None else max(drawn, min(requested, LONGEST_REQUESTED))
 
-    async def _asked(self) -> Answer:
-        """One attempt."""
+    async def _attempt_once(self) -> Answer:
         run = self._run
         call = self._cycle.provider_call(run.provider.model, run.chosen.name)
         ids = ids_of(call.scope)
         facts = {"provider": run.chosen.name, "model": call.model, "attempt": self._attempt}
-        said = await run.host.tell("provider:request", ids, facts)
-        if said.denied is not None:
-            raise Over("denied", f"Operation denied: {said.denied}")
-        try:
+        answers = await run.host.tell("provider:request", ids, facts)
+        if answers.denied is not None:
+            raise Over("denied", f"Operation denied: {answers.denied}")
+        async with run.host.telling_errors("provider:error", ids, facts):
             if self._messages is None:
                 self._messages = await self._prepared()
-            self._carried = self._carried or run.host.taken()
-            messages = said.sent_with(self._carried.sent_with(self._messages))
+            self._carried = self._carried or run.host.take_carried()
+            messages = answers.added_to(self._carried.added_to(self._messages))
             async with call:
                 await record_additions(run.context, call.prepared, self._messages, messages)
                 answer = await self._checked(call, messages, ids)
-        except BaseException as error:
-            status = failure_of(type(error))
-            more = {"error": error_payload(error), "status": status}
-            await run.host.tell_end(
-                "provider:error", ids, facts | more, broken_off=status == "cancelled"
-            )
-            raise
-        await self._told(answer, ids, facts)
+        await self._tell(answer, ids, facts)
         return answer
 
     async def _prepared(self) -> list[dict[str, Any]]:
@@ -140,35 +137,35 @@ class ModelCaller:
         try:
             return await prepared(run.context, run.chosen.given, definitions, run.provider.model)
         finally:
-            await run.forwarding.told()
+            await run.forwarding.flush()
 
     async def _checked(
         self, call: ProviderCall, messages: Sequence[dict[str, Any]], ids: Ids
     ) -> Answer:
-        """The answer inside of its span. Raises ProviderFailed for whatever is wrong with it."""
+        """The answer, inside its span. Raises ProviderFailed for every failure of the provider."""
         name = self._run.chosen.name
         request = Request(messages, ids, self._tools)
         try:
             received = await self._received(request)
         except InvalidSetting:
-            raise  # it is the program that is to be corrected
+            raise  # the program must be corrected, not the request repeated
         except Exception as error:
             failure = as_failure(name, error)
             raise failure from (None if failure is error else error)
         problem = problem_with(received, calls_allowed=bool(self._tools))
         if problem is not None:
             self._unusable += 1
-            # It was paid for all the same.
-            await self._spent(call, counted(received))
+            # The provider charges for an unusable answer, too.
+            await self._record_usage(call, usable_usage(received))
             raise ProviderFailed(name, problem[:MAX_PROBLEM], retryable=self._unusable == 1)
         answer: Answer = received
         call.model = answer.model or call.model
         call.finished(answer.finish_reason, answer.response_id)
-        await self._spent(call, answer.usage)
+        await self._record_usage(call, answer.usage)
         self._run.text = answer.text
         return answer
 
-    async def _spent(self, call: ProviderCall, used: Usage | None) -> None:
+    async def _record_usage(self, call: ProviderCall, used: Usage | None) -> None:
         if used is None:
             return
         await call.usage(
@@ -178,7 +175,7 @@ class ModelCaller:
             cache_write=used.cache_write,
             reasoning=used.reasoning,
         )
-        self._run.spent(used)
+        self._run.spend(used)
 
     async def _received(self, request: Request) -> Any:
         run, outlet, seconds = self._run, self._outlet, self._run.settings.provider_timeout
@@ -188,10 +185,11 @@ class ModelCaller:
             return await within(received, None, run.stop)
         return await within(run.provider.complete(request), seconds, run.stop)
 
-    async def _told(self, answer: Answer, ids: Ids, facts: dict[str, Any]) -> None:
+    async def _tell(self, answer: Answer, ids: Ids, facts: dict[str, Any]) -> None:
+        """Tell the host's hooks, and the reader of an answer that came in one piece."""
         outlet = self._outlet
         if outlet is not None:
-            if answer.text and not outlet.began:  # it came in one piece
+            if answer.text and not outlet.began:
                 await outlet.put(Chunk("text", answer.text), ids)
             await outlet.end(ids)
         usage = None if answer.usage is None else usage_payload(answer.usage)
@@ -204,8 +202,8 @@ class ModelCaller:
         }
         host = self._run.host
         await host.tell_end("provider:response", ids, facts | more)
-        if self._outlet is not None:
-            return  # told as they came
+        if outlet is not None:
+            return  # the outlet told the hooks of the blocks as they came
         contents = [one.get("content") for one in answer.messages]
         blocks = [block for one in contents if isinstance(one, list) for block in one]
         for index, block in enumerate(blocks):
@@ -214,17 +212,15 @@ class ModelCaller:
             await host.tell("content_block:start", ids, place)
             await host.tell("content_block:end", ids, place | {"block": block, "usage": usage})
 
-    async def _made_shorter(self, failure: ProviderFailed) -> bool:
-        """Compact for a request that was too long, once. Whether the next one is shorter."""
+    async def _compact_after(self, failure: ProviderFailed) -> bool:
+        """Compact once after a refusal as too long. Returns whether the next request is shorter."""
         context = self._run.context
-        compact, count = (
-            getattr(context, "compact", None),
-            getattr(context, "get_token_count", None),
-        )
+        compact = getattr(context, "compact", None)
+        count = getattr(context, "get_token_count", None)
         if self._shortened or not callable(compact) or not callable(count):
             return False
         if "budget" not in inspect.signature(compact).parameters:
-            return False  # another library's, of which nobody knows how far it goes
+            return False  # a context of another library, whose compaction has no known size
         self._shortened = True
         try:
             size = await count()
@@ -234,7 +230,7 @@ class ModelCaller:
         except EventctxError as error:
             raise failure from error
         finally:
-            await self._run.forwarding.told()
+            await self._run.forwarding.flush()
         self._messages = None
         return int(saved or 0) > 0
 
@@ -244,7 +240,7 @@ async def _awaited(wait: Awaitable[None]) -> None:
 
 
 def usage_payload(usage: Usage) -> dict[str, int]:
-    """Token counts in the words of Amplifier's ``Usage``."""
+    """Token counts under the names of Amplifier's ``Usage``."""
     return {
         "input_tokens": usage.prompt,
         "output_tokens": usage.output,
@@ -258,7 +254,7 @@ def usage_payload(usage: Usage) -> dict[str, int]:
 async def _streamed(
     pieces: AsyncIterator[Chunk | Answer], outlet: Outlet, ids: Ids, seconds: float | None
 ) -> Any:
-    """Hand on the chunks and return the answer. Raises TimeoutError when one takes too long."""
+    """Pass the chunks on and return the answer. Raises TimeoutError when one takes too long."""
     answer = None
     clock = asyncio.get_running_loop().time
     try:
@@ -267,7 +263,7 @@ async def _streamed(
                 if not isinstance(piece, Chunk):
                     answer = piece
                     continue
-                limit.reschedule(None)  # a slow consumer is not the provider's fault
+                limit.reschedule(None)  # the limit is the provider's, not that of a slow reader
                 await outlet.put(piece, ids)
                 limit.reschedule(None if seconds is None else clock() + seconds)
     except TimeoutError as error:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from eventctx.errors import InvalidSetting
+from eventctx.orchestrators.loops.run import Orchestrator
 from eventctx.orchestrators.protocol import Response
-
-
-class Executes(Protocol):
-    """One of the three."""
-
-    async def execute(
-        self,
-        prompt: str,
-        context: Any,
-        providers: Any,
-        tools: Any = None,
-        hooks: Any = None,
-        *,
-        turn_id: str | None = None,
-        coordinator: Any = None,
-    ) -> Response:
-        """Run a turn to its end."""
-        ...
 
 
 class MountedOrchestrator:
     """An orchestrator as the kernel calls it: ``execute`` returns the answer's text.
 
-    ``last`` is the response of the turn that ended last.
+    ``last`` is the response of the latest turn.
     """
 
-    def __init__(self, orchestrator: Executes) -> None:
+    def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator
         self.last: Response | None = None
 
@@ -47,17 +30,32 @@ class MountedOrchestrator:
         coordinator: Any = None,
         **more: Any,
     ) -> str:
-        """Run a turn to its end; what a newer kernel hands in besides is not used."""
+        """Run a turn to its end. Further arguments of a newer kernel have no effect."""
         self.last = await self._orchestrator.execute(
             prompt, context, providers, tools, hooks, coordinator=coordinator
         )
         return self.last.text
 
 
-def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Settings in a mount plan's ``config``, also under the names that Amplifier's loops use.
+Mount = Callable[..., Awaitable[None]]
+"""The ``mount(coordinator, config)`` of an Amplifier module."""
 
-    ``max_iterations: -1`` is no limit, ``default_provider`` is ``provider``. Raises
+
+def mount_of(kind: type[Orchestrator]) -> Mount:
+    """The function by which the kernel mounts an orchestrator of this kind."""
+
+    async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+        """Mount it with the settings in ``config``. Raises InvalidSetting."""
+        mounted = MountedOrchestrator(kind(**settings_of(config)))
+        await coordinator.mount("orchestrator", mounted)
+
+    return mount
+
+
+def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The settings in a mount plan's ``config``, which may use the names of Amplifier's loops.
+
+    ``max_iterations: -1`` means no limit, ``default_provider`` means ``provider``. Raises
     InvalidSetting.
     """
     if config is not None and not isinstance(config, Mapping):

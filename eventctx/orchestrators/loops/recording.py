@@ -1,4 +1,4 @@
-"""Turns on any context manager: recorded where the context records, with ids everywhere."""
+"""Turns on any context manager: with ids everywhere, and recorded where the context records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventctx.session.turns import Scope, Turn, check_turn_id, current_scope
 
 
 class Unrecorded:
-    """The ``Emitter`` of a context that keeps no log: spans get their ids and nothing else."""
+    """The ``Emitter`` of a context without a log: spans get ids, and nothing is recorded."""
 
     current_span: CurrentSpan | None = None
 
@@ -27,11 +27,11 @@ class Unrecorded:
         return new_span_id(random_bytes)
 
     async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
-        """Every turn is the first: nobody counts them."""
+        """Always 1, because nobody counts the turns."""
         return 1
 
     def prepared_in(self, scope: Scope) -> int | None:
-        """None: requests have no positions."""
+        """None, because requests have no positions."""
         return None
 
     async def emit(self, event: Event, scope: Scope) -> None:
@@ -41,7 +41,7 @@ class Unrecorded:
 def turn_of(context: Any, turn_id: str | None, session_id: str | None) -> Turn:
     """A turn on ``context``, by the context's own ``turn`` where it has one.
 
-    ``session_id`` is for a context that does not say its own. Raises InvalidSetting.
+    ``session_id`` is used for a context without one of its own. Raises InvalidSetting.
     """
     chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
     own = getattr(context, "turn", None)
@@ -55,7 +55,7 @@ def turn_of(context: Any, turn_id: str | None, session_id: str | None) -> Turn:
 
 
 def ids_of(scope: Scope) -> Ids:
-    """The ids of a scope, as they are given to providers, tools and hooks."""
+    """The ids of a scope, in the form that providers, tools and hooks get."""
     return Ids(
         scope.session_id,
         scope.turn_id,
@@ -67,9 +67,9 @@ def ids_of(scope: Scope) -> Ids:
 
 
 def current_ids() -> Ids | None:
-    """The ids of the call that the running task is in, for tools and what they call.
+    """The ids of the call in which the running task is, for tools and the code they call.
 
-    None outside of any turn.
+    None outside of a turn.
     """
     scope = current_scope()
     return None if scope is None else ids_of(scope)
@@ -80,8 +80,8 @@ async def prepared(
 ) -> list[dict[str, Any]]:
     """The messages to send now.
 
-    A context that takes ``tools`` and ``model`` is told of both. Raises TurnError for a context
-    that returns no messages, and what the context raises.
+    ``tools`` and ``model`` are passed to a context that takes them. Raises TurnError for a context
+    that does not return a list of dicts, and what the context raises.
     """
     ask = context.get_messages_for_request
     known: Mapping[str, Any]
@@ -109,10 +109,10 @@ async def record_additions(
     made: Sequence[dict[str, Any]],
     sent: Sequence[dict[str, Any]],
 ) -> None:
-    """Record what is sent besides what was prepared at ``position``, where the context can.
+    """Record the messages that hooks added to the request prepared at ``position``.
 
-    ``sent`` has the prepared messages ``made``, of which the last may have been changed, and others
-    behind them.
+    ``sent`` holds the prepared messages ``made``, of which the last may have been changed, and
+    then the added ones. A context without ``record_sent`` records nothing.
     """
     record = getattr(context, "record_sent", None)
     if position is None or not callable(record) or list(made) == list(sent):

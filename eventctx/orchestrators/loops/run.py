@@ -1,4 +1,9 @@
-"""One call of ``execute``: who takes part, what it adds up to, and how its turn begins and ends."""
+"""One call of ``execute``: its participants, its totals, and how its turn begins and ends.
+
+``Orchestrator`` is the part that the three loops share. A loop says in ``_take_turn`` what it does
+between the prompt and the end of the turn. Around that, ``run_turn`` keeps one promise: each start
+that the host's hooks were told of gets its end, whether the turn succeeds, fails or is cancelled.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,17 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.aio import undisturbed
+from eventctx.aio import finish
 from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log.outcomes import described, status_of
 from eventctx.orchestrators.host.forwarding import Forwarding
 from eventctx.orchestrators.host.hooks import Host
 from eventctx.orchestrators.limits import Stop, Stopped
 from eventctx.orchestrators.loops.recording import ids_of, turn_of
-from eventctx.orchestrators.loops.settings import OrchestratorSettings
+from eventctx.orchestrators.loops.settings import OrchestratorSettings, settings_from
 from eventctx.orchestrators.protocol import (
     Answer,
+    ContextManager,
     Finish,
     Ids,
     Provider,
@@ -30,11 +36,11 @@ from eventctx.orchestrators.tools.functions import as_tools, check_name, definit
 from eventctx.session.turns import Turn
 
 PREVIEW: Final = 200
-"""Characters of an answer in the payload of ``prompt:complete``, as Amplifier's loops have it."""
+"""Characters of an answer in the payload of ``prompt:complete``, as in Amplifier's loops."""
 
 
 class Over(Exception):
-    """Ends a turn early, but well."""
+    """Ends a turn early and without an error. ``text`` replaces the turn's text, if it is given."""
 
     def __init__(self, finish: Finish, text: str | None = None) -> None:
         super().__init__(finish)
@@ -43,7 +49,7 @@ class Over(Exception):
 
 
 class TurnRun:
-    """Who takes part in a turn, and what it has come to so far."""
+    """The participants of a turn, and its totals so far."""
 
     def __init__(
         self,
@@ -70,12 +76,12 @@ class TurnRun:
 
     @property
     def provider(self) -> Provider:
-        """The provider that is asked."""
+        """The provider that this turn asks."""
         return self.chosen.provider
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """The tools as a model is told of them."""
+        """The tools in the form in which a provider takes them."""
         return tuple(
             [
                 msgspec.structs.replace(definition_of(tool), name=name)
@@ -83,31 +89,27 @@ class TurnRun:
             ]
         )
 
-    async def add(self, message: dict[str, Any]) -> None:
-        """Add a message. When a cancellation is raised, it was added all the same."""
-        await undisturbed(self.context.add_message(message))
-
-    async def add_answer(self, answer: Answer) -> None:
-        """Add all of an answer. When a cancellation is raised, it was added all the same."""
+    async def add(self, *messages: dict[str, Any]) -> None:
+        """Add messages. A cancellation in the meantime is raised after all of them were added."""
 
         async def added() -> None:
-            for message in answer.messages:
+            for message in messages:
                 await self.context.add_message(message)
 
-        await undisturbed(added())
+        await finish(added())
 
-    async def add_prompt(self, prompt: str) -> None:
-        """Add what the person said."""
-        await self.add({"role": "user", "content": prompt})
+    async def add_answer(self, answer: Answer) -> None:
+        """Add all messages of an answer, with the promise of ``add``."""
+        await self.add(*answer.messages)
 
     async def remind(self, text: str) -> None:
-        """Add a message that the machine writes in the person's role, marked as such."""
+        """Add a message that the program writes in the role ``user``, and mark it as such."""
         await self.add(
             {"role": "user", "content": f"<system-reminder>\n{text}\n</system-reminder>"}
         )
 
-    def spent(self, used: Usage) -> None:
-        """Add up what answers cost."""
+    def spend(self, used: Usage) -> None:
+        """Add the cost of an answer to the turn's usage."""
         sums = {
             name: getattr(self.usage, name) + getattr(used, name)
             for name in Usage.__struct_fields__
@@ -116,80 +118,114 @@ class TurnRun:
 
     def check_stop(self) -> None:
         """Raise Over or Stopped when the host asked to stop."""
-        if self.stop.at_once:
-            raise Stopped("the host asked to stop")
-        if self.stop.asked:
+        self.stop.check_at_once()
+        if self.stop.requested:
             raise Over("stopped")
 
 
 Body = Callable[[TurnRun, Turn], Awaitable[Finish]]
-"""What an orchestrator does in a turn after the prompt was added; returns how the turn ended."""
+"""The part of a turn that differs between loops: from the added prompt to how the turn ended."""
+
+
+class Orchestrator:
+    """The settings of an orchestrator, and a turn around its ``_take_turn``."""
+
+    NAME = ""
+    """The name in the payload of ``orchestrator:complete``."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings_from(settings)
+
+    async def execute(
+        self,
+        prompt: str,
+        context: ContextManager,
+        providers: Any,
+        tools: Any = None,
+        hooks: Any = None,
+        *,
+        turn_id: str | None = None,
+        coordinator: Any = None,
+    ) -> Response:
+        """Run a turn to its end.
+
+        ``turn_id`` is the host's, else a random one. ``coordinator`` is Amplifier's, which
+        carries out what hooks ask for and may ask to stop. Raises ProviderFailed, TurnError when
+        the turn takes too long, InvalidSetting, and what the context raises.
+        """
+        run = TurnRun(self.NAME, self.settings, context, providers, tools, hooks, coordinator)
+        return await run_turn(run, prompt, turn_id, self._take_turn)
+
+    async def _take_turn(self, run: TurnRun, turn: Turn) -> Finish:
+        """Ask, answer and act, after the prompt was added. Returns how the turn ended."""
+        raise NotImplementedError
 
 
 async def run_turn(run: TurnRun, prompt: str, turn_id: str | None, body: Body) -> Response:
-    """Run a turn to its end and say so. Raises what ends it badly, after it was recorded."""
+    """Run a turn to its end and tell the hooks. An error that ends it is recorded, then raised."""
     if not isinstance(prompt, str):
         raise InvalidSetting(f"prompt: expected a text, found {prompt!r}")
     session = getattr(run.coordinator, "session_id", None)
     turn = turn_of(run.context, turn_id, session if isinstance(session, str) else None)
-    finish: Finish = "stopped"
+    ended: Finish = "stopped"
     try:
         async with turn:
-            finish = await _told(run, turn, prompt, body)
+            ended = await _run_told(run, turn, prompt, body)
     except Stopped:
-        # It broke off what was running, which is recorded as cancelled; nobody cancelled us.
+        # It broke off what was running, which is recorded as cancelled; nobody cancelled this task.
         pass
-    return Response(run.text, turn.turn_id, finish, run.iterations, run.usage)
+    return Response(run.text, turn.turn_id, ended, run.iterations, run.usage)
 
 
-async def _told(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
-    """A turn's inside, between what the host is told of its beginning and its end."""
+async def _run_told(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
+    """Run the inside of a turn, and tell the hooks how it ended in every case."""
     ids = ids_of(turn.scope)
     raised: BaseException | None = None
-    finish: Finish | None = None
+    ended: Finish | None = None
     try:
         with run.forwarding.listening():
-            finish = await _begun(run, turn, prompt, body)
-        return finish
+            ended = await _run_limited(run, turn, prompt, body)
+        return ended
     except BaseException as error:
         raised = error
         raise
     finally:
-        await _ended(run, ids, finish, raised)
+        await _tell_end(run, ids, ended, raised)
 
 
-async def _ended(
-    run: TurnRun, ids: Ids, finish: Finish | None, raised: BaseException | None
+async def _tell_end(
+    run: TurnRun, ids: Ids, ended: Finish | None, raised: BaseException | None
 ) -> None:
     status = status_of(None if raised is None else type(raised))
-    # Also after turn_timeout, which is a promise of when the turn is over.
+    # Also after turn_timeout, which promises when the turn is over.
     broken_off = raised is not None
     complete = {
         "response_preview": run.text[:PREVIEW],
         "length": len(run.text),
         "status": status,
         "error": described(raised),
-        "finish": finish,
+        "finish": ended,
     }
     await run.host.tell_end("prompt:complete", ids, complete, broken_off=broken_off)
     execution = {"response": run.text, "status": "completed" if status == "ok" else status}
     await run.host.tell_end("execution:end", ids, execution, broken_off=broken_off)
     whole = {"orchestrator": run.name, "turn_count": run.iterations}
-    outcome = {"status": _outcome(status, finish)}
+    outcome = {"status": _outcome(status, ended)}
     await run.host.tell_end("orchestrator:complete", ids, whole | outcome, broken_off=broken_off)
 
 
-async def _begun(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
+async def _run_limited(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
+    """Tell the hooks of the prompt, add it, and run the body, within ``turn_timeout``."""
     ids = ids_of(turn.scope)
-    said = await run.host.tell("prompt:submit", ids, {"prompt": prompt})
-    if said.denied is not None:
-        run.text = f"Operation denied: {said.denied}"
+    answers = await run.host.tell("prompt:submit", ids, {"prompt": prompt})
+    if answers.denied is not None:
+        run.text = f"Operation denied: {answers.denied}"
         return "denied"
     await run.host.tell("execution:start", ids, {"prompt": prompt})
     seconds = run.settings.turn_timeout
     try:
         async with asyncio.timeout(seconds) as limit:
-            await run.add_prompt(prompt)
+            await run.add({"role": "user", "content": prompt})
             return await body(run, turn)
     except Over as over:
         run.text = run.text if over.text is None else over.text
@@ -203,12 +239,12 @@ async def _begun(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
         ) from error
 
 
-def _outcome(status: str, finish: Finish | None) -> str:
+def _outcome(status: str, ended: Finish | None) -> str:
     if status != "ok":
         return status
-    if finish == "answered":
+    if ended == "answered":
         return "success"
-    return "cancelled" if finish == "stopped" else "incomplete"
+    return "cancelled" if ended == "stopped" else "incomplete"
 
 
 def _checked_context(context: Any) -> Any:
@@ -221,7 +257,7 @@ def _checked_context(context: Any) -> Any:
 
 
 def _checked_tools(tools: Any) -> dict[str, Any]:
-    """Tools by name. One that a host has under a name of its own is called by that."""
+    """Tools by name. A tool that a host keeps under another name is called by the host's name."""
     if not isinstance(tools, Mapping):
         return dict(as_tools(tools))
     found: dict[str, Any] = {}

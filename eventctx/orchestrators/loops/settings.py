@@ -15,18 +15,18 @@ from eventctx.policies.constraints import AtLeastOne, Count, Seconds, check
 from eventctx.session.settings import UnknownSetting
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits for so many seconds."""
+"""Waits for a number of seconds."""
 
 
 class OrchestratorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are seconds; None is no limit.
+    """Times are in seconds; None means no limit.
 
-    ``max_iterations`` are provider/tool cycles of a turn; after them the model is asked for its
-    answer without tools. ``max_retries`` are attempts after the first of a model call that may
-    succeed later. ``provider_timeout`` is the longest wait for an answer, of a streamed one for
-    its next piece. ``planning`` begins every turn with a plan. ``provider`` names the one of
-    several that is asked. ``sleep`` waits between attempts, ``jitter`` draws from 0 to 1 how much
-    of the longest wait is taken.
+    ``max_iterations`` counts the provider/tool cycles of a turn; after them the model is asked for
+    its answer without tools. ``max_retries`` counts the attempts after the first, for a model call
+    that may succeed later. ``provider_timeout`` is the longest wait for an answer, or for the next
+    piece of a streamed one. ``planning`` begins every turn with a plan. ``provider`` names the
+    provider to ask where there are several. ``sleep`` waits between attempts; ``jitter`` draws
+    from 0 to 1 which share of the longest wait is taken.
     """
 
     max_iterations: AtLeastOne | None = 50
@@ -48,7 +48,7 @@ NAMES: Final = tuple(field.name for field in msgspec.structs.fields(Orchestrator
 
 
 def settings_from(given: Mapping[str, Any], stacklevel: int = 3) -> OrchestratorSettings:
-    """The settings in ``given``; of unknown ones it warns. Raises InvalidSetting."""
+    """The settings in ``given``; unknown ones give a warning. Raises InvalidSetting."""
     for name in given:
         if name not in NAMES:
             near = difflib.get_close_matches(str(name), NAMES, n=1)

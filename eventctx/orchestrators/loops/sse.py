@@ -15,7 +15,7 @@ HEADERS: Final = {
     "cache-control": "no-store",
     "x-accel-buffering": "no",
 }
-"""What a host answers with; the last one keeps nginx from collecting the pieces."""
+"""The headers of a host's answer; the last one keeps nginx from collecting the pieces."""
 
 
 async def server_sent_events(
@@ -23,21 +23,22 @@ async def server_sent_events(
 ) -> AsyncGenerator[bytes, None]:
     """The events of ``StreamingOrchestrator.stream(...)``, each with an id that counts from 0.
 
-    ``text`` and ``thinking`` have the data ``{"text", "block"}``, then one ``response`` has the
-    whole ``Response``, or one ``error`` has ``{"type", "message"}``. A program error is raised
-    as it is, after an ``error`` event that says no more than that. Closing this closes ``pieces``.
+    The events ``text`` and ``thinking`` carry ``{"text", "block"}``. The last event is a
+    ``response`` with the whole ``Response``, or an ``error`` with ``{"type", "message"}``. A
+    program error is raised as it is, after an ``error`` event without details. Closing this
+    closes ``pieces``.
     """
     number = 0
     try:
         async for piece in pieces:
-            yield _event(number, *_said(piece))
+            yield _event(number, *_payload(piece))
             number += 1
     except EventctxError as error:
         yield _event(number, "error", {"type": type(error).__name__, "message": str(error)})
     except Exception:
-        # What a server's own error says is for its log and not for whoever reads the stream.
-        said = {"type": "InternalError", "message": "the turn could not be finished"}
-        yield _event(number, "error", said)
+        # The text of a server's own error belongs in its log, not in a stream that anyone reads.
+        payload = {"type": "InternalError", "message": "the turn could not be finished"}
+        yield _event(number, "error", payload)
         raise
     finally:
         close = getattr(pieces, "aclose", None)
@@ -45,7 +46,7 @@ async def server_sent_events(
             await close()
 
 
-def _said(piece: Chunk | Response) -> tuple[str, Any]:
+def _payload(piece: Chunk | Response) -> tuple[str, Any]:
     if isinstance(piece, Chunk):
         return piece.kind, {"text": piece.text, "block": piece.block}
     return "response", msgspec.to_builtins(piece)
@@ -57,7 +58,7 @@ def _event(number: int, name: str, data: Any) -> bytes:
 
 
 def _sound(data: Any) -> Any:
-    """The same with lone surrogates replaced, which a model may write and UTF-8 cannot hold."""
+    """The data with lone surrogates replaced: a model may write them, UTF-8 cannot hold them."""
     if isinstance(data, str):
         return data.encode("utf-8", "replace").decode()
     if isinstance(data, dict):

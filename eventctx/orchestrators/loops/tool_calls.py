@@ -1,4 +1,9 @@
-"""Carrying out the tool calls of one answer, in parallel, each with a result for the model."""
+"""Carrying out the tool calls of one answer, in parallel, each with a result for the model.
+
+The invariant: after the answer was added, every call of it gets exactly one result in the context,
+also when the turn fails or is cancelled; APIs refuse a conversation that lacks one. A result is
+added as soon as its call ends, so a crash loses only the calls that were still running.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +15,25 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from eventctx.aio import undisturbed
+from eventctx.aio import finish
 from eventctx.errors import EventctxError, ToolFailed
-from eventctx.log.outcomes import described, failure_of
-from eventctx.orchestrators.host.hooks import HookAnswers, error_payload
+from eventctx.log.outcomes import described
+from eventctx.orchestrators.host.hooks import HookAnswers
 from eventctx.orchestrators.limits import Stopped, within
 from eventctx.orchestrators.loops.recording import ids_of
 from eventctx.orchestrators.loops.run import TurnRun
 from eventctx.orchestrators.protocol import Answer, Ids, ToolOutcome, ToolRequest
 from eventctx.orchestrators.providers.failures import as_failure
 from eventctx.orchestrators.tools.functions import run_tool
-from eventctx.orchestrators.tools.results import presented, told, told_by_hook
+from eventctx.orchestrators.tools.results import as_payload, text_of, text_of_replacement
 from eventctx.session.turns import Iteration
 
 CANCELLED: Final = "The call was cancelled before it ended."
-"""What the model is told of a call that was broken off."""
+"""The result of a call that was broken off."""
 
 
-class Calls:
-    """The calls of an answer. Whatever happens, each of them gets a result in the context."""
+class ToolCalls:
+    """The calls of one answer."""
 
     def __init__(self, run: TurnRun, cycle: Iteration, answer: Answer) -> None:
         self._run = run
@@ -39,29 +44,29 @@ class Calls:
         self._known: dict[str, ToolOutcome] = {}
         self._refused: EventctxError | None = None
 
-    async def carried_out(self) -> None:
-        """Add the answer, run its calls, and add each result as soon as it is there."""
+    async def carry_out(self) -> None:
+        """Add the answer, run its calls, and add each result as soon as its call ends."""
         try:
             await self._run.add_answer(self._answer)
         except asyncio.CancelledError as error:
-            if error.__cause__ is None:
-                await self._given_up()
+            if error.__cause__ is None:  # the answer was added all the same
+                await self._give_up()
             raise
         try:
-            await self._all()
+            await self._run_all()
         except BaseException:
-            await self._given_up()
+            await self._give_up()
             raise
 
-    async def _all(self) -> None:
-        tasks = [asyncio.create_task(self._one(call)) for call in self._answer.calls]
+    async def _run_all(self) -> None:
+        tasks = [asyncio.create_task(self._run_one(call)) for call in self._answer.calls]
         try:
             if tasks:
                 await asyncio.wait(tasks)
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
-            await undisturbed(asyncio.wait(tasks))
+            await finish(asyncio.wait(tasks))
             for task in tasks:
                 if not task.cancelled():
                     task.exception()
@@ -71,19 +76,19 @@ class Calls:
         if self._refused is not None:
             raise self._refused
 
-    async def _given_up(self) -> None:
-        """Give the calls that are open a result: models refuse a conversation without."""
+    async def _give_up(self) -> None:
+        """Add a result for each open call: the tool's own if it ended, else ``CANCELLED``."""
         for call in list(self._open.values()):
-            # What keeps results from being added has its own error already, on its way up.
+            # The error that ends the turn is on its way up; one of these must not replace it.
             with contextlib.suppress(Exception):
-                await self._result(
+                await self._add_result(
                     self._known.get(call.id, ToolOutcome(call, CANCELLED, is_error=True))
                 )
 
-    async def _one(self, call: ToolRequest) -> None:
-        await self._result(await self._outcome(call))
+    async def _run_one(self, call: ToolRequest) -> None:
+        await self._add_result(await self._outcome(call))
 
-    async def _result(self, outcome: ToolOutcome) -> None:
+    async def _add_result(self, outcome: ToolOutcome) -> None:
         self._open.pop(outcome.call.id, None)
         try:
             row = self._run.provider.result_message(outcome)
@@ -94,14 +99,14 @@ class Calls:
     async def _outcome(self, call: ToolRequest) -> ToolOutcome:
         try:
             async with self._cycle.tool_call(call.name, call.id) as block:
-                return await self._told(call, ids_of(block.scope))
+                return await self._run_told(call, ids_of(block.scope))
         except Stopped:
             return ToolOutcome(call, CANCELLED, is_error=True)
         except Exception as error:
             return ToolOutcome(call, str(described(error)), is_error=True)
 
-    async def _told(self, call: ToolRequest, ids: Ids) -> ToolOutcome:
-        """A call between what the host is told of its beginning and its end."""
+    async def _run_told(self, call: ToolRequest, ids: Ids) -> ToolOutcome:
+        """Run a call, and tell the host's hooks of its start and its end."""
         host = self._run.host
         facts = {
             "tool_name": call.name,
@@ -109,42 +114,31 @@ class Calls:
             "tool_call_id": call.id,
             "parallel_group_id": self._group,
         }
-        try:
-            said = await self._heard(host.tell("tool:pre", ids, facts, about=call.name))
-            if said.denied is not None:
-                raise ToolFailed(call.name, f"denied by a hook: {said.denied}")
-            changed = (said.data or {}).get("tool_input")
+        async with host.telling_errors("tool:error", ids, facts, about=call.name):
+            answers = await self._heard(host.tell("tool:pre", ids, facts, about=call.name))
+            if answers.denied is not None:
+                raise ToolFailed(call.name, f"denied by a hook: {answers.denied}")
+            changed = (answers.data or {}).get("tool_input")
             arguments = changed if isinstance(changed, dict) else call.arguments
             facts["tool_input"] = arguments
             value = await self._executed(call, arguments, ids)
-        except BaseException as error:
-            status = failure_of(type(error))
-            more = {"error": error_payload(error), "status": status}
-            await host.tell_end(
-                "tool:error",
-                ids,
-                facts | more,
-                about=call.name,
-                broken_off=status == "cancelled",
-            )
-            raise
-        text, failed = told(value)
+        text, failed = text_of(value)
         self._known[call.id] = ToolOutcome(call, text, is_error=failed)
-        shown = presented(value) if host.listens else None
+        result = as_payload(value) if host.listens else None
         try:
-            said = await self._heard(
-                host.tell_end("tool:post", ids, facts | {"result": shown}, about=call.name)
+            answers = await self._heard(
+                host.tell_end("tool:post", ids, facts | {"result": result}, about=call.name)
             )
         except (asyncio.CancelledError, EventctxError):
-            # The call itself had ended and is recorded so; what broke off is raised by ``_all``.
+            # The call itself had ended and is recorded so; ``_run_all`` raises what broke off.
             return self._known[call.id]
-        changed = shown if said.data is None else said.data.get("result", shown)
-        if changed != shown:
-            text, failed = told_by_hook(changed)
+        changed = result if answers.data is None else answers.data.get("result", result)
+        if changed != result:
+            text, failed = text_of_replacement(changed)
         return ToolOutcome(call, text, is_error=failed)
 
     async def _heard(self, telling: Coroutine[Any, Any, HookAnswers]) -> HookAnswers:
-        """What hooks answered. That the context did not take an injection ends the turn."""
+        """The answers of hooks. If the context refuses an injection, its error ends the turn."""
         try:
             return await telling
         except EventctxError as error:
@@ -159,13 +153,13 @@ class Calls:
         if tool is None:
             known = ", ".join(sorted(run.tools)) or "none"
             raise ToolFailed(call.name, f"there is no such tool; the tools are: {known}")
-        run.stop.began(call.id, call.name)
+        run.stop.tool_started(call.id, call.name)
         try:
-            # A copy: the tool may keep or change it, and the answer's own is still to be sent.
+            # A copy: the tool may keep or change it, and the answer itself will be sent again.
             work = self._work(tool, copy.deepcopy(arguments), ids, call.id)
             return await within(work, run.settings.tool_timeout, run.stop)
         finally:
-            run.stop.ended(call.id)
+            run.stop.tool_ended(call.id)
 
     async def _work(self, tool: Any, arguments: dict[str, Any], ids: Ids, call_id: str) -> Any:
         with self._dispatching(call_id):
@@ -173,7 +167,7 @@ class Calls:
 
     @contextmanager
     def _dispatching(self, call_id: str) -> Iterator[None]:
-        """Let Amplifier's tools find the call that they run for, by task, as its loops do."""
+        """Let Amplifier's tools find their call by the running task, as under Amplifier's loops."""
         coordinator, task = self._run.coordinator, asyncio.current_task()
         if coordinator is None:
             yield

@@ -1,8 +1,8 @@
 """Amplifier's provider modules as providers of an orchestrator.
 
-A request's rows become ``Message`` objects, and a ``ChatResponse`` the row that Amplifier's own
-loops store: content blocks as they came, with thinking and its signature, and the calls again in
-``tool_calls``. So a context filled here goes on under their loops, and the other way round.
+A request's rows become ``Message`` objects. A ``ChatResponse`` becomes the row that Amplifier's own
+loops store: content blocks as they came, with thinking and its signature, and the calls once more
+in ``tool_calls``. So a session can change between our loops and theirs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AmplifierProvider:
 
     @property
     def model(self) -> str | None:
-        """The model that the module asks by default, as far as it says."""
+        """The module's default model, if it names one."""
         config = getattr(self._provider, "config", None)
         given = config if isinstance(config, Mapping) else {}
         for found in (
@@ -50,7 +50,7 @@ class AmplifierProvider:
     async def complete(self, request: Request) -> Answer:
         """The answer, with the ids of the call in the request's ``metadata``.
 
-        Raises ProviderFailed for an answer that is none, and what the module raises.
+        Raises ProviderFailed for a response without content, and what the module raises.
         """
         from amplifier_core.message_models import ChatRequest, ToolSpec
 
@@ -68,14 +68,14 @@ class AmplifierProvider:
         return self._answer(response)
 
     def definitions(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-        """The tools as Amplifier's ``ToolSpec`` has them."""
+        """The tools with the fields of Amplifier's ``ToolSpec``."""
         return [
             {"name": one.name, "description": one.description, "parameters": dict(one.parameters)}
             for one in tools
         ]
 
     def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
-        """A call's outcome as Amplifier's loops store it."""
+        """A call's outcome in the form that Amplifier's loops store."""
         return {
             "role": "tool",
             "tool_call_id": outcome.call.id,

@@ -1,7 +1,8 @@
-"""The events of a streamed Anthropic message, put together to the message."""
+"""From the events of a streamed Anthropic message to the message."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from eventctx.orchestrators.protocol import Chunk
@@ -9,11 +10,7 @@ from eventctx.orchestrators.providers.arguments import read_arguments
 
 
 class StreamedMessage:
-    """Takes the events of one message in order; ``body`` is the message as it stands.
-
-    ``problems`` says, by the id of a tool call, why its input cannot be used. ``whole`` says
-    whether the last event came.
-    """
+    """Takes the events of one message in order (``sdk_provider.AnswerCollector``)."""
 
     def __init__(self) -> None:
         self.body: dict[str, Any] = {}
@@ -21,16 +18,16 @@ class StreamedMessage:
         self.whole = False
         self._inputs: dict[int, list[str]] = {}
 
-    def take(self, event: dict[str, Any]) -> Chunk | None:
-        """Add an event; what there is to show of it."""
+    def take(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        """Add an event, and yield the chunks to show."""
         match event.get("type"):
             case "message_start":
                 self.body = {**event["message"], "content": []}
             case "content_block_start":
                 self.body["content"].append(dict(event["content_block"]))
-                return self._shown(event["index"], event["content_block"])
+                yield from self._shown(event["index"], event["content_block"])
             case "content_block_delta":
-                return self._grow(event["index"], event["delta"])
+                yield from self._grow(event["index"], event["delta"])
             case "content_block_stop":
                 self._close(event["index"])
             case "message_delta":
@@ -39,28 +36,27 @@ class StreamedMessage:
                 self.body["usage"] = {**self.body.get("usage", {}), **counted}
             case "message_stop":
                 self.whole = True
-        return None
 
-    def _grow(self, index: int, delta: dict[str, Any]) -> Chunk | None:
+    def _grow(self, index: int, delta: dict[str, Any]) -> Iterator[Chunk]:
         block = self.body["content"][index]
         match delta["type"]:
             case "input_json_delta":
                 self._inputs.setdefault(index, []).append(delta["partial_json"])
-                return None
+                return
             case "citations_delta":
                 block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
-                return None
-        # The other deltas, and those to come, continue the block's texts of the same names.
+                return
+        # Other deltas, and those of later releases, continue the texts of the same names.
         for name, more in delta.items():
             if name != "type" and isinstance(more, str):
                 block[name] = (block.get(name) or "") + more
-        return self._shown(index, delta)
+        yield from self._shown(index, delta)
 
-    def _shown(self, index: int, part: dict[str, Any]) -> Chunk | None:
-        for kind in ("text", "thinking"):
-            if text := part.get(kind):
-                return Chunk(kind, text, index)
-        return None
+    def _shown(self, index: int, part: dict[str, Any]) -> Iterator[Chunk]:
+        if text := part.get("text"):
+            yield Chunk("text", text, index)
+        elif thinking := part.get("thinking"):
+            yield Chunk("thinking", thinking, index)
 
     def _close(self, index: int) -> None:
         pieces = self._inputs.pop(index, None)

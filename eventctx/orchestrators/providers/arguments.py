@@ -1,4 +1,4 @@
-"""The arguments of a tool call, from the text that a model wrote."""
+"""From the text that a model wrote to the arguments of a tool call."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _SHOWN: Final = 200
 
 
 def read_arguments(written: object) -> tuple[dict[str, Any], str | None]:
-    """The arguments, and why they cannot be used; nothing at all means none were given.
+    """The arguments, and the reason why they cannot be used; an empty text means no arguments.
 
-    ``written`` is a JSON text, or an object already, as Anthropic and some servers have it.
+    ``written`` is a JSON text, or an object, which Anthropic and some servers send.
     """
     value = written
     if isinstance(written, str):

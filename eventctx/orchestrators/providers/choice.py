@@ -1,4 +1,4 @@
-"""Which of the host's providers is asked, and as what."""
+"""The choice of the provider to ask from those of the host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.orchestrators.protocol import Provider
 
 PRIORITY = 100
-"""The rank of a provider that says none; lower ones come first (Amplifier's loops)."""
+"""The default rank of a provider; lower ranks come first, as in Amplifier's loops."""
 
 
 class Chosen(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a provider did wrong, in one form: errors of any library, and answers that are none."""
+"""One form for all failures of a provider: errors of any library, and unusable answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import Answer, ToolRequest, Usage
 
 MAX_NAME: Final = 1_000
-"""Characters of a name that a provider may give its model or an answer."""
+"""Longest name, in characters, that a provider may give its model or an answer."""
 
 RETRYABLE: Final = frozenset((408, 409, 425, 429))
-"""HTTP statuses that may pass, besides those from 500 (RFC 9110; Anthropic's and OpenAI's SDKs)."""
+"""HTTP statuses worth a retry, besides those from 500 (RFC 9110; both SDKs do the same)."""
 
 TOO_LONG: Final = "ContextLengthError"
 """Amplifier's name for a request larger than the model's window (``amplifier_core.llm_errors``)."""
@@ -26,8 +26,8 @@ TOO_LONG: Final = "ContextLengthError"
 def as_failure(provider: str, error: BaseException) -> ProviderFailed:
     """Any exception of a provider as ProviderFailed.
 
-    Attributes ``status_code``, ``retryable`` and ``retry_after`` say what they say in Amplifier's
-    errors and the SDKs'; without them, errors of the network may pass and others do not.
+    The attributes ``status_code``, ``retryable`` and ``retry_after`` are read as Amplifier's errors
+    and the SDKs have them. Without them, only errors of the network are retryable.
     """
     if isinstance(error, ProviderFailed):
         return error
@@ -49,7 +49,7 @@ def as_failure(provider: str, error: BaseException) -> ProviderFailed:
 
 
 def problem_with(answer: Any, calls_allowed: bool) -> str | None:
-    """Why an answer cannot be used; None for one that can."""
+    """The reason why an answer cannot be used; None if it can."""
     if not isinstance(answer, Answer):
         return f"expected an Answer, found {type(answer).__name__}"
     if not isinstance(answer.more, tuple):
@@ -83,8 +83,8 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
     return None
 
 
-def counted(answer: Any) -> Usage | None:
-    """What an answer that cannot be used has cost, as far as it says so."""
+def usable_usage(answer: Any) -> Usage | None:
+    """The usage of an answer that itself cannot be used, if it reports a valid one."""
     used = answer.usage if isinstance(answer, Answer) else None
     return used if _counts(used) else None
 
@@ -111,7 +111,7 @@ def _counts(usage: Any) -> bool:
 
 
 def _short_text(value: object) -> bool:
-    """Whether a record can hold it as a name."""
+    """Whether a record can hold the value as a name."""
     if value is None:
         return True
     return isinstance(value, str) and len(value) < MAX_NAME and value.isprintable()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any
 
-from eventctx.log.usage import OPENAI_CHAT, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
-    Chunk,
     Request,
     ToolDefinition,
     ToolOutcome,
@@ -19,10 +16,11 @@ from eventctx.orchestrators.providers import sdk_failing
 from eventctx.orchestrators.providers.arguments import read_arguments
 from eventctx.orchestrators.providers.openai_chat_stream import StreamedCompletion
 from eventctx.orchestrators.providers.openai_client import usable
-from eventctx.orchestrators.providers.sdk_calling import Connection, window
+from eventctx.orchestrators.providers.sdk_calling import window
+from eventctx.orchestrators.providers.sdk_provider import SdkProvider, without_metadata
 
 
-class OpenAIChatProvider:
+class OpenAIChatProvider(SdkProvider):
     """Asks a model by chat completions.
 
     ``client`` is an ``AsyncOpenAI`` of yours (with the ``base_url`` of a compatible server, such as
@@ -33,6 +31,8 @@ class OpenAIChatProvider:
     behind those of a request. With ``propagate`` a request carries its span as the W3C header
     ``traceparent``. Raises InvalidSetting.
     """
+
+    ENDPOINT = "chat.completions"
 
     def __init__(
         self,
@@ -45,117 +45,73 @@ class OpenAIChatProvider:
         propagate: bool = True,
         **options: Any,
     ) -> None:
-        self.name = name
-        self.model = model
         largest = options.get("max_completion_tokens") or options.get("max_tokens")
-        self._info = window(context_window, max_output_tokens or largest)
-        self._tools = list(options.pop("tools", None) or ())
+        info = window(context_window, max_output_tokens or largest)
         self._stream_options = options.pop("stream_options", {"include_usage": True})
-        self._client = usable(client)
-        self._connection = Connection(name, self._client.sdk.chat.completions, options, propagate)
-
-    async def aclose(self) -> None:
-        """Close the client that was made from the environment; yours stays open."""
-        await self._client.aclose()
-
-    def get_info(self) -> dict[str, int]:
-        """``context_window`` and ``max_output_tokens`` for the budget, where they are known."""
-        return self._info
-
-    def definitions(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-        """Each tool as ``{"type": "function", "function": {…}}``."""
-        return [
-            {
-                "type": "function",
-                "function": {
-                    "name": t.name,
-                    "description": t.description,
-                    "parameters": dict(t.parameters),
-                },
-            }
-            for t in tools
-        ]
+        super().__init__(name, model, info, usable(client), options, propagate)
 
     def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
-        """A row of role ``tool``. That a call failed is said by its text: there is no field."""
+        """A row of role ``tool``. Only its text says that a call failed; the API has no field."""
         return {"role": "tool", "tool_call_id": outcome.call.id, "content": outcome.content}
 
-    async def complete(self, request: Request) -> Answer:
-        """The whole answer. Raises ProviderFailed."""
-        body = await self._connection.ask(self._arguments(request), request.ids)
-        return _answer(self.name, body)
+    def _definition(self, tool: ToolDefinition) -> dict[str, Any]:
+        function = {"name": tool.name, "description": tool.description}
+        return {"type": "function", "function": {**function, "parameters": dict(tool.parameters)}}
 
-    async def stream(self, request: Request) -> AsyncGenerator[Chunk | Answer, None]:
-        """Chunks as they come, and last what ``complete`` answers. Raises ProviderFailed."""
-        completion = StreamedCompletion()
-        arguments = self._arguments(request)
-        if self._stream_options is not None:
-            arguments["stream_options"] = self._stream_options
-        async with aclosing(self._connection.listen(arguments, request.ids)) as events:
-            async for event in events:
-                try:
-                    chunks = completion.take(event)
-                except (KeyError, IndexError, TypeError, AttributeError) as error:
-                    raise sdk_failing.unusable(
-                        self.name, "a part of a completion", event
-                    ) from error
-                for chunk in chunks:
-                    yield chunk
-        if not completion.whole:
-            raise sdk_failing.cut(self.name)
-        yield _answer(self.name, completion.body)
+    def _conversation(self, request: Request) -> dict[str, Any]:
+        rows = [without_metadata(row) for row in request.messages if not _is_empty(row)]
+        return {"messages": rows}
 
-    def _arguments(self, request: Request) -> dict[str, Any]:
-        rows = [_sent(row) for row in request.messages if not _says_nothing(row)]
-        arguments: dict[str, Any] = {"model": self.model, "messages": rows}
-        if tools := self.definitions(request.tools) + self._tools:
-            arguments["tools"] = tools
-        return arguments
+    def _stream_arguments(self) -> dict[str, Any]:
+        options = self._stream_options
+        return {} if options is None else {"stream_options": options}
+
+    def _collector(self) -> StreamedCompletion:
+        return StreamedCompletion()
+
+    def _answer(self, body: dict[str, Any], problems: Mapping[str, str]) -> Answer:
+        choices = body.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        received = choice.get("message") if isinstance(choice, dict) else None
+        if (
+            not isinstance(choice, dict)
+            or not isinstance(received, dict)
+            or not _has_calls(received)
+        ):
+            raise sdk_failing.unusable(self.name, "a completion with a choice", body)
+        message = _stored(received)
+        calls = message.get("tool_calls", ())
+        return Answer(
+            message=message,
+            text=_text(message.get("content")) or message.get("refusal") or "",
+            calls=tuple(_call(call) for call in calls if "function" in call),
+            finish_reason=choice.get("finish_reason"),
+            response_id=body.get("id"),
+            model=body.get("model"),
+            usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
+        )
 
 
-def _sent(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as stored, without a host's ``metadata``: the API refuses unknown keys."""
-    return {key: value for key, value in row.items() if key != "metadata"}
-
-
-def _says_nothing(row: dict[str, Any]) -> bool:
-    """An assistant's row that holds neither words nor calls; the API refuses it."""
+def _is_empty(row: dict[str, Any]) -> bool:
+    """Whether an assistant's row holds neither words nor calls; the API refuses such a row."""
     held = ("content", "tool_calls", "function_call", "refusal", "audio")
     return row.get("role") == "assistant" and not any(row.get(key) for key in held)
 
 
-def _answer(provider: str, body: dict[str, Any]) -> Answer:
-    choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    said = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(said, dict) or not _has_calls(said):
-        raise sdk_failing.unusable(provider, "a completion with a choice", body)
-    message = _stored(said)
-    return Answer(
-        message=message,
-        text=_text(message.get("content")) or message.get("refusal") or "",
-        calls=tuple(_call(call) for call in message.get("tool_calls", ()) if "function" in call),
-        finish_reason=choice.get("finish_reason"),
-        response_id=body.get("id"),
-        model=body.get("model"),
-        usage=read_usage(body.get("usage"), OPENAI_CHAT),
-    )
-
-
-def _has_calls(said: dict[str, Any]) -> bool:
-    """Whether its calls, if any, can be read; one without a function is a server's own."""
-    calls = said.get("tool_calls") or []
+def _has_calls(message: dict[str, Any]) -> bool:
+    """Whether its calls, if any, can be read; a call without a function is a server's own."""
+    calls = message.get("tool_calls") or []
     return isinstance(calls, list) and all(
         isinstance(call, dict) and isinstance(call.get("function", {}), dict) for call in calls
     )
 
 
-def _stored(said: dict[str, Any]) -> dict[str, Any]:
-    """The message as it can be sent back: no nulls, no empty lists, no places in a stream.
+def _stored(received: dict[str, Any]) -> dict[str, Any]:
+    """The message in a form that can be sent back: no nulls, empty lists or places in a stream.
 
     ``reasoning_content`` stays: DeepSeek wants it back within a tool loop.
     """
-    message = {k: v for k, v in said.items() if v not in (None, []) or k == "content"}
+    message = {k: v for k, v in received.items() if v not in (None, []) or k == "content"}
     message = {"role": "assistant", "content": None, **message}
     if calls := message.get("tool_calls"):
         message["tool_calls"] = [{k: v for k, v in c.items() if k != "index"} for c in calls]

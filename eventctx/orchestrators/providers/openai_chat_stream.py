@@ -1,8 +1,8 @@
-"""The parts of a streamed chat completion, put together to the completion."""
+"""From the parts of a streamed chat completion to the completion."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from eventctx.orchestrators.protocol import Chunk
@@ -16,7 +16,12 @@ _SHOWN: Final[dict[str, Literal["text", "thinking"]]] = {
 
 
 class StreamedCompletion:
-    """Takes the parts of one completion in order; ``whole`` says whether it came to its end."""
+    """Takes the parts of one completion in order (``sdk_provider.AnswerCollector``).
+
+    Arguments stay texts here, so there are no ``problems`` yet.
+    """
+
+    problems: Final[Mapping[str, str]] = {}
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
@@ -29,7 +34,7 @@ class StreamedCompletion:
 
     @property
     def whole(self) -> bool:
-        """A reason to finish stands in the last part of every choice."""
+        """Whether a part gave a reason to finish, which only the last part of a choice does."""
         return self._finish is not None
 
     @property
@@ -42,7 +47,7 @@ class StreamedCompletion:
         return {**self._head, "choices": [choice], "usage": self._usage}
 
     def take(self, part: dict[str, Any]) -> list[Chunk]:
-        """Add a part; what there is to show of it."""
+        """Add a part, and return the chunks to show."""
         for key in ("id", "model"):
             if part.get(key):
                 self._head.setdefault(key, part[key])
@@ -50,7 +55,7 @@ class StreamedCompletion:
             self._usage = part["usage"]
         shown: list[Chunk] = []
         for choice in part.get("choices") or ():
-            # A part may say which choice it is of; only one is asked for.
+            # A part may name its choice; only one choice is requested.
             if choice.get("index", 0) == 0:
                 shown += self._grow(choice.get("delta") or {})
                 self._finish = choice.get("finish_reason") or self._finish
@@ -77,9 +82,10 @@ class StreamedCompletion:
         return Chunk(kind, text, self._block)
 
     def _grow_call(self, part: dict[str, Any]) -> None:
-        """Only arguments come in pieces; some servers say name and id again with each.
+        """Add a part of a call.
 
-        A server that leaves ``index`` out sends whole calls.
+        Only arguments come in pieces; some servers repeat name and id with each piece. A server
+        that leaves ``index`` out sends whole calls.
         """
         place = part.get("index")
         call = self._calls.setdefault(part.get("id") if place is None else place, {})

@@ -1,12 +1,12 @@
-"""One endpoint of an SDK's client: asked once, answered in the API's own JSON.
+"""One endpoint of an SDK's client, asked once and answered in the API's own JSON.
 
-The JSON is used rather than the SDK's objects: what is stored is what came, whatever the SDK's
-release knows of it.
+The JSON is used rather than the SDK's objects, so that an answer is stored as it came, also with
+fields that this release of the SDK does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,10 +20,10 @@ _OURS: Final = frozenset(("messages", "input", "model", "stream"))
 
 
 class Connection:
-    """Asks ``endpoint``, an SDK's resource with ``create``.
+    """Asks ``endpoint``, an SDK's resource with a ``create`` method.
 
-    ``options`` go into each request as they are; one that is None is left out. With ``propagate``
-    a request carries its span as ``traceparent``.
+    ``options`` go into each request as they are, except those that are None. With ``propagate`` a
+    request carries its span as ``traceparent``.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Connection:
         self._propagate = propagate
 
     async def ask(self, arguments: dict[str, Any], ids: Ids) -> dict[str, Any]:
-        """The JSON object with which the API answers. Raises ProviderFailed, InvalidSetting."""
+        """The JSON object of the API's answer. Raises ProviderFailed, InvalidSetting."""
         with self._opening():
             raw = await self._endpoint.with_raw_response.create(**self._with(arguments, ids))
         content: bytes = await raw.http_response.aread()
@@ -56,7 +56,7 @@ class Connection:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a streamed answer, as JSON objects. Raises ProviderFailed, InvalidSetting.
 
-        The connection is closed at the end, also of a reader that is cancelled or stops early.
+        The connection is closed at the end, also when the reader is cancelled or stops early.
         """
         with self._opening():
             stream = await self._endpoint.create(stream=True, **self._with(arguments, ids))
@@ -79,7 +79,7 @@ class Connection:
         if not isinstance(body, dict):
             raise sdk_failing.unusable(self._provider, "an object", body)
         if isinstance(body.get("error"), dict | str):
-            raise sdk_failing.told(self._provider, body)
+            raise sdk_failing.reported(self._provider, body)
         return body
 
     @contextmanager
@@ -88,7 +88,7 @@ class Connection:
             with self._reading(opening=True):
                 yield
         except (TypeError, ValueError) as error:
-            # Before anything is sent: an argument that this release of the SDK does not take.
+            # The SDK checks arguments before it sends: this release does not take one of them.
             raise InvalidSetting(
                 f"the SDK of {self._provider} did not take the request: {error}; check the "
                 "options, the API key, and the SDK's version"
@@ -108,30 +108,53 @@ class Connection:
 
 
 class Client(msgspec.Struct, frozen=True):
-    """An SDK's client without its own retries: each attempt is a call of its own in the log.
+    """An SDK's client without its own retries, because each attempt is a call in the log.
 
-    ``made`` says that it was made here, so that nobody else closes it.
+    ``made`` says that it was made here, so that nobody else will close it.
     """
 
     sdk: Any
     made: bool
 
     async def aclose(self) -> None:
-        """Close a client that was made here; a host's own stays open."""
+        """Close the client if it was made here; a host's own stays open."""
         if self.made:
             await self.sdk.close()
 
 
-def without_retries(client: Any, kind: str, blocking: type, made: bool) -> Client:
-    """The client as it is used here. Raises InvalidSetting for one that is not asynchronous."""
+def client_of(
+    given: Any,
+    extra: str,
+    lowest: str,
+    classes: Callable[[], tuple[str, type, type, type[Exception]]],
+) -> Client:
+    """The given client, or one made from the environment, without its retries.
+
+    ``extra`` is the SDK and our extra for it, ``lowest`` its oldest usable release. ``classes``
+    imports the SDK and returns its version, its asynchronous and its blocking client, and its base
+    of errors. Raises InvalidSetting.
+    """
+    try:
+        version, kind, blocking, failed = classes()
+    except ImportError as error:
+        raise _missing(extra, lowest, "is not installed") from error
+    if is_older(version, lowest):
+        raise _missing(extra, lowest, f"{version} is too old")
+    client = given
+    if given is None:
+        try:
+            client = kind()
+        except failed as error:
+            raise InvalidSetting(
+                f"client: none can be made from the environment: {error}"
+            ) from error
     if isinstance(client, blocking) or not hasattr(client, "with_options"):
-        raise InvalidSetting(f"client: expected {kind}, found {type(client).__name__}")
-    return Client(client.with_options(max_retries=0), made)
+        found = type(client).__name__
+        raise InvalidSetting(f"client: expected an {kind.__name__} or None, found {found}")
+    return Client(client.with_options(max_retries=0), made=given is None)
 
 
-def missing(extra: str, lowest: str, found: str | None = None) -> InvalidSetting:
-    """What to say of an SDK that is not there, or is older than ``lowest``."""
-    state = "is not installed" if found is None else f"{found} is too old"
+def _missing(extra: str, lowest: str, state: str) -> InvalidSetting:
     return InvalidSetting(
         f"provider {extra!r}: {extra}>={lowest} is needed and {state}; "
         f"pip install --upgrade 'eventctx[{extra}]'"
@@ -139,7 +162,7 @@ def missing(extra: str, lowest: str, found: str | None = None) -> InvalidSetting
 
 
 def is_older(version: str, lowest: str) -> bool:
-    """Whether a version is below another; what stands behind the numbers does not count."""
+    """Whether a version is below another; a suffix of the numbers does not count."""
     return _numbers(version) < _numbers(lowest)
 
 
@@ -148,9 +171,9 @@ def _numbers(version: str) -> list[int]:
 
 
 def window(context_window: int | None, max_output_tokens: int | None) -> dict[str, int]:
-    """What ``get_info`` says for the budget; nothing where the window is not known.
+    """The return value of ``get_info``; empty if the window is not known.
 
-    Raises InvalidSetting for a window without the largest answer, which the budget needs as well.
+    Raises InvalidSetting for a window without the largest answer, because the budget needs both.
     """
     if context_window is None:
         return {}

@@ -1,8 +1,7 @@
-"""What went wrong with a model call, read from what an SDK raised or an API said.
+"""The failure of a model call, read from an SDK's exception or an API's answer.
 
-The SDKs of Anthropic and OpenAI are made by one generator, so their errors have one shape: a
-status with its response, a connection that failed, or an error that came inside a stream. Nothing
-here imports them.
+One generator makes the SDKs of Anthropic and OpenAI, so their errors have one shape: a status with
+its response, a connection that failed, or an error inside a stream. Nothing here imports them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final
 from eventctx.errors import ProviderFailed
 
 PROBLEM_CHARACTERS: Final = 500
-"""How much of an API's message is kept: an unexpected page of HTML is not."""
+"""Characters of an API's message that are kept, because it may be a whole page of HTML."""
 
 _SDKS: Final = frozenset(("anthropic", "openai"))
 _NETWORK: Final = frozenset(("httpx", "httpx2", "httpcore", "httpcore2", "h11", "h2", "anyio"))
@@ -27,7 +26,7 @@ _FINAL_KINDS: Final = frozenset(
         *("invalid_prompt", "content_policy_violation", "invalid_api_key", "model_not_found"),
     )
 )
-"""Error types and codes that the same request meets again, whatever the status around them."""
+"""Error types and codes that the same request would meet again, whatever the status."""
 
 _TOO_LONG: Final = (
     "prompt is too long",
@@ -36,11 +35,11 @@ _TOO_LONG: Final = (
     "context window",
     "context length",
 )
-"""How APIs say that a prompt does not fit: Anthropic's two ways, OpenAI's, and those of others."""
+"""Texts by which APIs refuse a prompt as too long: two of Anthropic, one of OpenAI, others."""
 
 
 def failure(provider: str, error: Exception) -> ProviderFailed | None:
-    """The failure that an exception stands for; None if it is not the API's or the network's."""
+    """The failure behind an exception; None if neither the API nor the network caused it."""
     response = getattr(error, "response", None)
     root = type(error).__module__.partition(".")[0]
     if root in _SDKS and response is not None:
@@ -48,9 +47,9 @@ def failure(provider: str, error: Exception) -> ProviderFailed | None:
         body = getattr(error, "body", None)
         if isinstance(status, int) and status >= 400:
             return refused(provider, status, response.headers, body, str(error))
-        return told(provider, body, str(error))
+        return reported(provider, body, str(error))
     if root in _SDKS and getattr(error, "body", None) is not None:
-        return told(provider, getattr(error, "body", None), str(error))
+        return reported(provider, getattr(error, "body", None), str(error))
     if root in _SDKS | _NETWORK or isinstance(error, OSError):
         cause = error.__cause__ if root in _SDKS and error.__cause__ is not None else error
         problem = f"no whole answer came: {type(cause).__name__} {cause}"
@@ -63,50 +62,50 @@ def failure(provider: str, error: Exception) -> ProviderFailed | None:
 def refused(
     provider: str, status: int, headers: Mapping[str, str], body: object, message: str
 ) -> ProviderFailed:
-    """An answer with an error's status."""
-    kinds, said = _detail(body)
-    said = said or message
-    said_retry = headers.get("x-should-retry")
+    """The failure of an answer with an error's status."""
+    kinds, detail = _detail(body)
+    text = detail or message
+    should_retry = headers.get("x-should-retry")
     retryable = status in (408, 409, 429) or status >= 500
-    if said_retry in ("true", "false"):
-        retryable = said_retry == "true"
+    if should_retry in ("true", "false"):
+        retryable = should_retry == "true"
     return ProviderFailed(
         provider,
-        _bounded(said),
+        _bounded(text),
         status=status,
         retryable=retryable and not kinds & _FINAL_KINDS,
         retry_after=retry_after(headers),
-        too_long=status == 413 or (status == 400 and _is_too_long(kinds, said)),
+        too_long=status == 413 or (status == 400 and _is_too_long(kinds, text)),
     )
 
 
-def told(provider: str, body: object, message: str = "") -> ProviderFailed:
-    """An error that came where an answer was expected: inside a stream, or under status 200.
+def reported(provider: str, body: object, message: str = "") -> ProviderFailed:
+    """An error in the place of an answer: inside a stream, or under status 200.
 
-    The request had been taken by then, so it may succeed later unless the error says otherwise.
+    The API had accepted the request by then, so it may succeed later unless the error forbids it.
     """
-    kinds, said = _detail(body)
-    said = said or message
-    too_long = _is_too_long(kinds, said)
+    kinds, detail = _detail(body)
+    text = detail or message
+    too_long = _is_too_long(kinds, text)
     client_side = any(kind.isdigit() and 400 <= int(kind) < 500 for kind in kinds)
     transient = bool(kinds & {"408", "409", "429"}) or not client_side
     return ProviderFailed(
         provider,
-        _bounded(said or "an error without a message"),
+        _bounded(text or "an error without a message"),
         retryable=transient and not too_long and not kinds & _FINAL_KINDS,
         too_long=too_long,
     )
 
 
 def garbage(provider: str, found: str) -> ProviderFailed:
-    """An answer that is no JSON: what a gateway says in the API's place, so it may pass."""
+    """An answer that is no JSON. A gateway sent it in place of the API, so a retry may help."""
     return ProviderFailed(
         provider, _bounded(f"expected JSON from the API, found: {found}"), retryable=True
     )
 
 
 def unusable(provider: str, expected: str, found: object) -> ProviderFailed:
-    """JSON that is not an answer: the address is not that of the API which was expected."""
+    """JSON that is not an answer: the address belongs to another API."""
     return ProviderFailed(
         provider, _bounded(f"expected {expected}, found {found!r}; check the client's base_url")
     )
@@ -152,7 +151,7 @@ def _timestamp(value: str | None) -> float | None:
 
 
 def _detail(body: object) -> tuple[frozenset[str], str]:
-    """The types and codes of an error's body, and its message; all of a body that is a text."""
+    """The types and codes of an error's body, and its message; a body that is a text is that."""
     if not isinstance(body, dict):
         return frozenset(), body if isinstance(body, str) else ""
     inner = body.get("error")

@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, overload
 
+from eventctx.aio import in_own_thread
 from eventctx.errors import InvalidSetting
 from eventctx.orchestrators.protocol import Ids, Tool, ToolDefinition
-from eventctx.orchestrators.tools.own_thread import in_own_thread
 from eventctx.orchestrators.tools.signatures import Signature
 from eventctx.search.recall import RecallTool
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What Anthropic and OpenAI take for a tool's name."""
+"""A tool's name that both Anthropic and OpenAI accept."""
 
 _NOTHING: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
 class FunctionTool:
-    """A function as a tool; ``tool`` makes one. Called, it is the function.
+    """A function as a tool, made by ``tool``. Calling it calls the function.
 
-    ``execute_with`` is ``execute`` for whoever has the ids of the call.
+    ``execute_with`` is ``execute`` for a caller that has the ids of the call.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, description: str) -> None:
@@ -38,14 +38,14 @@ class FunctionTool:
         return self._signature.schema()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function itself returns."""
+        """Call the function itself."""
         return self._function(*args, **kwargs)
 
     async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002 - the specification's name
         """Run the function with a model's arguments, without ids.
 
-        Raises InvalidSetting for arguments that do not fit, with a text for the model, and for a
-        function that cannot do without ids.
+        Raises InvalidSetting, with a text for the model, for arguments that do not fit, and for a
+        function that needs ids.
         """
         return await self._run(input, None)
 
@@ -58,7 +58,8 @@ class FunctionTool:
         if _is_async(self._function):
             return await self._function(**keywords)
         # In a thread, so that a blocking function does not stop every other session of the loop.
-        result = await in_own_thread(partial(self._function, **keywords), self.name)
+        call = partial(self._function, **keywords)
+        result = await in_own_thread(call, f"eventctx-tool-{self.name}")
         return await result if inspect.isawaitable(result) else result
 
 
@@ -95,13 +96,13 @@ def tool(
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """A tool from a function, sync or async; also as a decorator, with or without arguments.
 
-    The model is told the function's name, its docstring's first paragraph, and a JSON schema of
-    its type hints; ``Annotated[int, msgspec.Meta(description="…", ge=1)]`` says more. What the
-    model sends is converted to those types. A parameter of type ``Ids`` is not in the schema: it
-    gets the ids of the call; nor is one that ``functools.partial`` has given a value by its name.
-    A sync function runs in a thread, which a cancelled call leaves to its end. Raises
-    InvalidSetting for a signature that no JSON object fits, for a function that yields, and for a
-    name that the APIs refuse.
+    The model gets the function's name, the first paragraph of its docstring, and a JSON schema of
+    its type hints; ``Annotated[int, msgspec.Meta(description="…", ge=1)]`` adds to the schema. The
+    model's arguments are converted to those types. The schema leaves out a parameter of type
+    ``Ids``, which gets the ids of the call, and one to which ``functools.partial`` gave a value by
+    its name. A sync function runs in a thread; a cancelled call leaves that thread to its end.
+    Raises InvalidSetting for a signature that no JSON object fits, for a function that yields, and
+    for a name that the APIs refuse.
     """
     if function is None:
         return lambda found: tool(found, name=name, description=description)
@@ -120,8 +121,9 @@ def tool(
 def as_tools(tools: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Tool]:
     """Tools by name, from functions, tools, Amplifier tool modules, and ``recall_tool``'s search.
 
-    In a mapping the key names a function, and must be the name of anything else. Raises
-    InvalidSetting for what is no tool, for two of one name, and for a name that the APIs refuse.
+    A mapping's key names a function; for anything else it must equal the tool's own name. Raises
+    InvalidSetting for something that is no tool, for two tools of one name, and for a name that
+    the APIs refuse.
     """
     if tools is None:
         return {}
@@ -142,12 +144,12 @@ def as_tools(tools: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Tool]
 
 
 def definition_of(tool: Tool) -> ToolDefinition:
-    """A tool as a model is told of it. Without an ``input_schema`` it takes an empty object."""
+    """A tool in the form for a provider. Without an ``input_schema`` it takes an empty object."""
     schema = getattr(tool, "input_schema", None)
     schema = schema if isinstance(schema, Mapping) else {}
-    described = getattr(tool, "description", None)
+    description = getattr(tool, "description", None)
     name = getattr(tool, "name", "")
-    return ToolDefinition(name, str(described or ""), {**_NOTHING, **schema})
+    return ToolDefinition(name, str(description or ""), {**_NOTHING, **schema})
 
 
 async def run_tool(tool: Tool, arguments: dict[str, Any], ids: Ids) -> Any:
@@ -171,7 +173,7 @@ def _as_tool(key: str | None, one: Any) -> Tool:
 
 
 def check_name(name: object, named: object) -> str:
-    """Return a name by which models can call ``named``. Raises InvalidSetting."""
+    """Return the name if a model can call ``named`` by it. Raises InvalidSetting."""
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
     raise InvalidSetting(

@@ -1,4 +1,4 @@
-"""What a tool returned, as the text that a model is told."""
+"""A tool's return value, as the text for the model and as JSON for a hook's payload."""
 
 from __future__ import annotations
 
@@ -10,53 +10,56 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 MAX_REPR: Final = 20_000
-"""Characters of a value that JSON cannot hold."""
+"""Longest text, in characters, of a value that JSON cannot hold."""
 
 NOTHING: Final = "(no output)"
-"""What a model is told of None and of an empty text, which some APIs refuse."""
+"""The text of None and of an empty text, which some APIs refuse."""
 
 _FIELDS: Final = frozenset(("success", "output", "error", "content"))
-"""Those of Amplifier's ``ToolResult``."""
+"""The fields of Amplifier's ``ToolResult``."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-class Told(NamedTuple):
-    """The text for the model, and whether it tells of a failure."""
+class ResultText(NamedTuple):
+    """The text for the model, and whether it reports a failure."""
 
     text: str
     is_error: bool = False
 
 
-def told(value: Any) -> Told:
-    """The text of any value. Never raises; never shortens what JSON or a text can hold.
+def text_of(value: Any) -> ResultText:
+    """The text of any value. Never raises; never shortens a text or a value that JSON can hold.
 
-    Of an Amplifier ``ToolResult`` it is ``get_serialized_output()``, a failure when ``success``
-    is false; also where a hook made a dict of it.
+    The text of an Amplifier ``ToolResult`` is ``get_serialized_output()``; it is a failure when
+    ``success`` is false.
     """
     serialized = getattr(value, "get_serialized_output", None)
     if callable(serialized):
         failed = getattr(value, "success", True) is False
         try:
-            return Told(_sound(str(serialized())), failed)
+            return ResultText(_sound(str(serialized())), failed)
         except Exception:
-            return Told(_shown(getattr(value, "output", value)), failed)
-    return Told(_text(value))
+            return ResultText(_repr(getattr(value, "output", value)), failed)
+    return ResultText(_text(value))
 
 
-def told_by_hook(value: Any) -> Told:
-    """The text of a result that a hook put in place of another's, as ``presented`` shows them."""
+def text_of_replacement(value: Any) -> ResultText:
+    """The text of a result that a hook put in place of the tool's.
+
+    A dict with the fields of a ``ToolResult`` is read as one: ``as_payload`` gave it that form.
+    """
     if not isinstance(value, dict) or not value.keys() <= _FIELDS or "output" not in value:
-        return told(value)
+        return text_of(value)
     failed = value.get("success") is False
     output = value["output"]
-    return Told(_text(value.get("error") if output is None and failed else output), failed)
+    return ResultText(_text(value.get("error") if output is None and failed else output), failed)
 
 
-def presented(value: Any) -> Any:
-    """A tool's result in a hook's payload: JSON values, of a ``ToolResult`` its fields.
+def as_payload(value: Any) -> Any:
+    """A tool's result in a hook's payload: JSON values only; a ``ToolResult`` by its fields.
 
-    Nothing but these, so that a payload that comes back from a host can be compared with it.
+    Only JSON values, so that a payload that comes back from a host can be compared with it.
     """
     for method in ("to_dict", "model_dump"):
         dump = getattr(value, method, None)
@@ -64,13 +67,13 @@ def presented(value: Any) -> Any:
             try:
                 return _plain(dump())
             except Exception:
-                return _shown(value)
+                return _repr(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return _text(value)
     try:
         return _plain(value)
     except Exception:
-        return _shown(value)
+        return _repr(value)
 
 
 def _plain(value: Any) -> Any:
@@ -84,7 +87,7 @@ def _json(value: Any) -> str:
 
 
 def _builtin(value: Any) -> Any:
-    """What JSON has no word for: structs and dates as msgspec writes them, decimals as text."""
+    """A value that JSON lacks: a struct or a date as msgspec writes it, a decimal as text."""
     return str(value) if isinstance(value, Decimal) else msgspec.to_builtins(value)
 
 
@@ -98,11 +101,11 @@ def _text(value: Any) -> str:
     try:
         return _sound(_json(value))
     except Exception:
-        return _shown(value)
+        return _repr(value)
 
 
-def _shown(value: Any) -> str:
-    """A value by its ``repr``, as far as it has one."""
+def _repr(value: Any) -> str:
+    """The ``repr`` of a value, shortened, or a substitute when it raises."""
     try:
         shown = repr(value)
     except Exception:
@@ -112,5 +115,5 @@ def _shown(value: Any) -> str:
 
 
 def _sound(text: str) -> str:
-    """Text that UTF-8 can hold: names of files may come with lone surrogates."""
+    """The text in a form that UTF-8 can hold: file names may hold lone surrogates."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

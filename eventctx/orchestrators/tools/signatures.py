@@ -1,4 +1,4 @@
-"""A function's parameters as a JSON schema, and a model's arguments as those parameters."""
+"""From a function's parameters to a JSON schema, and from a model's arguments to parameters."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Signature:
         self._takes_ids: dict[str, bool] = {}
         fields: list[tuple[str, Any, Any]] = []
         hints = _hints(function, name)
-        # What the program has settled is not the model's to say.
-        settled = function.keywords if isinstance(function, functools.partial) else {}
+        # The model must not set a value that the program has fixed.
+        fixed = function.keywords if isinstance(function, functools.partial) else {}
         for parameter in inspect.signature(function).parameters.values():
-            if parameter.name in settled:
+            if parameter.name in fixed:
                 continue
             if parameter.kind not in _BY_NAME:
                 raise InvalidSetting(
@@ -52,14 +52,14 @@ class Signature:
             ) from error
 
     def schema(self) -> dict[str, Any]:
-        """The JSON schema, a copy of one's own."""
+        """A fresh copy of the JSON schema."""
         copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._schema))
         return copy
 
     def bind(self, arguments: Mapping[str, Any], ids: Ids | None) -> dict[str, Any]:
-        """The arguments to call the function with, converted.
+        """The converted keyword arguments of a call.
 
-        Raises InvalidSetting with a text that tells a model what is wrong with its arguments.
+        Raises InvalidSetting with a text from which a model learns what is wrong.
         """
         try:
             converted = msgspec.convert(arguments, self._arguments)
@@ -79,7 +79,7 @@ class Signature:
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     while isinstance(function, functools.partial):
         function = function.func
-    # Of an object that can be called, its method has the hints.
+    # The hints of a callable object are those of its method.
     hinted = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
     try:
         return get_type_hints(hinted, include_extras=True)
@@ -88,7 +88,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _is_ids(hint: Any) -> bool:
-    """``Ids``, or that and None."""
+    """Whether the hint is ``Ids`` or ``Ids | None``."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if get_origin(hint) in (Union, types.UnionType):
@@ -97,14 +97,14 @@ def _is_ids(hint: Any) -> bool:
 
 
 def _field(default: Any) -> Any:
-    """A default that no two calls share."""
+    """A field with its default, which no two calls share."""
     if isinstance(default, list | dict | set):
         return msgspec.field(default_factory=lambda: default.copy())
     return msgspec.field(default=default)
 
 
 def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """The struct's own schema at the top, those of other types it mentions in ``$defs``."""
+    """The struct's own schema at the top, with the other types that it mentions in ``$defs``."""
     (reference,), found = msgspec.json.schema_components(
         [arguments], ref_template=_PLACE + "{name}"
     )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from eventctx.aio import insisted, undisturbed
+from eventctx.aio import finish, insist
 
 
 async def test_work_is_done_before_its_waiter_is_cancelled() -> None:
@@ -17,7 +17,7 @@ async def test_work_is_done_before_its_waiter_is_cancelled() -> None:
         done.append(1)
         return "done"
 
-    task = asyncio.create_task(undisturbed(work()))
+    task = asyncio.create_task(finish(work()))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.sleep(0)
@@ -28,7 +28,7 @@ async def test_work_is_done_before_its_waiter_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == [1]
-    assert await undisturbed(work()) == "done"
+    assert await finish(work()) == "done"
 
 
 async def test_the_cancellation_says_what_the_work_raised() -> None:
@@ -40,12 +40,12 @@ async def test_the_cancellation_says_what_the_work_raised() -> None:
 
     with pytest.raises(ValueError, match="no"):
         go.set()
-        await undisturbed(work())
+        await finish(work())
     go.clear()
 
     async def wait() -> None:
         try:
-            await undisturbed(work())
+            await finish(work())
         except asyncio.CancelledError as error:
             assert isinstance(error.__cause__, ValueError)
             raise
@@ -67,7 +67,7 @@ async def test_work_that_takes_longer_than_its_grace_is_cancelled_too() -> None:
         finally:
             ended.append("cancelled")
 
-    task = asyncio.create_task(undisturbed(work(), grace=0.2))
+    task = asyncio.create_task(finish(work(), grace=0.2))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -83,7 +83,7 @@ async def test_an_emit_that_is_cancelled_before_it_appended_is_made_again() -> N
         await room.wait()
         appended.append(1)
 
-    task = asyncio.create_task(insisted(emit))
+    task = asyncio.create_task(insist(emit))
     for _ in range(3):
         await asyncio.sleep(0)
         task.cancel()

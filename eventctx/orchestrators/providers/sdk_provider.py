@@ -1,0 +1,138 @@
+"""The common part of the providers that use an SDK: one endpoint, asked in the API's own JSON.
+
+The provider of one API defines how a request, a tool, a result and an answer look in its dialect.
+An ``AnswerCollector`` turns a streamed answer into the same JSON as a whole one, so that one
+function reads both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from operator import attrgetter
+from typing import Any, Protocol
+
+from eventctx.orchestrators.protocol import Answer, Chunk, Request, ToolDefinition
+from eventctx.orchestrators.providers import sdk_failing
+from eventctx.orchestrators.providers.sdk_calling import Client, Connection
+
+
+class AnswerCollector(Protocol):
+    """Puts the events of one streamed answer together; ``body`` is the answer's JSON so far.
+
+    ``problems`` says, by the id of a tool call, why the arguments of the call cannot be used.
+    """
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer's JSON, as far as it came."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer came to its end."""
+        ...
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """Problems with the arguments of calls."""
+        ...
+
+    def take(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        """Add an event, and return the chunks to show."""
+        ...
+
+
+class SdkProvider:
+    """Asks a model through one endpoint of an SDK's client. Raises InvalidSetting.
+
+    ``info`` is what ``get_info`` returns; ``options`` and ``propagate`` are those of
+    ``Connection``, with ``tools`` among the options.
+    """
+
+    ENDPOINT = ""
+    """The path of attributes from the client to the endpoint."""
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        info: dict[str, int],
+        client: Client,
+        options: dict[str, Any],
+        propagate: bool,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self._info = info
+        self._client = client
+        self._tools = list(options.pop("tools", None) or ())
+        endpoint = attrgetter(self.ENDPOINT)(client.sdk)
+        self._connection = Connection(name, endpoint, options, propagate)
+
+    async def aclose(self) -> None:
+        """Close the client that was made from the environment; yours stays open."""
+        await self._client.aclose()
+
+    def get_info(self) -> dict[str, int]:
+        """``context_window`` and ``max_output_tokens`` for the budget, where they are known."""
+        return self._info
+
+    async def complete(self, request: Request) -> Answer:
+        """The whole answer. Raises ProviderFailed."""
+        body = await self._connection.ask(self._arguments(request), request.ids)
+        return self._answer(body, {})
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk | Answer, None]:
+        """Chunks as they come, and the whole answer as the last item. Raises ProviderFailed."""
+        answer = self._collector()
+        arguments = {**self._arguments(request), **self._stream_arguments()}
+        async with aclosing(self._connection.listen(arguments, request.ids)) as events:
+            async for event in events:
+                try:
+                    chunks = list(answer.take(event))
+                except (KeyError, IndexError, TypeError, AttributeError) as error:
+                    raise sdk_failing.unusable(
+                        self.name, "an event of a streamed answer", event
+                    ) from error
+                for chunk in chunks:
+                    yield chunk
+        if not answer.whole:
+            raise sdk_failing.cut(self.name)
+        yield self._answer(answer.body, answer.problems)
+
+    def definitions(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+        """The tools in the form in which they are sent, so that they can be counted."""
+        return [self._definition(one) for one in tools]
+
+    def _arguments(self, request: Request) -> dict[str, Any]:
+        """The arguments of a request; ``options`` go into it besides."""
+        arguments: dict[str, Any] = {"model": self.model, **self._conversation(request)}
+        if tools := self.definitions(request.tools) + self._tools:
+            arguments["tools"] = tools
+        return arguments
+
+    def _stream_arguments(self) -> dict[str, Any]:
+        """Further arguments of a streamed request."""
+        return {}
+
+    def _conversation(self, request: Request) -> dict[str, Any]:
+        """The request's messages, as arguments of the API."""
+        raise NotImplementedError
+
+    def _definition(self, tool: ToolDefinition) -> dict[str, Any]:
+        """A tool in the form of the API."""
+        raise NotImplementedError
+
+    def _collector(self) -> AnswerCollector:
+        """A collector for one streamed answer."""
+        raise NotImplementedError
+
+    def _answer(self, body: dict[str, Any], problems: Mapping[str, str]) -> Answer:
+        """The answer in the API's JSON. Raises ProviderFailed."""
+        raise NotImplementedError
+
+
+def without_metadata(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without a host's ``metadata``: the APIs refuse keys that they do not know."""
+    return {key: value for key, value in row.items() if key != "metadata"}

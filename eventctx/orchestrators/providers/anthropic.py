@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from eventctx.log.usage import ANTHROPIC, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Request,
@@ -102,7 +103,7 @@ class AnthropicProvider(SdkProvider):
             finish_reason=body.get("stop_reason"),
             response_id=body.get("id"),
             model=body.get("model"),
-            usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
+            usage=read_usage(body.get("usage"), ANTHROPIC),
         )
 
 

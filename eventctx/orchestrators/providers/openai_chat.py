@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from eventctx.log.usage import OPENAI_CHAT, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Request,
@@ -88,7 +89,7 @@ class OpenAIChatProvider(SdkProvider):
             finish_reason=choice.get("finish_reason"),
             response_id=body.get("id"),
             model=body.get("model"),
-            usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
+            usage=read_usage(body.get("usage"), OPENAI_CHAT),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
+from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
@@ -109,7 +110,7 @@ class OpenAIResponsesProvider(SdkProvider):
             finish_reason=(body.get("incomplete_details") or {}).get("reason") or status,
             response_id=body.get("id"),
             model=body.get("model"),
-            usage=_usage(body["usage"]) if isinstance(body.get("usage"), dict) else None,
+            usage=read_usage(body.get("usage"), OPENAI_RESPONSES),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
@@ -152,6 +152,7 @@ def test_an_audience_that_does_not_exist_is_refused():
 
 # -- whatever the transcript ---------------------------------------------------------------------
 
+unhurried = settings(deadline=None)  # a busy machine takes longer than Hypothesis allows
 marks = st.sampled_from([None, None, "odd", 7, *MARKS])
 
 
@@ -184,6 +185,7 @@ def is_part(some: list[str], of: list[str]) -> bool:
     return all(any(one == other for other in rest) for one in some)
 
 
+@unhurried
 @given(marked_stories())
 def test_audiences_are_nested_and_see_the_same_order(rows):
     before = copy.deepcopy(rows)
@@ -194,12 +196,14 @@ def test_audiences_are_nested_and_see_the_same_order(rows):
         assert is_part(narrower, wider)
 
 
+@unhurried
 @given(marked_stories(), st.sampled_from(MARKS))
 def test_showing_to_an_audience_what_it_was_shown_changes_nothing(rows, audience):
     once = for_audience(rows, audience)
     assert for_audience(once, audience) == once
 
 
+@unhurried
 @given(marked_stories())
 def test_what_is_marked_internal_is_shown_to_nobody_else(rows):
     for audience in ("developer", "user"):

@@ -68,7 +68,10 @@ MARK_CHARACTERS: Final = 100
 
 def read_facts(message: dict[str, Any]) -> Facts:
     """Read a message. Raises InvalidMessage when it has neither a role nor a known item type."""
-    role, dialect = _role_and_dialect(message)
+    role = message.get("role") or role_of(message)
+    if not isinstance(role, str):
+        raise _without_role(message)
+    dialect = _dialect(message) if "type" in message else "chat"
     # Local names and one loop: this runs for every message that is added.
     prose = arguments = outcome = thinking = images = bound = 0
     said, first = False, None
@@ -120,8 +123,8 @@ def read_facts(message: dict[str, Any]) -> Facts:
         role,
         kind_of_row,
         dialect,
-        tuple(calls),
-        tuple(results),
+        tuple(calls) if calls else (),
+        tuple(results) if results else (),
         prose,
         arguments,
         outcome,
@@ -133,16 +136,12 @@ def read_facts(message: dict[str, Any]) -> Facts:
     )
 
 
-def _role_and_dialect(message: dict[str, Any]) -> tuple[str, Dialect]:
-    """The role, and the dialect as far as keys show it: parts may show another."""
-    role = message.get("role")
-    if isinstance(role, str) and role:
-        item = message.get("type") == "message" and isinstance(message.get("content"), list)
-        return role, "responses" if item else "chat"
-    played = role_of(message)
-    if played is None:
-        raise _without_role(message)
-    return played, "responses"
+def _dialect(message: dict[str, Any]) -> Dialect:
+    """The dialect of a message that has a type; its parts may show another."""
+    if not isinstance(message.get("role"), str):
+        return "responses"
+    item = message["type"] == "message" and isinstance(message.get("content"), list)
+    return "responses" if item else "chat"
 
 
 def _read_thinking(part: Part) -> tuple[int, int]:
@@ -184,7 +183,7 @@ def _without_role(message: dict[str, Any]) -> InvalidMessage:
 
 
 def _mark(role: str, text: str) -> bytes:
-    source = f"{role}\0{text[:MARK_CHARACTERS]}".encode(errors="surrogatepass")
+    source = f"{role}\0{text[:MARK_CHARACTERS]}".encode("utf-8", "surrogatepass")
     return blake2b(source, digest_size=8).digest()
 
 

@@ -105,33 +105,32 @@ def kind_of_block(block: Mapping[str, Any]) -> PartKind:
 # -- rows ----------------------------------------------------------------------------------------
 
 
-_BESIDE: Final = frozenset(("refusal", "tool_calls", "function_call", "thinking_block"))
+_BESIDE: Final = frozenset(
+    ("reasoning_content", "refusal", "tool_calls", "function_call", "thinking_block")
+)
 
 
 def _read_row(message: dict[str, Any], copies: bool) -> list[Part]:
     found: list[Part] = []
-    reasoning = message.get("reasoning_content")
-    if reasoning and isinstance(reasoning, str):
-        found.append(Part("thinking", ("reasoning_content",), reasoning))
     content = message.get("content")
     if message["role"] in RESULT_ROLES:
         call_id = message.get("tool_call_id")
         ids = (call_id,) if isinstance(call_id, str) else _answered(message)
         found.append(Part("result", ("content",), content, "", ids, _text(message, "name")))
-    elif isinstance(content, str):
-        if content:
-            found.append(Part("text", ("content",), content))
     elif isinstance(content, list):
         _read_blocks(content, ("content",), _READERS, found)
-    elif content is not None:
-        found.append(Part("other", ("content",), content))
+    elif content or isinstance(content, int | float | dict):
+        found.append(_bare(content, ("content",)))
     if not _BESIDE.isdisjoint(message):
         _read_beside(message, found, copies)
     return found
 
 
 def _read_beside(message: dict[str, Any], found: list[Part], copies: bool) -> None:
-    """What a row holds besides its content."""
+    """What a row holds besides its content; reasoning comes before it, all else behind it."""
+    reasoning = message.get("reasoning_content")
+    if reasoning and isinstance(reasoning, str):
+        found.insert(0, Part("thinking", ("reasoning_content",), reasoning))
     refusal = message.get("refusal")
     if refusal and isinstance(refusal, str):
         found.append(Part("refusal", ("refusal",), refusal, "refusal"))
@@ -154,7 +153,7 @@ def _read_beside(message: dict[str, Any], found: list[Part], copies: bool) -> No
         # Amplifier's second copy of it, or the only one beside a plain text.
         kind = sealed.get("type")
         reader = _READERS.get(kind, _other) if isinstance(kind, str) else _other
-        second = reader(str(kind), sealed, ("thinking_block",))
+        second = reader(str(kind), sealed, (), "thinking_block")
         if second is not None:
             found.insert(len(found) if copies else 0, second)
 
@@ -193,7 +192,9 @@ def _answered(message: dict[str, Any]) -> tuple[str, ...]:
 
 # -- blocks --------------------------------------------------------------------------------------
 
-BlockReader = Callable[[str, dict[str, Any], Place], Part | None]
+Step = int | str
+BlockReader = Callable[[str, dict[str, Any], Place, Step], Part | None]
+"""Reads a block of a type; the block stands at a place, behind one more step."""
 
 
 def _read_blocks(
@@ -209,7 +210,7 @@ def _read_blocks(
                 reader = readers.get(kind)
                 if reader is None:
                     reader = _hosted_or_other if readers is _READERS else _other
-                part = reader(kind, block, (*place, index))
+                part = reader(kind, block, place, index)
                 if part is not None:
                     found.append(part)
             else:
@@ -225,40 +226,40 @@ def _bare(value: Any, place: Place) -> Part:
 
 def _whole(kind: PartKind) -> BlockReader:
     """A reader of blocks that are a part as they stand."""
-    return lambda type_, block, place: Part(kind, place, block, type_)
+    return lambda type_, block, place, step: Part(kind, (*place, step), block, type_)
 
 
 def _worded(kind: PartKind, *keys: str) -> BlockReader:
     """A reader of blocks whose words stand under one of ``keys``."""
 
-    def read(type_: str, block: dict[str, Any], place: Place) -> Part | None:
+    def read(type_: str, block: dict[str, Any], place: Place, step: Step) -> Part | None:
         key = next((one for one in keys if one in block), keys[0])
         text = block.get(key)
         if isinstance(text, str):
-            return Part(kind, (*place, key), text, type_)
+            return Part(kind, (*place, step, key), text, type_)
         if kind == "thinking":  # a signature counts, even of nothing
-            return Part(kind, (*place, key), "", type_)
-        return None if text is None else Part("other", place, block, type_)
+            return Part(kind, (*place, step, key), "", type_)
+        return None if text is None else Part("other", (*place, step), block, type_)
 
     return read
 
 
-def _call_block(kind: str, block: dict[str, Any], place: Place) -> Part:
+def _call_block(kind: str, block: dict[str, Any], place: Place, step: Step) -> Part:
     key = "arguments" if "input" not in block and "arguments" in block else "input"
     dialect: Dialect = "anthropic" if kind == "tool_use" else "amplifier"
     call_id, name = block.get("id"), block.get("name")
     if not isinstance(call_id, str) or not isinstance(name, str):
-        return _call(block, (*place, key), kind, call_id, name, dialect)
-    return Part("call", (*place, key), block.get(key), kind, (call_id,), name, False, dialect)
+        return _call(block, (*place, step, key), kind, call_id, name, dialect)
+    return Part("call", (*place, step, key), block.get(key), kind, (call_id,), name, False, dialect)
 
 
-def _result_block(kind: str, block: dict[str, Any], place: Place) -> Part:
+def _result_block(kind: str, block: dict[str, Any], place: Place, step: Step) -> Part:
     key = "content" if "content" in block else "output"
     anthropic = "tool_use_id" in block
     call_id = block.get("tool_use_id" if anthropic else "tool_call_id")
     return Part(
         "result",
-        (*place, key),
+        (*place, step, key),
         block.get(key),
         kind,
         (call_id,) if isinstance(call_id, str) else (),
@@ -268,13 +269,13 @@ def _result_block(kind: str, block: dict[str, Any], place: Place) -> Part:
     )
 
 
-def _hosted_or_other(kind: str, block: dict[str, Any], place: Place) -> Part:
+def _hosted_or_other(kind: str, block: dict[str, Any], place: Place, step: Step) -> Part:
     # Such as server_tool_use, mcp_tool_use, web_search_tool_result.
     if kind.endswith(("_tool_use", "_tool_result")):
         call_id = block.get("id", block.get("tool_use_id"))
         ids = (call_id,) if isinstance(call_id, str) else ()
-        return Part("hosted", place, block, kind, ids, _text(block, "name"))
-    return Part("other", place, block, kind)
+        return Part("hosted", (*place, step), block, kind, ids, _text(block, "name"))
+    return Part("other", (*place, step), block, kind)
 
 
 def _call(

@@ -14,7 +14,6 @@ import msgspec
 
 from eventctx.messages.encoding import MAX_DEPTH
 from eventctx.messages.parts import Part, parts_of_result, read_parts
-from eventctx.messages.parts import role_of as _role_of
 
 TOOL_NAME: Final = "recall_messages"
 """The agent's tool for searching; a call of it holds only what is being looked for."""
@@ -52,11 +51,6 @@ def text_of(message: dict[str, Any]) -> str:
     for part in read_parts(message):
         _read(part, lines)
     return "\n".join(lines)
-
-
-def role_of(message: dict[str, Any]) -> str:
-    """Who speaks in a message; "unknown" where it does not say."""
-    return _role_of(message) or "unknown"
 
 
 def _read(part: Part, lines: list[str]) -> None:

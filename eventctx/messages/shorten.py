@@ -108,8 +108,9 @@ def _replace_arguments(message: dict[str, Any], number: int, characters: int) ->
     for holder, key in holders:
         text = cut(_as_text(holder[key]), number, characters // (2 * len(holders)))
         short = {"shortened": text}
-        as_json = isinstance(holder[key], str) and key == "arguments"
-        holder[key] = msgspec.json.encode(short).decode() if as_json else short
+        # What was a text stays one: of a function JSON, of a custom tool whatever it takes.
+        as_text = isinstance(holder[key], str)
+        holder[key] = msgspec.json.encode(short).decode() if as_text else short
 
 
 def _as_text(value: Any) -> str:

@@ -26,7 +26,8 @@ from eventctx.errors import (
 from eventctx.log.record import Record
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.recall_text import role_of, text_of
+from eventctx.messages.parts import role_of
+from eventctx.messages.recall_text import text_of
 from eventctx.search import documents as recall
 from eventctx.search import tool as recall_tool
 from eventctx.search.answer import MIN_CHARACTERS, Quote, bounded, listing, page
@@ -282,7 +283,7 @@ def _recalled(hit: Hit, data: bytes, terms: Sequence[Term], session: str | None)
         session if session is not None else place.stream,
         place.number,
         place.position,
-        role_of(message),
+        role_of(message) or "unknown",
         hit.score,
         snippet(text_of(message), terms),
         place.time,
@@ -350,7 +351,8 @@ class RecallTool:
         found = await self._recall.message(self.session, number)
         if found.message is None:
             return f"Message {number} was erased; its contents are gone."
-        quote = Quote(number, role_of(found.message), found.time, text_of(found.message))
+        role = role_of(found.message) or "unknown"
+        quote = Quote(number, role, found.time, text_of(found.message))
         if not quote.text:
             return f"Message {number} holds no text."
         return page(quote, start, self.max_characters)

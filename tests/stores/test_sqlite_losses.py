@@ -66,6 +66,7 @@ def test_a_handlers_name_that_is_no_unicode_is_kept_in_writing(store: Path) -> N
     assert [one.handler for one in book.read()] == ["odd\\ud800"]
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_no_count(store: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"

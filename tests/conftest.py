@@ -27,15 +27,15 @@ SERVERS = {"jaeger", "phoenix"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what needs a server or recorded sessions, and what tries many examples.
 
-    Other tests are marked where they stand: a file's, because most of it starts programs or runs
-    whole documents; a single one, because it takes more than half a second.
+    Other tests are marked where they stand: a file's, because most of it starts programs; a single
+    one, because it starts some or takes more than half a second.
     """
     for item in items:
         needed = set(getattr(item, "fixturenames", ()))
         if needed & SERVERS:
             item.add_marker(pytest.mark.xdist_group("servers"))
         tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if tries_examples or needed & {*SERVERS, "recorded_sessions"}:
+        if tries_examples or needed & {*SERVERS, "server", "recorded_sessions"}:
             item.add_marker(pytest.mark.slow)
 
 

@@ -227,6 +227,7 @@ def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_the_code_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ import contextlib
 import time
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -181,6 +182,7 @@ def test_why_diff_and_lost_agree_with_every_request_that_was_sent(
     asyncio.run(check(steps))
 
 
+@pytest.mark.slow
 async def test_ten_thousand_messages_are_answered_for_in_a_moment() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", max_tokens=60_000)

@@ -35,6 +35,7 @@ def agent(*arguments: object) -> AbstractContextManager[subprocess.Popen[str]]:
     return started(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     draw = random.Random(7)  # noqa: S311
@@ -59,6 +60,7 @@ async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it(tmp_pat
             assert {row.outcome for row in audit.compactions} <= {"applied"}
 
 
+@pytest.mark.slow
 async def test_a_full_disk_is_a_clear_error_and_the_session_goes_on_afterwards(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,8 @@ from tests.services.receiver import (
     Receiver,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:

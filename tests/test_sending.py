@@ -58,6 +58,7 @@ def test_every_span_of_a_session_arrives_with_the_ids_and_times_of_its_log(
         assert "service.instance.id" not in one.resource
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_burst_of_100_000_spans_is_dropped() -> None:
     count = 100_000
     with Receiver() as receiver:
@@ -90,6 +91,7 @@ def test_a_collector_that_refuses_for_good_is_an_error_that_says_so(protocol: st
     assert failed.value.reason
 
 
+@pytest.mark.slow
 def test_when_nothing_listens_the_command_says_where_and_what_to_do(store: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -145,6 +145,7 @@ LONG = [CONFIGS[0], {"policy": "simple", "keep_recent": 6}]
 """The default, and one that counts messages: what only shows after many turns shows here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [64_000, 200_000])
 @pytest.mark.parametrize(
     ("config", "turns"),

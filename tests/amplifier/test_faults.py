@@ -176,6 +176,7 @@ async def test_a_provider_that_answers_garbage_fails_the_turn_and_the_next_one_w
     assert [one.number for one in events(records, "prompt:submit")] == [1, 2]
 
 
+@pytest.mark.slow
 async def test_fifty_megabytes_are_stored_whole_and_sent_short(tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
     whole = big(50)

@@ -16,6 +16,8 @@ from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, types
 from tests.amplifier.hosts import session
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 CRASHING = """

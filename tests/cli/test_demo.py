@@ -14,6 +14,8 @@ from eventctx.cli.demo.command import BUDGET, SAMPLE
 from eventctx.cli.demo.killing import run_and_kill
 from eventctx.messages.facts_reader import read_facts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sample() -> list[dict[str, object]]:

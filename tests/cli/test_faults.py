@@ -182,6 +182,7 @@ def _process(*arguments: object, code: str = "", **options):
     )
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(store):
     # The reading end is closed before the command starts, so its first write finds nobody there.
     reading, writing = os.pipe()
@@ -192,6 +193,7 @@ def test_a_reader_that_goes_away_is_no_error(store):
         assert child.wait(20) == program.PIPE_CLOSED
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_behind_the_output_is_told():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -206,6 +208,7 @@ def test_a_full_disk_behind_the_output_is_told():
     assert (done.returncode, b"No space left" in done.stderr) == (program.STORE, True)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_following_quietly(store):
     async def add() -> None:
         async with eventctx.open(store) as engine:
@@ -222,6 +225,7 @@ def test_ctrl_c_stops_following_quietly(store):
         assert b"Traceback" not in err + out
 
 
+@pytest.mark.slow
 def test_a_read_only_store_can_be_read(store, tmp_path):
     code = """
 import os, sys

@@ -8,6 +8,8 @@ import pytest
 
 from eventctx.testing.contract.examining import names_in_order
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SOUND = ROOT / "tests" / "testing" / "modules" / "sound_context.py"
 BROKEN = "tests.testing.modules.broken_contexts"

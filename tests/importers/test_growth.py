@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -58,11 +60,25 @@ async def in_steps(name: str, steps: list[bytes]) -> list[Record]:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_cut_at_any_line_and_imported_again_equals_one_import(name: str) -> None:
     data = FILES[name]
-    whole = story(asyncio.run(in_steps(name, [data])))
+    whole = one_import(name)
     lines = data.splitlines(keepends=True)
     for cut in range(1, len(lines)):
         prefix = b"".join(lines[:cut])
         assert story(asyncio.run(in_steps(name, [prefix, data]))) == whole, cut
+
+
+@cache
+def one_import(name: str) -> tuple[list[Any], bytes]:
+    return story(asyncio.run(in_steps(name, [FILES[name]])))
+
+
+@cache
+def cuts_of(name: str) -> st.SearchStrategy[int]:
+    whole = FILES[name]
+    # The long progress line adds bytes to choose from and nothing to find in them.
+    return st.integers(1, len(whole)) | st.sampled_from(
+        [place for place in range(1, len(whole)) if whole[place - 1 : place] in b'\n{}",']
+    )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -72,13 +88,9 @@ def test_a_file_cut_at_any_bytes_and_imported_again_equals_one_import(
     name: str, data: st.DataObject
 ) -> None:
     whole = FILES[name]
-    # The long progress line adds bytes to choose from and nothing to find in them.
-    cuts = st.integers(1, len(whole)) | st.sampled_from(
-        [place for place in range(1, len(whole)) if whole[place - 1 : place] in b'\n{}",']
-    )
-    steps = sorted(data.draw(st.lists(cuts, min_size=1, max_size=4)))
+    steps = sorted(data.draw(st.lists(cuts_of(name), min_size=1, max_size=4)))
     grown = asyncio.run(in_steps(name, [*(whole[:step] for step in steps), whole]))
-    assert story(grown) == story(asyncio.run(in_steps(name, [whole])))
+    assert story(grown) == one_import(name)
 
 
 @pytest.mark.parametrize("name", FILES)

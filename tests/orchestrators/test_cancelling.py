@@ -78,6 +78,7 @@ def whole(heard: Heard) -> None:
         assert told <= {data["span_id"] for end in ends for data in heard.of(end)}, begin
 
 
+@pytest.mark.slow
 async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
     count, runs = 0, True
     while runs:
@@ -145,6 +146,7 @@ class CancelledAt:
                 send = partial(waits.throw, error)
 
 
+@pytest.mark.slow
 async def test_on_disk_too_a_turn_can_be_cancelled_wherever_it_waits(tmp_path: Path) -> None:
     number, runs = 1, True
     while runs:

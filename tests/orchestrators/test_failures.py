@@ -238,6 +238,7 @@ def test_the_repr_of_what_json_cannot_hold_is_bounded() -> None:
     assert text.endswith("characters more)")
 
 
+@pytest.mark.slow
 async def test_a_result_of_50_megabytes_is_whole_in_the_log_and_short_in_the_view() -> None:
     size = 50_000_000
     provider = Scripted(calls(("1", "big")), says("ok"))

@@ -23,6 +23,8 @@ from tests.services.jaeger_binary import (
     why_not,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 HELP = "echo 'Jaeger backend v2'"
 TOOLS = os.pathsep.join(["/usr/bin", "/bin"])

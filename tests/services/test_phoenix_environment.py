@@ -25,6 +25,8 @@ from tests.services.phoenix_environment import (
 )
 from tests.services.process import ServiceFailed
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 MakePython = Callable[..., Path]

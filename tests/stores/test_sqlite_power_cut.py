@@ -26,6 +26,8 @@ from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import APPLICATION_ID
 
+pytestmark = pytest.mark.slow
+
 SECTOR = 512
 PLATFORM_VFS = apsw.vfs_names()[0]
 

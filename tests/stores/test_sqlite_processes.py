@@ -12,6 +12,8 @@ import pytest
 from eventctx.log.store import ANY, Receipt
 from eventctx.stores.sqlite import SqliteStore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("tasks", [1, 20])
 async def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(

@@ -501,6 +501,7 @@ async def test_in_a_read_only_folder_the_index_is_kept_in_memory(open_folder, ke
 # -- several processes ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_processes_that_fill_one_index_at_once_agree(store, path, program):
     await added(store, "s", *(f"hello {n} " + "word " * 300 for n in range(900)))
     processes = [program("searcher.py", path, "hello", 0) for _ in range(3)]
@@ -511,6 +512,7 @@ async def test_processes_that_fill_one_index_at_once_agree(store, path, program)
     assert await numbers(store, path, "hello") == list(range(900))
 
 
+@pytest.mark.slow
 async def test_processes_that_delete_the_index_under_each_other_find_everything(
     store, path, program
 ):
@@ -523,6 +525,7 @@ async def test_processes_that_delete_the_index_under_each_other_find_everything(
     assert len(await numbers(store, path, "hello")) == 500
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_while_it_fills_the_index_harms_nothing(
     store, path, program
 ):

@@ -20,6 +20,8 @@ from eventctx.testing.contract.verdicts import Finding, all_required_hold
 from tests.testing.modules import sound_context
 from tests.testing.modules.broken_contexts import FAULTS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = "tests.testing.modules"
 SOUND = f"{MODULES}.sound_context"

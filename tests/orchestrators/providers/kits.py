@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import anthropic
-import openai
-
 from eventctx.orchestrators.protocol import StreamingProvider
 from eventctx.orchestrators.providers.anthropic import AnthropicProvider
 from eventctx.orchestrators.providers.openai_chat import OpenAIChatProvider
@@ -32,6 +29,21 @@ class Kit(NamedTuple):
     call: Body
     refusal: Callable[[str, str], Body]
     broken: Callable[[str, str], Body]
+
+
+# The SDKs take seconds to import, and not everybody who collects these tests runs them.
+
+
+def _anthropic_client(url: str) -> Any:
+    import anthropic
+
+    return anthropic.AsyncAnthropic(api_key="k", base_url=url)
+
+
+def _openai_client(url: str) -> Any:
+    import openai
+
+    return openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1")
 
 
 # -- Anthropic -----------------------------------------------------------------------------------
@@ -106,7 +118,7 @@ CLAUDE_CALL: Body = {
 
 ANTHROPIC = Kit(
     "anthropic",
-    lambda url: anthropic.AsyncAnthropic(api_key="k", base_url=url),
+    _anthropic_client,
     lambda client, **options: AnthropicProvider(client, "claude-x", **options),
     CLAUDE_TEXT,
     CLAUDE_EVENTS,
@@ -188,7 +200,7 @@ CHAT_CALL: Body = {
 
 CHAT = Kit(
     "chat",
-    lambda url: openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1"),
+    _openai_client,
     lambda client, **options: OpenAIChatProvider(client, "gpt-x", **options),
     CHAT_TEXT,
     CHAT_EVENTS,
@@ -272,7 +284,7 @@ RESPONSE_CALL: Body = {
 
 RESPONSES = Kit(
     "responses",
-    lambda url: openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1"),
+    _openai_client,
     lambda client, **options: OpenAIResponsesProvider(client, "gpt-x", **options),
     RESPONSE,
     RESPONSE_EVENTS,

@@ -36,6 +36,7 @@ async def asked(kit: Kit, story: Story) -> Server:
         return server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", KITS)
 def test_a_session_of_any_story_makes_a_request_that_is_taken(dialect: str) -> None:
     @settings(max_examples=40, deadline=None)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import click
+from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 
@@ -260,42 +261,15 @@ def _side_by_side(
 def as_builtins(compared: ViewDiff) -> dict[str, Any]:
     """The difference with stable keys."""
     return {
-        "session": compared.session,
+        **asdict(compared),
         "before": _side_json(compared.before),
         "after": _side_json(compared.after),
         "differences": [
-            {
-                "number": one.number,
-                "kind": one.kind,
-                "role": one.role,
-                "ruling": ruling_json(one.ruling),
-                "message": one.message,
-            }
-            for one in compared.differences
+            {**asdict(one), "ruling": ruling_json(one.ruling)} for one in compared.differences
         ],
-        "came": [_extra_json(one) for one in compared.came],
-        "went": [_extra_json(one) for one in compared.went],
-        "passed": compared.passed,
     }
 
 
 def _side_json(side: Side) -> dict[str, Any]:
-    return {
-        "position": side.position,
-        "turn": side.turn,
-        "iteration": side.iteration,
-        "entries": side.entries,
-        "tokens": side.tokens,
-        "budget": side.budget,
-        "groups": [{"group": name, "tokens": count} for name, count in side.groups.items()],
-    }
-
-
-def _extra_json(one: ExtraEntry) -> dict[str, Any]:
-    return {
-        "kind": one.kind,
-        "position": one.position,
-        "number": one.number,
-        "stands_for": one.stands_for,
-        "message": one.message,
-    }
+    groups = [{"group": name, "tokens": count} for name, count in side.groups.items()]
+    return {**asdict(side), "groups": groups}

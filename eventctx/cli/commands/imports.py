@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import click
 
@@ -236,7 +236,7 @@ class _Export:
 
 def _show(screen: Screen, summary: ImportSummary, as_json: bool) -> None:
     if as_json:
-        put_json(_as_json(summary))
+        put_json(summary)
         return
     if summary.session is None:
         reasons = "; ".join((*summary.waiting, *summary.warnings)) or "nothing in it yet"
@@ -269,23 +269,3 @@ def _kinds(kinds: dict[str, int]) -> str:
     shown = ", ".join(f"{kind} {number(count)}" for kind, count in ranked[:8])
     rest = sum(count for _, count in ranked[8:])
     return f"{shown}, {number(rest)} others" if rest else shown
-
-
-def _as_json(summary: ImportSummary) -> dict[str, Any]:
-    return {
-        "path": str(summary.path),
-        "format": summary.format,
-        "session": summary.session,
-        "added": summary.added,
-        "messages": summary.messages,
-        "turns": summary.turns,
-        "calls": summary.calls,
-        "compactions": summary.compactions,
-        "raw": summary.raw,
-        "unknown": summary.unknown,
-        "waiting": summary.waiting,
-        "links": summary.links,
-        "warnings": summary.warnings,
-        "warned": summary.warned,
-        "bytes": summary.bytes,
-    }

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import click
+import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import show
@@ -57,27 +58,11 @@ async def _replay(
         screen = Screen()
         if as_json:
             for step in steps:
-                put_json(_as_json(step))
+                put_json({**msgspec.to_builtins(step), "time": iso(step.time)})
         elif plain or not screen.live or not sys.stdin.isatty():
             _print_all(screen, steps)
         elif steps:
             await _Stepper(engine, info.stream, steps, screen).run()
-
-
-def _as_json(step: Step) -> dict[str, Any]:
-    return {
-        "position": step.position,
-        "time": iso(step.time),
-        "type": step.type,
-        "turn": step.turn,
-        "iteration": step.iteration,
-        "transcript_messages": step.transcript,
-        "view_messages": step.view,
-        "view_tokens": step.tokens,
-        "budget": step.budget,
-        "compactions": step.compactions,
-        "text": step.text,
-    }
 
 
 def _place(step: Step) -> str:

@@ -73,12 +73,7 @@ async def _transcript(
             )
         messages = _shown_to(audience, await engine.transcript(info.stream, at=at, turn=turn))
     if as_json:
-        put_document(
-            [
-                {"number": one.number, "position": one.position, "message": one.message}
-                for one in messages
-            ]
-        )
+        put_document([one._asdict() for one in messages])
         return
     screen = Screen()
     for one in messages:

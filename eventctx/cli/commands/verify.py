@@ -90,10 +90,7 @@ def _as_json(one: Verification) -> dict[str, Any]:
         "ok": one.ok,
         "records": one.records,
         "erased": one.erased,
-        "problems": [
-            {"position": problem.position, "kind": problem.kind, "text": problem.text}
-            for problem in one.problems
-        ],
+        "problems": one.problems,
         "receipt": str(one.receipt) if one.ok else None,
     }
 

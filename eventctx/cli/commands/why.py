@@ -246,15 +246,7 @@ def as_builtins(answer: Explanation) -> dict[str, Any]:
         "merged_into": answer.into,
         "merged_into_in_view": answer.into_in_view,
         "caller": answer.caller,
-        "stands_in": [
-            {
-                "kind": one.kind,
-                "position": one.position,
-                "stands_for": one.stands_for,
-                "message": one.message,
-            }
-            for one in answer.stands_in
-        ],
+        "stands_in": answer.stands_in,
         "added": cause_json(answer.added),
         "restored": cause_json(answer.restored),
         "erased": cause_json(answer.erased),

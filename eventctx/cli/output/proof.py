@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import asdict
+
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.screen import Screen
 from eventctx.queries.explain.proof import Proof
@@ -43,9 +45,4 @@ def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:
 
 def proof_json(proof: Proof) -> dict[str, Any]:
     """The proof with stable keys."""
-    return {
-        "digest_matches": proof.digest_matches,
-        "bodies": proof.bodies,
-        "erased": proof.erased,
-        "edited": proof.edited,
-    }
+    return {name: value for name, value in asdict(proof).items() if name != "ok"}

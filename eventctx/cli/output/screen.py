@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 import click
@@ -188,12 +189,22 @@ def styled(*parts: str | tuple[str, str] | Text) -> Text:
 
 def put_json(value: Any) -> None:
     """One JSON document on a line of its own: stable keys, UTF-8, no colours."""
-    click.echo(msgspec.json.encode(value) + b"\n", nl=False)
+    click.echo(_json.encode(value) + b"\n", nl=False)
 
 
 def put_document(value: Any) -> None:
     """The one JSON document of a command, indented for a reader."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n", nl=False)
+    click.echo(msgspec.json.format(_json.encode(value), indent=2) + b"\n", nl=False)
+
+
+def _plain(value: object) -> str:
+    """A path as its text; msgspec knows all else that an answer holds."""
+    if isinstance(value, PurePath):
+        return str(value)
+    raise NotImplementedError(f"no JSON for {type(value).__name__}")
+
+
+_json: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
 class Bar:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,7 +28,14 @@ SHOWN = frozenset(
 """Activity events that are steps; the others belong to a message or a request that is a step."""
 
 
-class Step(msgspec.Struct, frozen=True):
+_JSON_NAMES: Final = {
+    "transcript": "transcript_messages",
+    "view": "view_messages",
+    "tokens": "view_tokens",
+}
+
+
+class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
     """A record as a step. Sizes are of the state after it; ``tokens`` of the view."""
 
     position: int
@@ -39,8 +46,8 @@ class Step(msgspec.Struct, frozen=True):
     transcript: int
     view: int
     tokens: int
-    compactions: int
     budget: int | None
+    compactions: int
     text: str
 
 
@@ -72,8 +79,8 @@ async def steps_of(engine: Engine, session: str, stop: int | None, width: int) -
                 view.messages,
                 entries,
                 tokens,
-                view.compactions,
                 budget,
+                view.compactions,
                 text,
             )
         )

@@ -74,7 +74,7 @@ def _declared(config: object) -> list[Path]:
     """Every place that a setting may name: a path, or a store's URL."""
     if isinstance(config, str):
         path = config.partition("///")[2] if "://" in config else config
-        # A setting that is a plain word counts as a path, too; it hurts only a file of this name.
+        # A plain word counts as a path, too, which permits nothing but a file of this name.
         return [Path(path).expanduser().absolute()] if path else []
     if isinstance(config, dict):
         return [path for value in config.values() for path in _declared(value)]

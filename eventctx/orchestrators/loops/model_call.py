@@ -1,9 +1,9 @@
 """One answer of a model, in as many attempts as it takes.
 
 Each attempt is a span of its own, and the host's hooks are told of its start and of its end. All
-attempts send the same messages: they are prepared once, and again only after a compaction because
-the API refused the request as too long. An answer of which the reader has seen a piece is never
-asked for again.
+attempts send the same prepared messages, plus what hooks inject into one attempt. They are prepared
+again only after a compaction, when the API refused the request as too long. An answer of which the
+reader has seen a piece is never requested again.
 """
 
 from __future__ import annotations

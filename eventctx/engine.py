@@ -49,8 +49,8 @@ from eventctx.session.dry_run import dry_run
 from eventctx.session.questions import Advisers
 from eventctx.session.repository import open_session
 from eventctx.session.result import CompactionResult
+from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, by_own_name
-from eventctx.session.turns import Scope
 from eventctx.stores.location import open_store
 from eventctx.stores.memory_losses import MemoryLosses
 

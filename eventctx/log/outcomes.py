@@ -1,9 +1,11 @@
-"""How a span ended, in the words of its record."""
+"""How a span ended, as its record says it."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final, Literal
+
+import msgspec
 
 from eventctx.log.events import Status
 
@@ -33,3 +35,26 @@ def status_of(kind: type[BaseException] | None) -> Status:
 def failure_of(kind: type[BaseException]) -> Literal["error", "cancelled"]:
     """Whether an error of this kind is a cancellation."""
     return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"
+
+
+class SpanOutcome(msgspec.Struct, frozen=True):
+    """How a span ended; ``error_type`` and ``message`` describe what made it fail."""
+
+    status: Status = "ok"
+    error_type: str | None = None
+    message: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """The type and the message in one text; None where nothing failed."""
+        return self.message if self.error_type is None else f"{self.error_type}: {self.message}"
+
+
+OK: Final = SpanOutcome()
+
+
+def outcome_of(error: BaseException | None) -> SpanOutcome:
+    """How a span ended that this error left; None: no error did."""
+    if error is None:
+        return OK
+    return SpanOutcome(failure_of(type(error)), type(error).__name__, words_of(error))

@@ -28,7 +28,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.loading import SNAPSHOT, Loaded, load
-from eventctx.session.turns import Scope, scope_of
+from eventctx.session.scope import Scope, scope_of
 
 SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""

@@ -40,7 +40,7 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import LiveSession
 from eventctx.session.questions import NoAnswer, PolicyQuestions, placeholder
-from eventctx.session.turns import Scope
+from eventctx.session.scope import Scope
 
 FALLBACK = Ladder()
 """What decides where the chosen policy cannot."""

@@ -7,7 +7,6 @@ the older guide's ``get_token_count`` and ``compact``.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from hashlib import sha256
@@ -18,7 +17,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
 from eventctx.log.events import Event
-from eventctx.log.ids import CurrentSpan
+from eventctx.log.ids import CurrentSpan, chosen_turn_id
 from eventctx.log.record import Record
 from eventctx.log.store import Receipt
 from eventctx.messages import calibration
@@ -30,7 +29,7 @@ from eventctx.projections import transcript
 from eventctx.projections.view.request_view import ViewState
 from eventctx.search.recall import Recall, RecallTool
 from eventctx.session import budget as budgets
-from eventctx.session.activity import SessionEmitter
+from eventctx.session.activity import Emitter, SessionEmitter
 from eventctx.session.additions import Additions
 from eventctx.session.aggregate import LiveSession
 from eventctx.session.compaction_run import CompactionCause, fit_for_log
@@ -41,9 +40,10 @@ from eventctx.session.questions import Advisers, PolicyQuestions
 from eventctx.session.requests import RequestHandler, Wanted
 from eventctx.session.restore import whole_rounds
 from eventctx.session.result import CompactionResult
+from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings
 from eventctx.session.transcript import Transcript
-from eventctx.session.turns import Emitter, Scope, Turn, check_turn_id
+from eventctx.session.turns import Turn
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
@@ -285,8 +285,7 @@ class Context:
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""
-        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
-        return Turn(self._emitter, chosen, agent)
+        return Turn(self._emitter, chosen_turn_id(turn_id, self._live.random), agent)
 
     async def record_sent(
         self,
@@ -315,7 +314,7 @@ class Context:
         def hold(scope: Scope | None) -> None:
             self._live.held = scope
 
-        return Following(self._emitter, hold)
+        return Following(self._emitter, hold, self._live.random)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that ends it.

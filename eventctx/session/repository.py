@@ -16,7 +16,7 @@ from eventctx.log.store import EventStore
 from eventctx.projections.view import request_view
 from eventctx.session.aggregate import Clock, Listener, LiveSession
 from eventctx.session.loading import Loaded, load
-from eventctx.session.turns import Scope
+from eventctx.session.scope import Scope
 from eventctx.version import __version__
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -22,6 +21,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact, RequestPrepared, SetIgnored
+from eventctx.log.ids import chosen_turn_id, random_bytes
 from eventctx.log.record import Record
 from eventctx.log.session_id import check_session_id
 from eventctx.policies.interception import CompactionAsked, Verdict
@@ -29,7 +29,8 @@ from eventctx.session.context import Context
 from eventctx.session.host_turns import Following
 from eventctx.session.reconcile import AddedAgain
 from eventctx.session.result import CompactionResult
-from eventctx.session.turns import Turn, check_turn_id, scope_of
+from eventctx.session.scope import scope_of
+from eventctx.session.turns import Turn
 
 HOST_REASON: Final = "the host asked for it"
 
@@ -194,7 +195,7 @@ class AmplifierContext:
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn whose orchestrator records it: what the host tells of it is not recorded again."""
-        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
+        chosen = chosen_turn_id(turn_id, random_bytes)
         self._owned[chosen] = None
         if len(self._owned) > MAX_OWNED:
             del self._owned[next(iter(self._owned))]

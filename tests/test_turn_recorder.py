@@ -49,8 +49,7 @@ def kinds(made: list[SpanRecord]) -> list[str]:
 
 
 def test_a_turn_with_a_plan_and_a_tool_makes_the_records_of_the_specification() -> None:
-    turn = TurnRecorder(Counted(), "t")
-    turn.span.of.number = 1
+    turn = TurnRecorder(Counted(), "t", events.PromptSubmit(number=1))
     made = [turn.span.begin()]
     cycle = turn.iteration()
     plan = cycle.plan("how")
@@ -151,7 +150,11 @@ def played(steps: list[str]) -> Iterator[SpanRecord]:
             if nested:
                 yield nested.pop().end(outcome_of(ValueError("x") if step == "fail" else None))
         else:
-            spans = {"plan": cycle.plan, "model": cycle.model_call, "tool": cycle.tool_call}
+            spans: dict[str, Any] = {
+                "plan": cycle.plan,
+                "model": cycle.model_call,
+                "tool": cycle.tool_call,
+            }
             nested.append(spans[step]("x"))
             yield nested[-1].begin()
     while nested:

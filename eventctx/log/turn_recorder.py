@@ -42,20 +42,6 @@ class SpanRecord(NamedTuple):
     ids: RecordIds
 
 
-class Prompt(msgspec.Struct):
-    """A turn. ``number`` counts the session's turns from 1; ``trace_id`` is a host's trace."""
-
-    number: int = 0
-    agent: str | None = None
-    trace_id: str | None = None
-
-
-class Planning(msgspec.Struct):
-    """A planning phase."""
-
-    name: str | None = None
-
-
 class ModelRequest(msgspec.Struct):
     """A model call. Its fields are set as they become known.
 
@@ -72,59 +58,44 @@ class ModelRequest(msgspec.Struct):
     response_id: str | None = None
 
 
-class ToolUse(msgspec.Struct):
-    """A tool call."""
+Operation = events.PromptSubmit | events.PlanStart | ModelRequest | events.ToolPre
+"""What a span is about: the event that begins it, or a model call, of which more becomes known."""
 
-    name: str
-    call_id: str | None = None
-
-
-Operation = Prompt | Planning | ModelRequest | ToolUse
 _WORDS: Final[dict[type, str]] = {
-    Prompt: "turn",
-    Planning: "planning phase",
+    events.PromptSubmit: "turn",
+    events.PlanStart: "planning phase",
     ModelRequest: "model call",
-    ToolUse: "tool call",
+    events.ToolPre: "tool call",
 }
 
 
 def beginning_of(of: Operation) -> Event:
     """Return the event with which an operation begins."""
-    match of:
-        case Prompt():
-            return events.PromptSubmit(number=of.number, agent=of.agent, trace_id=of.trace_id)
-        case Planning():
-            return events.PlanStart(name=of.name)
-        case ModelRequest():
-            return events.ProviderRequest(
-                model=of.model, provider=of.provider, prepared=of.prepared
-            )
-        case ToolUse():
-            return events.ToolPre(name=of.name, call_id=of.call_id)
+    if isinstance(of, ModelRequest):
+        return events.ProviderRequest(model=of.model, provider=of.provider, prepared=of.prepared)
+    return of
 
 
 def end_of(of: Operation, outcome: SpanOutcome) -> Event:
     """Return the event with which an operation ends."""
-    if isinstance(of, Prompt):
-        return events.PromptComplete(status=outcome.status, error=outcome.error)
-    if isinstance(of, Planning):
-        return events.PlanEnd(status=outcome.status, error=outcome.error)
-    kind, message = outcome.error_type or "Error", outcome.message or ""
-    if isinstance(of, ToolUse):
-        if outcome.status == "ok":
-            return events.ToolPost(name=of.name, call_id=of.call_id)
-        return events.ToolError(
-            name=of.name,
-            error_type=kind,
-            call_id=of.call_id,
-            message=message,
-            status=outcome.status,
-        )
-    if outcome.status == "ok":
+    status, failed = outcome.status, outcome.error_type or "Error"
+    if isinstance(of, events.PromptSubmit):
+        return events.PromptComplete(status=status, error=outcome.error)
+    if isinstance(of, events.PlanStart):
+        return events.PlanEnd(status=status, error=outcome.error)
+    if isinstance(of, ModelRequest):
+        if status != "ok":
+            message = outcome.message or ""
+            return events.ProviderError(error_type=failed, message=message, status=status)
         return events.ProviderResponse(
             model=of.model, response_id=of.response_id, finish_reason=of.finish_reason
         )
-    return events.ProviderError(error_type=kind, message=message, status=outcome.status)
+    if status != "ok":
+        message = outcome.message or ""
+        return events.ToolError(
+            name=of.name, call_id=of.call_id, error_type=failed, message=message, status=status
+        )
+    return events.ToolPost(name=of.name, call_id=of.call_id)
 
 
 Of_co = TypeVar("Of_co", bound=Operation, covariant=True)
@@ -188,11 +159,11 @@ class IterationRecorder:
         self._new_span_id = new_span_id
         self._last_call: str | None = None
 
-    def plan(self, name: str | None = None) -> TurnSpan[Planning]:
+    def plan(self, name: str | None = None) -> TurnSpan[events.PlanStart]:
         """Make a planning phase."""
-        return self._span(Planning(name), self.ids.span_id)
+        return self._span(events.PlanStart(name=name), self.ids.span_id)
 
-    def inside(self, plan: TurnSpan[Planning]) -> IterationRecorder:
+    def inside(self, plan: TurnSpan[events.PlanStart]) -> IterationRecorder:
         """Make what records the calls of a planning phase."""
         return IterationRecorder(plan.ids, self._new_span_id)
 
@@ -204,21 +175,33 @@ class IterationRecorder:
         self._last_call = call.ids.span_id
         return call
 
-    def tool_call(self, name: str, call_id: str | None = None) -> TurnSpan[ToolUse]:
+    def tool_call(self, name: str, call_id: str | None = None) -> TurnSpan[events.ToolPre]:
         """Make a tool call, under the model call that asked for it."""
-        return self._span(ToolUse(name, call_id), self._last_call or self.ids.span_id)
+        tool = events.ToolPre(name=name, call_id=call_id)
+        return self._span(tool, self._last_call or self.ids.span_id)
 
     def _span(self, of: Made, parent: str | None) -> TurnSpan[Made]:
         span_id = self._new_span_id(type(beginning_of(of)))
         return TurnSpan(self.ids._replace(span_id=span_id, parent_span_id=parent), of)
 
 
-class TurnRecorder:
-    """Records one turn. Without a ``turn_id`` it makes the spans outside of any turn."""
+_UNNUMBERED: Final = events.PromptSubmit(number=0)
 
-    def __init__(self, new_span_id: NewSpanId, turn_id: str | None = None) -> None:
+
+class TurnRecorder:
+    """Records one turn. Without a ``turn_id`` it makes the spans outside of any turn.
+
+    ``begins`` is the turn's first record, where the recorder is to make that too.
+    """
+
+    def __init__(
+        self,
+        new_span_id: NewSpanId,
+        turn_id: str | None = None,
+        begins: events.PromptSubmit = _UNNUMBERED,
+    ) -> None:
         span_id = None if turn_id is None else new_span_id(events.PromptSubmit)
-        self.span = TurnSpan(RecordIds(turn_id, span_id), Prompt())
+        self.span = TurnSpan(RecordIds(turn_id, span_id), begins)
         self._new_span_id = new_span_id
         self._iterations = 0
 

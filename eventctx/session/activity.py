@@ -7,9 +7,9 @@ from typing import Protocol
 
 from eventctx.errors import WrongExpectedVersion
 from eventctx.log.codec import checked
-from eventctx.log.events import Event
+from eventctx.log.events import Event, PromptSubmit
 from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
-from eventctx.log.turn_recorder import Prompt, TurnRecorder, beginning_of
+from eventctx.log.turn_recorder import TurnRecorder
 from eventctx.session.aggregate import LiveSession
 from eventctx.session.scope import Scope
 
@@ -92,7 +92,7 @@ class SessionEmitter:
         while True:
             view, version = await self._live.settled()
             number = view.turns + 1
-            began = beginning_of(Prompt(number, agent, trace_id))
+            began = PromptSubmit(number=number, agent=agent, trace_id=trace_id)
             draft = self._live.draft(checked(began), scope)
             with contextlib.suppress(WrongExpectedVersion):
                 if await self._live.append_exactly(version, draft) is not None:

@@ -16,14 +16,13 @@ from typing import Any, Concatenate, Final, ParamSpec
 import msgspec
 
 from eventctx.aio import KeyedLock, undisturbed
-from eventctx.log.events import Status
+from eventctx.log.events import Status, ToolPre
 from eventctx.log.ids import RecordIds, chosen_turn_id
 from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.turn_recorder import (
     IterationRecorder,
     ModelRequest,
     SpanRecord,
-    ToolUse,
     TurnRecorder,
     TurnSpan,
     usage_record,
@@ -80,7 +79,7 @@ class Following:
         self._scope = Scope(emitter.session_id)
         self._cycle: IterationRecorder | None = None
         self._call: TurnSpan[ModelRequest] | None = None
-        self._tools: list[tuple[object, TurnSpan[ToolUse]]] = []
+        self._tools: list[tuple[object, TurnSpan[ToolPre]]] = []
         self._failure: SpanOutcome | None = None
 
     @property

@@ -12,15 +12,14 @@ from types import TracebackType
 
 from eventctx.aio import insisted, undisturbed
 from eventctx.errors import TurnError
+from eventctx.log.events import PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
 from eventctx.log.outcomes import outcome_of
 from eventctx.log.turn_recorder import (
     IterationRecorder,
     ModelRequest,
     Operation,
-    Planning,
     SpanRecord,
-    ToolUse,
     TurnRecorder,
     TurnSpan,
     usage_record,
@@ -165,7 +164,7 @@ class PlanPhase(_Call):
         self,
         emitter: Emitter,
         around: Scope,
-        span: TurnSpan[Planning],
+        span: TurnSpan[PlanStart],
         cycle: IterationRecorder,
     ) -> None:
         super().__init__(emitter, around, span)
@@ -253,7 +252,7 @@ def adviser_call(emitter: Emitter, around: Scope) -> ProviderCall:
 class ToolCall(_Call):
     """A tool call in progress."""
 
-    def __init__(self, emitter: Emitter, around: Scope, span: TurnSpan[ToolUse]) -> None:
+    def __init__(self, emitter: Emitter, around: Scope, span: TurnSpan[ToolPre]) -> None:
         super().__init__(emitter, around, span)
         self.name = span.of.name
         self.call_id = span.of.call_id

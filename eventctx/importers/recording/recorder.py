@@ -42,7 +42,6 @@ from eventctx.log.record import Record
 from eventctx.log.turn_recorder import (
     ModelRequest,
     SpanRecord,
-    ToolUse,
     TurnRecorder,
     TurnSpan,
     usage_record,
@@ -89,7 +88,7 @@ class Recorder:
         self._call: TurnSpan[ModelRequest] | None = None
         self._last_call: TurnSpan[ModelRequest] | None = None
         self._announced: dict[str, str] = {}
-        self._tools: dict[str, TurnSpan[ToolUse]] = {}
+        self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
         self._places = Places()
         self._compactions: list[int] = []
         track.observe = self._observe
@@ -184,10 +183,9 @@ class Recorder:
         await self._end_turn(item.time, OK)
         self.counts.turns += 1
         number = self.counts.turns
-        self._in_turn(TurnRecorder(self._new_span_id, f"turn-{number:04d}"))
+        begins = events.PromptSubmit(number=number, agent=self._agent)
+        self._in_turn(TurnRecorder(self._new_span_id, f"turn-{number:04d}", begins))
         self._interrupted = False
-        prompt = self._turn.span.of
-        prompt.number, prompt.agent = number, self._agent
         await self._record(self._turn.span.begin(), item.time)
 
     def _in_turn(self, turn: TurnRecorder) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from eventctx.log.events import Event
 from eventctx.log.ids import new_span_id
-from eventctx.session.turns import Scope, Turn, current_scope
+from eventctx.session.scope import Scope, current_scope
+from eventctx.session.turns import Turn
 
 
 class Slow:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.log.usage import (
@@ -81,6 +81,7 @@ def test_what_holds_no_counts_is_no_usage(nothing: object) -> None:
 ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just([]))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(FORMS), st.lists(ODD, min_size=12, max_size=12))
 def test_whatever_is_reported_is_read_as_counts(form: UsageForm, odd: list[Any]) -> None:
     names = [name for field in form[:5] for name in field]

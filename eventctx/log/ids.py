@@ -1,4 +1,4 @@
-"""Trace and span ids, and the rules by which every reader of a log derives the same ones.
+"""Turn, trace and span ids, and the rules by which every reader of a log derives the same ones.
 
 A span id is 16 lowercase hex digits and a trace id 32, neither all zero: the W3C trace context's
 forms. A turn that ran inside a host's trace has that trace's id in its record; the id of every
@@ -13,12 +13,29 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from uuid import UUID
+
+from eventctx.errors import InvalidSetting
 
 _SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _NO_SPAN: Final = "0" * 16
 _NO_TRACE: Final = "0" * 32
+_MAX_TURN_ID: Final = 256
+
+
+class RecordIds(NamedTuple):
+    """Where in a session a record stands."""
+
+    turn_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    iteration: int | None = None
+
+    def child(self, span_id: str) -> RecordIds:
+        """The ids of a span inside of this one."""
+        return self._replace(span_id=span_id, parent_span_id=self.span_id)
 
 
 class Random:
@@ -97,6 +114,27 @@ def new_span_id(random: Callable[[int], bytes] = os.urandom) -> str:
     while (span_id := random(8).hex()) == _NO_SPAN:
         pass
     return span_id
+
+
+def new_turn_id(random: Callable[[int], bytes]) -> str:
+    """Return a fresh turn id: a random UUID (version 4) in 32 hex digits."""
+    return UUID(bytes=random(16), version=4).hex
+
+
+def is_turn_id(value: object) -> TypeGuard[str]:
+    """Whether ``value`` is a text of 1 to 256 printable characters."""
+    return isinstance(value, str) and 0 < len(value) <= _MAX_TURN_ID and value.isprintable()
+
+
+def chosen_turn_id(turn_id: str | None, random: Callable[[int], bytes]) -> str:
+    """Return the turn id that a caller gave, else a fresh one. Raises InvalidSetting."""
+    if turn_id is None:
+        return new_turn_id(random)
+    if is_turn_id(turn_id):
+        return turn_id
+    raise InvalidSetting(
+        f"turn_id: expected a text of 1 to {_MAX_TURN_ID} printable characters, found {turn_id!r}"
+    )
 
 
 def is_span_id(text: str) -> bool:

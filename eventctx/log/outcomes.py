@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Literal
 
+import msgspec
+
 from eventctx.log.events import Status
 
 MAX_ERROR_CHARACTERS: Final = 2_000
@@ -37,3 +39,26 @@ def status_of(kind: type[BaseException] | None) -> Status:
 def failure_of(kind: type[BaseException]) -> Literal["error", "cancelled"]:
     """The status of a failed span: "cancelled" for a cancellation, else "error"."""
     return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"
+
+
+class SpanOutcome(msgspec.Struct, frozen=True):
+    """How a span ended; ``error_type`` and ``message`` describe what made it fail."""
+
+    status: Status = "ok"
+    error_type: str | None = None
+    message: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """The type and the message in one text; None where nothing failed."""
+        return self.message if self.error_type is None else f"{self.error_type}: {self.message}"
+
+
+OK: Final = SpanOutcome()
+
+
+def outcome_of(error: BaseException | None) -> SpanOutcome:
+    """How a span ended that this error left; None: no error did."""
+    if error is None:
+        return OK
+    return SpanOutcome(failure_of(type(error)), type(error).__name__, words_of(error))

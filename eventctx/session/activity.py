@@ -3,16 +3,66 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Protocol
 
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
-from eventctx.log import events
-from eventctx.log.events import CATALOGUE, Event
-from eventctx.log.ids import CurrentSpan, new_span_id
+from eventctx.log.events import CATALOGUE, Event, PromptSubmit
+from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
+from eventctx.log.turn_recorder import TurnRecorder
 from eventctx.session.open_session import OpenSession
-from eventctx.session.turns import Scope
+from eventctx.session.scope import Scope
 
 MAX_REMEMBERED = 256
 """Turns and iterations whose last request is known for the model call that sends it."""
+
+
+class Emitter(Protocol):
+    """What turns need of the session that they are recorded in."""
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        ...
+
+    @property
+    def current_span(self) -> CurrentSpan | None:
+        """How to make a span the host's current one; None without a trace sink."""
+        ...
+
+    def new_span_id(self) -> str:
+        """Return a fresh span id."""
+        ...
+
+    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
+        """Append the beginning of a turn and return the turn's number."""
+        ...
+
+    def prepared_in(self, scope: Scope) -> int | None:
+        """Return the position of the last request of a turn's iteration; None without one."""
+        ...
+
+    async def emit(self, event: Event, scope: Scope) -> None:
+        """Append an activity event without waiting for the disk."""
+        ...
+
+
+def new_turn(emitter: Emitter, turn_id: str) -> TurnRecorder:
+    """Make the recorder of a turn whose span ids are the session's."""
+    return TurnRecorder(lambda _: emitter.new_span_id(), turn_id)
+
+
+def enter_turn(emitter: Emitter, turn: TurnRecorder) -> tuple[Scope, str | None]:
+    """Enter a turn where the host's trace is now: the turn's scope, and the trace that it joins.
+
+    Outside of a host's span the trace id follows from the session's id and the turn's.
+    """
+    span = emitter.current_span
+    ambient = span.ambient() if span is not None else None
+    trace_id, parent = ambient or (None, None)
+    turn.enter(parent)
+    session = emitter.session_id
+    derived = derive_trace_id(session, str(turn.ids.turn_id))
+    return Scope(session, *turn.ids, trace_id or derived), trace_id
 
 
 class SessionEmitter:
@@ -29,7 +79,7 @@ class SessionEmitter:
         return self._session.stream
 
     def new_span_id(self) -> str:
-        """A fresh span id."""
+        """Return a fresh span id."""
         return new_span_id(self._session.random)
 
     async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
@@ -41,7 +91,7 @@ class SessionEmitter:
         while True:
             view, version = await self._session.appends.settled()
             number = view.turns + 1
-            began = events.PromptSubmit(number=number, agent=agent, trace_id=trace_id)
+            began = PromptSubmit(number=number, agent=agent, trace_id=trace_id)
             draft = self._session.draft(began, scope=scope)
             with contextlib.suppress(WrongExpectedVersion):
                 if await self._session.appends.append_exactly(version, draft) is not None:

@@ -28,7 +28,7 @@ from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import NO_STREAM, Appended, EventStore, Last
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import SNAPSHOT, Aggregate, Loaded
-from eventctx.session.turns import Scope
+from eventctx.session.scope import Scope
 
 MAX_IN_FLIGHT = 256
 """Activity events that may wait for the disk; the next one waits for the oldest of them."""

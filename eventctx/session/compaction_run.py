@@ -40,7 +40,7 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import NoAnswer, PolicyQuestions, placeholder
-from eventctx.session.turns import Scope
+from eventctx.session.scope import Scope
 
 FALLBACK = Ladder()
 """The policy that decides where the chosen one cannot."""

@@ -8,7 +8,6 @@ in a file of its own: ``transcript``, ``requests``, ``restore``, ``host_addition
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
 from eventctx.log.events import Event
-from eventctx.log.ids import CurrentSpan
+from eventctx.log.ids import CurrentSpan, chosen_turn_id
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Record
 from eventctx.log.store import Receipt
@@ -26,7 +25,7 @@ from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy
 from eventctx.search.recall import Recall, RecallTool
-from eventctx.session.activity import SessionEmitter
+from eventctx.session.activity import Emitter, SessionEmitter
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.host_additions import HostAdditions
 from eventctx.session.host_turns import Following
@@ -35,10 +34,11 @@ from eventctx.session.questions import Advisers, PolicyQuestions
 from eventctx.session.requests import RequestHandler, Wanted
 from eventctx.session.restore import show, unpin
 from eventctx.session.result import CompactionResult
+from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, resolve_budget
 from eventctx.session.transcript import Transcript
 from eventctx.session.transcript_export import write_transcript
-from eventctx.session.turns import Emitter, Scope, Turn, check_turn_id
+from eventctx.session.turns import Turn
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
@@ -240,8 +240,7 @@ class Context:
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""
-        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
-        return Turn(self._emitter, chosen, agent)
+        return Turn(self._emitter, chosen_turn_id(turn_id, self._session.random), agent)
 
     async def record_sent(
         self,
@@ -274,7 +273,7 @@ class Context:
         def hold(scope: Scope | None) -> None:
             self._session.held = scope
 
-        return Following(self._emitter, hold)
+        return Following(self._emitter, hold, self._session.random)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that ends it.

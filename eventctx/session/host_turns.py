@@ -1,54 +1,40 @@
-"""Turns of a host that only tells of them: its events, one after the other, become records.
+"""The turns of a host that runs the agent itself and only reports its events.
 
-Where the host runs the agent, nobody enters our blocks; it says that a turn began, that a model
-was asked, that a tool ended, and often forgets the end of something. What it told is recorded with
-the ids that blocks would have given, and what it left open is closed by what comes next, so the
-log keeps its promises (one end for every beginning). The session is held at the turn's place, as
-a host's listeners run in tasks of their own and cannot set a context variable.
+Nobody enters our blocks there: the host reports that a turn began, that a model was asked, that a
+tool ended, and often leaves out the end of something. Its reports are recorded by the rules of
+``log/turn_recorder.py``, and what it left open is ended by what comes next, so every beginning in
+the log has one end. The session is held at the turn's place, as a host's listeners run in tasks of
+their own and cannot set a context variable.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import msgspec
 
 from eventctx.aio import KeyedLock, finish
-from eventctx.log import events
-from eventctx.log.ids import derive_trace_id
+from eventctx.log.events import Status, ToolPre
+from eventctx.log.ids import RecordIds, chosen_turn_id
+from eventctx.log.outcomes import OK, SpanOutcome
+from eventctx.log.turn_recorder import (
+    IterationRecorder,
+    ModelRequest,
+    SpanRecord,
+    TurnRecorder,
+    TurnSpan,
+    usage_record,
+)
 from eventctx.log.usage import Usage
-from eventctx.session.turns import Emitter, Scope, check_turn_id
+from eventctx.session.activity import Emitter, enter_turn, new_turn
+from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
 
-UNTOLD = "the host did not say how it ended"
-
-
-class _ModelCall:
-    """A model call that a host told of; ``began`` once its beginning is recorded."""
-
-    def __init__(self, scope: Scope, provider: str | None, model: str | None) -> None:
-        self.scope = scope
-        self.provider = provider
-        self.model = model
-        self.began = False
-        self.prepared: int | None = None
-        self.usage: Usage | None = None
-        self.response_id: str | None = None
-        self.finish_reason: str | None = None
-
-
-class _ToolCall:
-    """A tool call that a host told of."""
-
-    def __init__(self, scope: Scope, name: str, call_id: str | None, key: object) -> None:
-        self.scope = scope
-        self.name = name
-        self.call_id = call_id
-        self.key = key
+UNTOLD: Final = "the host did not say how it ended"
+_LEFT_OPEN: Final = SpanOutcome("cancelled", "NotTold", UNTOLD)
 
 
 def _whole(
@@ -72,23 +58,29 @@ def _whole(
 
 
 class Following:
-    """One session's turns as its host tells of them. ``Context.following`` makes it.
+    """One session's turns as its host reports them. ``Context.following`` makes it.
 
     Every method may be called at any time, also where it makes no sense: then it does nothing.
-    What is told at the same time is recorded one after the other, and wholly, also when the caller
-    is cancelled. Raises what the store raises.
+    What is reported at the same time is recorded one after the other, and wholly, also when the
+    caller is cancelled. Raises what the store raises.
     """
 
-    def __init__(self, emitter: Emitter, hold: Callable[[Scope | None], None]) -> None:
+    def __init__(
+        self,
+        emitter: Emitter,
+        hold: Callable[[Scope | None], None],
+        random: Callable[[int], bytes],
+    ) -> None:
         self._emitter = emitter
         self._hold = hold
+        self._random = random
         self._steps = KeyedLock()
-        self._turn: Scope | None = None
-        self._iteration = 0
-        self._call: _ModelCall | None = None
-        self._parent: str | None = None
-        self._tools: list[_ToolCall] = []
-        self._error: str | None = None
+        self._turn: TurnRecorder | None = None
+        self._scope = Scope(emitter.session_id)
+        self._cycle: IterationRecorder | None = None
+        self._call: TurnSpan[ModelRequest] | None = None
+        self._tools: list[tuple[object, TurnSpan[ToolPre]]] = []
+        self._failure: SpanOutcome | None = None
 
     @property
     def in_turn(self) -> bool:
@@ -103,41 +95,43 @@ class Following:
     @property
     def scope(self) -> Scope | None:
         """Where the session is: the turn, in its iteration; None outside of turns."""
-        if self._turn is None or self._iteration == 0:
-            return self._turn
-        return msgspec.structs.replace(self._turn, iteration=self._iteration)
+        return None if self._turn is None or self._cycle is None else self._at(self._cycle.ids)
+
+    def _at(self, ids: RecordIds) -> Scope:
+        return self._scope.at(ids)
+
+    async def _record(self, made: SpanRecord) -> None:
+        await self._emitter.emit(made.event, self._at(made.ids))
 
     # -- turns -----------------------------------------------------------------------------------
 
     @_whole
     async def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None:
-        """A turn began. One that is still open ended without a word."""
+        """A turn began. One that is still open ended without a report."""
         if self._turn is not None:
-            error = self._error
-            await self._end_turn("cancelled" if error is None else "error", error or UNTOLD)
-        session = self._emitter.session_id
-        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
-        span = self._emitter.current_span
-        ambient = span.ambient() if span is not None else None
-        trace_id, parent = ambient or (derive_trace_id(session, chosen), None)
-        scope = Scope(session, chosen, self._emitter.new_span_id(), parent, None, trace_id)
-        await self._emitter.begin_turn(scope, agent, trace_id if ambient else None)
-        self._turn, self._iteration, self._error, self._parent = scope, 0, None, None
+            left_open = SpanOutcome("cancelled", message=UNTOLD)
+            if self._failure is not None:
+                left_open = msgspec.structs.replace(self._failure, status="error")
+            await self._end_turn(left_open)
+        turn = new_turn(self._emitter, chosen_turn_id(turn_id, self._random))
+        scope, joined = enter_turn(self._emitter, turn)
+        await self._emitter.begin_turn(scope, agent, joined)
+        self._turn, self._scope, self._cycle = turn, scope, turn.outside()
+        self._failure = None
         self._hold(scope)
 
     @_whole
-    async def turn_ended(self, status: events.Status = "ok", error: str | None = None) -> None:
+    async def turn_ended(self, status: Status = "ok", error: str | None = None) -> None:
         """The turn ended; so did everything in it."""
-        await self._end_turn(status, error)
+        await self._end_turn(SpanOutcome(status, message=error))
 
-    async def _end_turn(self, status: events.Status, error: str | None) -> None:
-        turn = self._turn
+    async def _end_turn(self, outcome: SpanOutcome) -> None:
+        turn, self._turn = self._turn, None
         if turn is None:
             return
-        self._turn = None
         try:
-            await self._nothing_open(status)
-            await self._emitter.emit(events.PromptComplete(status=status, error=error), turn)
+            await self._end_what_is_open(outcome.status)
+            await self._record(turn.span.end(outcome))
         finally:
             self._hold(None)
 
@@ -148,15 +142,10 @@ class Following:
         """The next cycle of the turn begins, with a request that is still to be prepared."""
         if self._turn is None:
             return
-        await self._nothing_open("ok")
-        self._iteration += 1
-        scope = self.scope
-        assert scope is not None  # noqa: S101 - tells the type checker
-        span = msgspec.structs.replace(
-            scope, span_id=self._emitter.new_span_id(), parent_span_id=scope.span_id
-        )
-        self._call = _ModelCall(span, provider, model)
-        self._hold(scope)
+        await self._end_what_is_open("ok")
+        self._cycle = self._turn.iteration()
+        self._call = self._cycle.model_call(model, provider)
+        self._hold(self.scope)
 
     @_whole
     async def request_prepared(self) -> None:
@@ -173,9 +162,9 @@ class Following:
         response_id: str | None = None,
         finish_reason: str | None = None,
     ) -> None:
-        """Something about the present call became known; its end is told apart."""
-        call = self._call
-        if call is not None:
+        """Something about the present call became known; its end is reported apart."""
+        if self._call is not None:
+            call = self._call.of
             call.model = model or call.model
             call.usage = usage or call.usage
             call.response_id = response_id or call.response_id
@@ -184,110 +173,74 @@ class Following:
     @_whole
     async def model_answered(self) -> None:
         """The model answered."""
-        await self._answered()
-
-    async def _answered(self) -> None:
-        call, self._call = self._call, None
-        if call is None:
-            return
-        await self._begin(call)
-        self._parent = call.scope.span_id
-        if call.usage is not None:
-            counted = msgspec.structs.asdict(call.usage)
-            reported = events.UsageReported(**counted, model=call.model, prepared=call.prepared)
-            await self._emitter.emit(reported, call.scope)
-        answered = events.ProviderResponse(
-            model=call.model, response_id=call.response_id, finish_reason=call.finish_reason
-        )
-        await self._emitter.emit(answered, call.scope)
+        await self._end_call(OK)
 
     @_whole
     async def model_failed(self, kind: str, message: str, *, cancelled: bool = False) -> None:
         """The model call failed, or was cancelled."""
-        await self._failed(kind, message, cancelled)
+        await self._end_call(_failed(kind, message, cancelled))
 
-    async def _failed(self, kind: str, message: str, cancelled: bool) -> None:
-        self._error = f"{kind}: {message}"
+    async def _end_call(self, outcome: SpanOutcome) -> None:
+        if outcome.status != "ok":
+            self._failure = outcome
         call, self._call = self._call, None
         if call is None:
             return
         await self._begin(call)
-        failed = events.ProviderError(
-            error_type=kind, message=message, status="cancelled" if cancelled else "error"
-        )
-        await self._emitter.emit(failed, call.scope)
+        if outcome.status == "ok" and call.of.usage is not None:
+            await self._record(usage_record(call))
+        await self._record(call.end(outcome))
 
-    async def _begin(self, call: _ModelCall) -> None:
-        if call.began:
-            return
-        call.began = True
-        call.prepared = self._emitter.prepared_in(
-            msgspec.structs.replace(call.scope, span_id=call.scope.parent_span_id)
-        )
-        began = events.ProviderRequest(
-            model=call.model, provider=call.provider, prepared=call.prepared
-        )
-        await self._emitter.emit(began, call.scope)
+    async def _begin(self, call: TurnSpan[ModelRequest]) -> None:
+        if not call.began:
+            call.of.prepared = self._emitter.prepared_in(self._at(call.ids))
+            await self._record(call.begin())
 
     # -- tools -----------------------------------------------------------------------------------
 
     @_whole
     async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
-        """A tool call began; ``key`` is what the host will say of it again at its end."""
-        scope = self.scope
-        if scope is None:
+        """A tool call began; the host will name it by ``key`` when it reports its end."""
+        if self._turn is None or self._cycle is None:
             return
-        await self._answered()
-        span = msgspec.structs.replace(
-            scope,
-            span_id=self._emitter.new_span_id(),
-            parent_span_id=self._parent or scope.span_id,
-        )
-        self._tools.append(_ToolCall(span, name, call_id, key))
-        await self._emitter.emit(events.ToolPre(name=name, call_id=call_id), span)
+        await self._end_call(OK)
+        call = self._cycle.tool_call(name, call_id)
+        self._tools.append((key, call))
+        await self._record(call.begin())
 
     def open_call(self, name: str) -> object:
         """The key of the tool's call that began first and has not ended; None if there is none."""
-        return next((one.key for one in self._tools if one.name == name), None)
+        return next((key for key, call in self._tools if call.of.name == name), None)
 
     @_whole
     async def tool_ended(self, key: object) -> None:
         """The tool call ended with a result."""
-        call = self._taken(key)
-        if call is not None:
-            ended = events.ToolPost(name=call.name, call_id=call.call_id)
-            await self._emitter.emit(ended, call.scope)
+        await self._end_tool(key, OK)
 
     @_whole
     async def tool_failed(
         self, key: object, kind: str, message: str, *, cancelled: bool = False
     ) -> None:
         """The tool call failed, or was cancelled."""
-        call = self._taken(key)
-        if call is not None:
-            await self._fail(call, kind, message, cancelled)
+        await self._end_tool(key, _failed(kind, message, cancelled))
 
-    def _taken(self, key: object) -> _ToolCall | None:
-        call = next((one for one in self._tools if one.key == key), None)
-        if call is not None:
-            self._tools.remove(call)
-        return call
-
-    async def _fail(self, call: _ToolCall, kind: str, message: str, cancelled: bool) -> None:
-        failed = events.ToolError(
-            name=call.name,
-            error_type=kind,
-            call_id=call.call_id,
-            message=message,
-            status="cancelled" if cancelled else "error",
-        )
-        await self._emitter.emit(failed, call.scope)
+    async def _end_tool(self, key: object, outcome: SpanOutcome) -> None:
+        found = next((one for one in self._tools if one[0] == key), None)
+        if found is not None:
+            self._tools.remove(found)
+            await self._record(found[1].end(outcome))
 
     # -- what the host left open -----------------------------------------------------------------
 
-    async def _nothing_open(self, status: events.Status) -> None:
+    async def _end_what_is_open(self, status: Status) -> None:
+        """End the calls that the host reported no end of; ``status`` is that of what is around."""
         while self._tools:
-            await self._fail(self._tools.pop(0), "NotTold", UNTOLD, True)
-        if self._call is not None and status != "ok":
-            await self._failed("NotTold", UNTOLD, status == "cancelled")
-        await self._answered()
+            _, call = self._tools.pop(0)
+            await self._record(call.end(_LEFT_OPEN))
+        if self._call is not None:
+            ended = OK if status == "ok" else msgspec.structs.replace(_LEFT_OPEN, status=status)
+            await self._end_call(ended)
+
+
+def _failed(kind: str, message: str, cancelled: bool) -> SpanOutcome:
+    return SpanOutcome("cancelled" if cancelled else "error", kind, message)

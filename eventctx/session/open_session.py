@@ -20,8 +20,8 @@ from eventctx.messages.tokenizers import Tokenizer, counted
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
 from eventctx.session.body_cache import BodyCache
+from eventctx.session.scope import Scope, scope_of
 from eventctx.session.transcript_lines import TranscriptLines
-from eventctx.session.turns import Scope, scope_of
 
 
 class OpenSession:

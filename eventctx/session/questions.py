@@ -43,7 +43,8 @@ from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.open_session import OpenSession
-from eventctx.session.turns import ProviderCall, Scope
+from eventctx.session.scope import Scope
+from eventctx.session.turns import ProviderCall, adviser_call
 
 MAX_QUERY = 2_000
 """Characters of a message that are searched for: more would match anything."""
@@ -143,7 +144,7 @@ class PolicyQuestions:
 
     async def _called(self, call: Callable[[], Awaitable[Any]], scope: Scope, who: str) -> Any:
         """Await a model call inside a span of its own; the value that it answered."""
-        span = ProviderCall(self._emitter, scope, None, None, sends_view=False)
+        span = adviser_call(self._emitter, scope)
         try:
             async with span:
                 answering: Any = call()
@@ -183,7 +184,7 @@ def placeholder(ask: Ask) -> Answer:
 
 
 async def _report(span: ProviderCall, answer: ModelAnswer) -> None:
-    span.model, span.provider = answer.model, answer.provider
+    span.model = answer.model
     if answer.prompt is not None:
         await span.usage(
             answer.prompt,

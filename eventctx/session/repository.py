@@ -29,7 +29,7 @@ from eventctx.session.aggregate import SNAPSHOT, Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue, Clock, Listener
 from eventctx.session.body_cache import BodyCache
 from eventctx.session.open_session import OpenSession
-from eventctx.session.turns import Scope
+from eventctx.session.scope import Scope
 from eventctx.version import __version__
 
 NEW = Loaded(request_view.initial(), -1, b"", 0, -1, ())

@@ -27,8 +27,8 @@ from eventctx.session.context import Context, Observe
 from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import Advisers
 from eventctx.session.repository import open_session
+from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings
-from eventctx.session.turns import Scope
 
 
 class Environment(NamedTuple):

@@ -21,6 +21,7 @@ from typing import Any, Final
 from eventctx.aio import KeyedLock
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
+from eventctx.log.ids import is_turn_id
 from eventctx.log.usage import Usage, form_of_host, read_usage
 from eventctx.session.host_turns import Following
 
@@ -139,9 +140,9 @@ class HostTurns:
 
     async def _submitted(self, following: Following, data: Data) -> None:
         self._awaited = False
-        turn_id = data.get("turn_id")
-        usable = isinstance(turn_id, str) and 0 < len(turn_id) <= 256 and turn_id.isprintable()
-        await following.turn_began(turn_id if usable else None, _text(data.get("agent")))
+        given = data.get("turn_id")
+        turn_id = given if is_turn_id(given) else None
+        await following.turn_began(turn_id, _text(data.get("agent")))
 
     async def _completed(self, following: Following, data: Data) -> None:
         await following.turn_ended(_STATUS.get(str(data.get("status")), "ok"))

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, new_span_id, random_bytes
+from eventctx.session.activity import Emitter
 from eventctx.session.context import Context
-from eventctx.session.turns import Emitter, Scope
+from eventctx.session.scope import Scope
 
 
 class LateEmitter:

@@ -9,7 +9,6 @@ until the host runs the session, such messages are recognised and not added (``_
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -28,6 +27,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact, RequestPrepared, SetIgnored
+from eventctx.log.ids import chosen_turn_id, random_bytes
 from eventctx.log.record import Record
 from eventctx.log.session_id import check_session_id
 from eventctx.policies.interception import CompactionAsked, Verdict
@@ -35,7 +35,8 @@ from eventctx.session.context import Context
 from eventctx.session.host_turns import Following
 from eventctx.session.reconcile import AddedAgain
 from eventctx.session.result import CompactionResult
-from eventctx.session.turns import Turn, check_turn_id, scope_of
+from eventctx.session.scope import scope_of
+from eventctx.session.turns import Turn
 
 HOST_REASON: Final = "the host asked for it"
 
@@ -201,7 +202,7 @@ class AmplifierContext:
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
         """A turn that its orchestrator records; the host's events of this turn are not recorded."""
-        chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
+        chosen = chosen_turn_id(turn_id, random_bytes)
         self._owned[chosen] = None
         if len(self._owned) > MAX_OWNED:
             del self._owned[next(iter(self._owned))]

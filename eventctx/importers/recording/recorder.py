@@ -8,7 +8,7 @@ reconstructed ``context:request_prepared``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ from eventctx.importers.recording.compacted import Compacted
 from eventctx.importers.recording.counts import ImportCounts
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
-from eventctx.importers.recording.track import NO_IDS, Content, RecordIds, Track
+from eventctx.importers.recording.track import NO_IDS, Content, Track
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     Branched,
@@ -36,9 +36,16 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.naming import event_id
 from eventctx.log import events
-from eventctx.log.ids import derive_span_id
+from eventctx.log.ids import RecordIds, derive_span_id
+from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.record import Record
-from eventctx.log.usage import Usage
+from eventctx.log.turn_recorder import (
+    ModelRequest,
+    SpanRecord,
+    TurnRecorder,
+    TurnSpan,
+    usage_record,
+)
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -46,19 +53,7 @@ from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
 from eventctx.version import __version__
 
-
-class _Call:
-    """A model call: its ids, and the tool calls of its answer that were not announced yet."""
-
-    def __init__(self, item: ModelCall, ids: RecordIds, prepared: int) -> None:
-        self.item = item
-        self.ids = ids
-        self.prepared = prepared
-        self.usage = item.usage
-        self.output_exact = item.output_exact
-        self.finish_reason = item.finish_reason
-        self.response_id = item.response_id
-        self.tools: dict[str, str] = {}
+_TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 
 
 class Recorder:
@@ -85,13 +80,16 @@ class Recorder:
         self._view = request_view.initial()
         self._line = -1
         self._ordinals: dict[str, int] = {}
+        self._at = -1
+        self._opening: dict[str, bytes] = {}
         self._agent: str | None = None
-        self._turn = NO_IDS
-        self._iteration = 0
+        self._turn = TurnRecorder(self._new_span_id)
+        self._cycle = self._turn.outside()
         self._interrupted = False
-        self._call: _Call | None = None
-        self._last_call: _Call | None = None
-        self._tools: dict[str, tuple[str, RecordIds]] = {}
+        self._call: TurnSpan[ModelRequest] | None = None
+        self._last_call: TurnSpan[ModelRequest] | None = None
+        self._announced: dict[str, str] = {}
+        self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
         self._places = Places()
         self._compactions: list[int] = []
         track.observe = self._observe
@@ -115,43 +113,51 @@ class Recorder:
 
     async def feed(self, item: Item) -> None:
         """Record one item."""
+        self._at = item.line
         await self._steps[type(item)](item)
         await self.raw.match()
 
     async def end(self, closed: bool) -> None:
         """The file is over; ``closed`` says that it grows no more, so its last turn is over too."""
+        self._at = self._line
         if closed:
-            await self._end_turn(self._line, None)
+            await self._end_turn(None, OK)
         await self.raw.end()
         await self._track.flush()
 
     # -- ids -------------------------------------------------------------------------------------
 
-    def _id(self, event: type[events.Event], line: int) -> bytes:
-        """The id of the next record of this type from this line."""
-        if line != self._line:
-            self._line = line
+    def _id(self, event: type[events.Event]) -> bytes:
+        """Make the id of the next record of this type from the present line."""
+        if self._at != self._line:
+            self._line = self._at
             self._ordinals.clear()
         kind = str(event.__struct_config__.tag)
         ordinal = self._ordinals.get(kind, 0)
         self._ordinals[kind] = ordinal + 1
-        return event_id(self._key, line, kind, ordinal)
+        return event_id(self._key, self._at, kind, ordinal)
+
+    def _new_span_id(self, event: type[events.Event]) -> str:
+        """Derive a span's id from the id of the record that will begin it."""
+        new_id = self._id(event)
+        span_id = derive_span_id(self._track.stream, new_id)
+        self._opening[span_id] = new_id
+        return span_id
 
     async def _put(
         self,
         event: events.Event,
-        line: int,
         time: int | None,
         ids: RecordIds = NO_IDS,
         data: tuple[Content, ...] = (),
         new_id: bytes | None = None,
     ) -> Record:
         await self.raw.match(needed=True)
-        new_id = new_id or self._id(type(event), line)
-        return await self._track.put(event, new_id, line, time, ids, data)
+        new_id = new_id or self._opening.pop(ids.span_id or "", None) or self._id(type(event))
+        return await self._track.put(event, new_id, self._at, time, ids, data)
 
-    def _span(self, new_id: bytes) -> str:
-        return derive_span_id(self._track.stream, new_id)
+    async def _record(self, made: SpanRecord, time: int | None) -> None:
+        await self._put(made.event, time, made.ids)
 
     # -- session and turns -----------------------------------------------------------------------
 
@@ -164,7 +170,6 @@ class Recorder:
                 format=self._format,
                 imported_at=self._imported_at,
             ),
-            item.line,
             item.time if item.time is not None else self._imported_at,
         )
         known = any(record.type == "session:linked" for record in self._track.aside)
@@ -173,108 +178,77 @@ class Recorder:
                 session=item.parent, relation="parent", call_id=self._call_id
             )
             new_id = event_id(self._key, item.line, "session:linked", item.parent)
-            await self._put(link, item.line, item.time, new_id=new_id)
+            await self._put(link, item.time, new_id=new_id)
 
     async def _turn_began(self, item: TurnBegan) -> None:
-        await self._end_turn(item.line, item.time)
+        await self._end_turn(item.time, OK)
         self.counts.turns += 1
         number = self.counts.turns
-        new_id = self._id(events.PromptSubmit, item.line)
-        self._turn = RecordIds(f"turn-{number:04d}", self._span(new_id))
-        self._iteration = 0
+        begins = events.PromptSubmit(number=number, agent=self._agent)
+        self._in_turn(TurnRecorder(self._new_span_id, f"turn-{number:04d}", begins))
         self._interrupted = False
-        event = events.PromptSubmit(number=number, agent=self._agent)
-        await self._put(event, item.line, item.time, self._turn, new_id=new_id)
+        await self._record(self._turn.span.begin(), item.time)
+
+    def _in_turn(self, turn: TurnRecorder) -> None:
+        self._turn, self._cycle = turn, turn.outside()
 
     async def _turn_ended(self, item: TurnEnded) -> None:
-        await self._end_turn(item.line, item.time, item.status, item.error)
+        await self._end_turn(item.time, SpanOutcome(item.status, message=item.error))
 
-    async def _end_turn(
-        self,
-        line: int,
-        time: int | None,
-        status: events.Status = "ok",
-        error: str | None = None,
-    ) -> None:
-        await self._end_call(line, None)
-        if self._turn.turn_id is None:
+    async def _end_turn(self, time: int | None, outcome: SpanOutcome) -> None:
+        await self._end_call(None)
+        if self._turn.ids.turn_id is None:
             return
-        if status == "ok" and self._interrupted:
-            status = "cancelled"
-        await self._put(events.PromptComplete(status=status, error=error), line, time, self._turn)
-        self._turn = NO_IDS
-        self._iteration = 0
+        if outcome.status == "ok" and self._interrupted:
+            outcome = msgspec.structs.replace(outcome, status="cancelled")
+        await self._record(self._turn.span.end(outcome), time)
+        self._in_turn(TurnRecorder(self._new_span_id))
 
     # -- model calls -----------------------------------------------------------------------------
 
     async def _model_call(self, item: ModelCall) -> None:
-        await self._end_call(item.line, None)
+        await self._end_call(None)
         self.counts.calls += 1
         self._interrupted = False
-        turn_id, turn_span = self._turn.turn_id, self._turn.span_id
-        iteration: int | None = None
-        if turn_id is not None:
-            self._iteration += 1
-            iteration = self._iteration
-        new_id = self._id(events.RequestPrepared, item.line)
-        ids = RecordIds(turn_id, self._span(new_id), turn_span, iteration)
-        # The model's window is the only budget that a transcript tells.
+        self._cycle = self._turn.iteration()
+        # The model's window is the only budget that a transcript has.
         event = request_view.prepared(
             self._view, model=item.model, budget=item.context_window, reconstructed=True
         )
-        prepared = await self._put(event, item.line, item.time, ids, new_id=new_id)
-        new_id = self._id(events.ProviderRequest, item.line)
-        ids = RecordIds(turn_id, self._span(new_id), turn_span, iteration)
-        request = events.ProviderRequest(
-            model=item.model, provider=item.provider, prepared=prepared.position
-        )
-        await self._put(request, item.line, item.time, ids, new_id=new_id)
-        self._call = self._last_call = _Call(item, ids, prepared.position)
+        ids = self._cycle.ids.child(self._new_span_id(events.RequestPrepared))
+        prepared = await self._put(event, item.time, ids)
+        call = self._cycle.model_call(item.model, item.provider)
+        call.of.prepared = prepared.position
+        call.of.usage, call.of.output_exact = item.usage, item.output_exact
+        call.of.finish_reason, call.of.response_id = item.finish_reason, item.response_id
+        await self._record(call.begin(), item.time)
+        self._call = self._last_call = call
 
     async def _call_ended(self, item: CallEnded) -> None:
-        call = self._call
-        if call is not None:
+        last = self._last_call
+        if self._call is not None:
+            call = self._call.of
             if item.usage is not None:
                 call.usage, call.output_exact = item.usage, True
             call.finish_reason = item.finish_reason or call.finish_reason
             call.response_id = item.response_id or call.response_id
-            await self._end_call(item.line, item.time)
-            return
-        last = self._last_call
-        if item.usage is not None and last is not None and last.usage is None:
+            await self._end_call(item.time)
+        elif item.usage is not None and last is not None and last.of.usage is None:
             # Counted after the answer was already over; a repeated count is not taken again.
-            last.usage, last.output_exact = item.usage, True
-            await self._usage(last, item.line, item.time)
+            last.of.usage, last.of.output_exact = item.usage, True
+            await self._record(usage_record(last), item.time)
 
-    async def _end_call(self, line: int, time: int | None) -> None:
+    async def _end_call(self, time: int | None) -> None:
         call, self._call = self._call, None
         if call is None:
             return
-        response = events.ProviderResponse(
-            model=call.item.model,
-            response_id=call.response_id,
-            finish_reason=call.finish_reason,
-        )
-        await self._put(response, line, time, call.ids)
-        if call.usage is not None:
-            await self._usage(call, line, time)
-        for call_id, name in call.tools.items():
-            new_id = self._id(events.ToolPre, line)
-            turn_id, parent, _, iteration = call.ids
-            ids = RecordIds(turn_id, self._span(new_id), parent, iteration)
-            event = events.ToolPre(name=name, call_id=call_id)
-            await self._put(event, line, time, ids, new_id=new_id)
-            self._tools[call_id] = (name, ids)
-
-    async def _usage(self, call: _Call, line: int, time: int | None) -> None:
-        usage = call.usage or Usage()
-        event = events.UsageReported(
-            **msgspec.structs.asdict(usage),
-            model=call.item.model,
-            prepared=call.prepared,
-            output_exact=call.output_exact,
-        )
-        await self._put(event, line, time, call.ids)
+        await self._record(call.end(), time)
+        if call.of.usage is not None:
+            await self._record(usage_record(call), time)
+        announced, self._announced = self._announced, {}
+        for call_id, name in announced.items():
+            self._tools[call_id] = tool = self._cycle.tool_call(name, call_id)
+            await self._record(tool.begin(), time)
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -293,13 +267,13 @@ class Recorder:
         if facts.results:
             await self._results(item, facts)
         answers = facts.kind == "assistant" and self._call is not None
-        ids = self._call.ids if answers and self._call else self._turn
+        ids = self._call.ids if answers and self._call else self._turn.ids
         content = Content(data, encode_facts(facts))
-        await self._put(events.MessageAdded(), item.line, item.time, ids, (content,))
+        await self._put(events.MessageAdded(), item.time, ids, (content,))
         if facts.calls and self._call is not None:
             names = call_names(item.message)
-            tools = {call_id: names.get(call_id, "unknown") for call_id in facts.calls}
-            self._call.tools.update(tools)
+            for call_id in facts.calls:
+                self._announced[call_id] = names.get(call_id, "unknown")
         elif facts.role == "user" and not facts.results and harness.interrupts(item.message):
             self._interrupted = True
 
@@ -308,36 +282,29 @@ class Recorder:
         for call_id in facts.results:
             if call_id in self.counts.links.values():
                 self.counts.answered.add(call_id)
-            name, ids = self._tools.pop(call_id, ("", NO_IDS))
-            if not name:
-                continue
-            event: events.Event
-            if call_id in failed:
-                event = events.ToolError(name=name, error_type="ToolError", call_id=call_id)
-            else:
-                event = events.ToolPost(name=name, call_id=call_id)
-            await self._put(event, item.line, item.time, ids)
+            tool = self._tools.pop(call_id, None)
+            if tool is not None:
+                outcome = _TOOL_FAILED if call_id in failed else OK
+                await self._record(tool.end(outcome), item.time)
 
     # -- compaction ------------------------------------------------------------------------------
 
     async def _compaction(self, item: CompactionItem) -> None:
-        await self._end_call(item.line, None)
+        await self._end_call(None)
         self.counts.compactions += 1
         self.counts.last_compaction = item.time or self.counts.last_compaction
         step = Compacted(self._view, item, self._format, self._places, self._compactions)
-        new_id = self._id(events.PreCompact, item.line)
-        turn_id, turn_span = self._turn.turn_id, self._turn.span_id
-        ids = RecordIds(turn_id, self._span(new_id), turn_span, self._iteration or None)
-        await self._put(step.before(), item.line, item.time, ids, new_id=new_id)
+        ids = self._cycle.ids.child(self._new_span_id(events.PreCompact))
+        await self._put(step.before(), item.time, ids)
         await self.raw.match(needed=True)
         self._compactions.append(self._track.position)
         event = step.after(self._track.stream, self._track.position)
-        await self._put(event, item.line, item.time, ids, tuple(step.contents))
+        await self._put(event, item.time, ids, tuple(step.contents))
 
     async def _branched(self, item: Branched) -> None:
-        await self._end_call(item.line, None)
+        await self._end_call(None)
         event, contents = self._places.branched(item)
-        await self._put(event, item.line, item.time, self._turn, contents)
+        await self._put(event, item.time, self._turn.ids, contents)
 
     # -- the rest --------------------------------------------------------------------------------
 

@@ -16,12 +16,16 @@ from eventctx.errors import SourceChanged
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw
+from eventctx.log.ids import RecordIds
 from eventctx.log.record import Draft, Record, make_body, place
 from eventctx.log.store import NO_STREAM, Appended, EventStore
 
 _BATCH_RECORDS: Final = 256
 _BATCH_BYTES: Final = 1 << 20
 _IN_FLIGHT: Final = 2
+
+NO_IDS: Final = RecordIds()
+"""Of a record outside of any turn."""
 
 _ASIDE: Final = frozenset(
     (
@@ -45,18 +49,6 @@ class Content(NamedTuple):
     data: bytes
     facts: bytes
     plain: bytes | None = None
-
-
-class RecordIds(NamedTuple):
-    """The identity of a record within a turn."""
-
-    turn_id: str | None = None
-    span_id: str | None = None
-    parent_span_id: str | None = None
-    iteration: int | None = None
-
-
-NO_IDS: Final = RecordIds()
 
 
 class Track:

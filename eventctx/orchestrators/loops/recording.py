@@ -9,9 +9,10 @@ from typing import Any
 
 from eventctx.errors import TurnError
 from eventctx.log.events import Event
-from eventctx.log.ids import CurrentSpan, new_span_id, random_bytes
+from eventctx.log.ids import CurrentSpan, chosen_turn_id, new_span_id, random_bytes
 from eventctx.orchestrators.protocol import Ids
-from eventctx.session.turns import Scope, Turn, check_turn_id, current_scope
+from eventctx.session.scope import Scope, current_scope
+from eventctx.session.turns import Turn
 
 
 class Unrecorded:
@@ -43,15 +44,16 @@ def turn_of(context: Any, turn_id: str | None, session_id: str | None) -> Turn:
 
     ``session_id`` is used for a context without one of its own. Raises InvalidSetting.
     """
-    chosen = uuid.uuid4().hex if turn_id is None else check_turn_id(turn_id)
+    if turn_id is not None:
+        chosen_turn_id(turn_id, random_bytes)
     own = getattr(context, "turn", None)
     if callable(own):
-        turn = own(chosen)
+        turn = own(turn_id)  # without an id, one from the session's own source
         if isinstance(turn, Turn):
             return turn
     known = getattr(context, "session_id", None)
     name = known if isinstance(known, str) and known else session_id
-    return Turn(Unrecorded(name or uuid.uuid4().hex), chosen)
+    return Turn(Unrecorded(name or uuid.uuid4().hex), chosen_turn_id(turn_id, random_bytes))
 
 
 def ids_of(scope: Scope) -> Ids:

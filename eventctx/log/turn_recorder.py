@@ -1,0 +1,231 @@
+"""The recorder of turns: which records a turn makes, in which order, with which ids.
+
+    prompt:submit                          the turn's span, under the host's span if there is one
+      plan:start … plan:end                under the turn
+      provider:request                     under the turn, or under the plan that it is made in
+        usage:reported                     on the call's span, before the end of the call or after
+      provider:response | provider:error
+      tool:pre … tool:post | tool:error    under the iteration's last model call, else the turn
+    prompt:complete
+
+An iteration is no span: it numbers the records inside. Everything but the turn itself may also be
+recorded outside of a turn, without turn and iteration, and then has no parent.
+
+Nothing here does any I/O. A recorder returns each record as an event and its ids, and the caller
+appends it. The ``async with`` blocks of ``session/turns.py``, the hosts of
+``session/host_turns.py`` and the importers all record their turns with it. The invariant: a span
+begins once and ends once, with the event that belongs to its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from eventctx.errors import InvalidSetting, TurnError
+from eventctx.log import events
+from eventctx.log.events import Event
+from eventctx.log.ids import RecordIds
+from eventctx.log.outcomes import OK, SpanOutcome
+from eventctx.log.usage import Usage
+
+NewSpanId = Callable[[type[Event]], str]
+"""Makes the id of a span from the type of the event that begins it."""
+
+
+class SpanRecord(NamedTuple):
+    """A record to append: its event, and where in the session it stands."""
+
+    event: Event
+    ids: RecordIds
+
+
+class ModelRequest(msgspec.Struct):
+    """A model call. Its fields are set as they become known.
+
+    ``prepared`` is the position of the request that it sends; ``output_exact`` is false for a
+    ``usage`` that was counted before the answer was complete.
+    """
+
+    model: str | None = None
+    provider: str | None = None
+    prepared: int | None = None
+    usage: Usage | None = None
+    output_exact: bool = True
+    finish_reason: str | None = None
+    response_id: str | None = None
+
+
+Operation = events.PromptSubmit | events.PlanStart | ModelRequest | events.ToolPre
+"""What a span is about: the event that begins it, or a model call, of which more becomes known."""
+
+_WORDS: Final[dict[type, str]] = {
+    events.PromptSubmit: "turn",
+    events.PlanStart: "planning phase",
+    ModelRequest: "model call",
+    events.ToolPre: "tool call",
+}
+
+
+def beginning_of(of: Operation) -> Event:
+    """Return the event with which an operation begins."""
+    if isinstance(of, ModelRequest):
+        return events.ProviderRequest(model=of.model, provider=of.provider, prepared=of.prepared)
+    return of
+
+
+def end_of(of: Operation, outcome: SpanOutcome) -> Event:
+    """Return the event with which an operation ends."""
+    status, failed = outcome.status, outcome.error_type or "Error"
+    if isinstance(of, events.PromptSubmit):
+        return events.PromptComplete(status=status, error=outcome.error)
+    if isinstance(of, events.PlanStart):
+        return events.PlanEnd(status=status, error=outcome.error)
+    if isinstance(of, ModelRequest):
+        if status != "ok":
+            message = outcome.message or ""
+            return events.ProviderError(error_type=failed, message=message, status=status)
+        return events.ProviderResponse(
+            model=of.model, response_id=of.response_id, finish_reason=of.finish_reason
+        )
+    if status != "ok":
+        message = outcome.message or ""
+        return events.ToolError(
+            name=of.name, call_id=of.call_id, error_type=failed, message=message, status=status
+        )
+    return events.ToolPost(name=of.name, call_id=of.call_id)
+
+
+Of_co = TypeVar("Of_co", bound=Operation, covariant=True)
+Made = TypeVar("Made", bound=Operation)
+
+
+class TurnSpan(Generic[Of_co]):
+    """One operation of a turn, which begins once and ends once. Raises TurnError otherwise."""
+
+    def __init__(self, ids: RecordIds, of: Of_co) -> None:
+        self.ids = ids
+        self.of = of
+        self.began = False
+        self.ended = False
+
+    def enter(self) -> None:
+        """Note that the span begins, where its first record is made elsewhere."""
+        if self.began:
+            what = _WORDS[type(self.of)]
+            raise TurnError(
+                f"this {what} has begun already, and its span id can be used only once: "
+                f"make a new {what} for every `async with`"
+            )
+        self.began = True
+
+    def begin(self) -> SpanRecord:
+        """Return the record of the beginning."""
+        self.enter()
+        return SpanRecord(beginning_of(self.of), self.ids)
+
+    def end(self, outcome: SpanOutcome = OK) -> SpanRecord:
+        """Return the record of the end."""
+        if self.ended or not self.began:
+            found = "has ended already" if self.ended else "has not begun"
+            raise TurnError(
+                f"this {_WORDS[type(self.of)]} {found}: end it once, after it has begun"
+            )
+        self.ended = True
+        return SpanRecord(end_of(self.of, outcome), self.ids)
+
+
+def usage_record(call: TurnSpan[ModelRequest]) -> SpanRecord:
+    """Return the record of the tokens that a model call used."""
+    reported = events.UsageReported(
+        **msgspec.structs.asdict(call.of.usage or Usage()),
+        model=call.of.model,
+        prepared=call.of.prepared,
+        output_exact=call.of.output_exact,
+    )
+    return SpanRecord(reported, call.ids)
+
+
+class IterationRecorder:
+    """Makes the spans inside of an iteration, of a planning phase, or outside of both.
+
+    ``ids`` are those of the records there: the number of the iteration, and the span around.
+    """
+
+    def __init__(self, ids: RecordIds, new_span_id: NewSpanId) -> None:
+        self.ids = ids
+        self._new_span_id = new_span_id
+        self._last_call: str | None = None
+
+    def plan(self, name: str | None = None) -> TurnSpan[events.PlanStart]:
+        """Make a planning phase."""
+        return self._span(events.PlanStart(name=name), self.ids.span_id)
+
+    def inside(self, plan: TurnSpan[events.PlanStart]) -> IterationRecorder:
+        """Make what records the calls of a planning phase."""
+        return IterationRecorder(plan.ids, self._new_span_id)
+
+    def model_call(
+        self, model: str | None = None, provider: str | None = None
+    ) -> TurnSpan[ModelRequest]:
+        """Make a model call."""
+        call = self._span(ModelRequest(model, provider), self.ids.span_id)
+        self._last_call = call.ids.span_id
+        return call
+
+    def tool_call(self, name: str, call_id: str | None = None) -> TurnSpan[events.ToolPre]:
+        """Make a tool call, under the model call that asked for it."""
+        tool = events.ToolPre(name=name, call_id=call_id)
+        return self._span(tool, self._last_call or self.ids.span_id)
+
+    def _span(self, of: Made, parent: str | None) -> TurnSpan[Made]:
+        span_id = self._new_span_id(type(beginning_of(of)))
+        return TurnSpan(self.ids._replace(span_id=span_id, parent_span_id=parent), of)
+
+
+_UNNUMBERED: Final = events.PromptSubmit(number=0)
+
+
+class TurnRecorder:
+    """Records one turn. Without a ``turn_id`` it makes the spans outside of any turn.
+
+    ``begins`` is the turn's first record, where the recorder is to make that too.
+    """
+
+    def __init__(
+        self,
+        new_span_id: NewSpanId,
+        turn_id: str | None = None,
+        begins: events.PromptSubmit = _UNNUMBERED,
+    ) -> None:
+        span_id = None if turn_id is None else new_span_id(events.PromptSubmit)
+        self.span = TurnSpan(RecordIds(turn_id, span_id), begins)
+        self._new_span_id = new_span_id
+        self._iterations = 0
+
+    @property
+    def ids(self) -> RecordIds:
+        """The ids of records that are in the turn and in no iteration."""
+        return self.span.ids
+
+    def enter(self, parent: str | None = None) -> None:
+        """Note that the turn begins, under a host's span if there is one."""
+        self.span.enter()
+        self.span.ids = self.span.ids._replace(parent_span_id=parent)
+
+    def outside(self) -> IterationRecorder:
+        """Make what records calls before the first iteration."""
+        return IterationRecorder(self.ids, self._new_span_id)
+
+    def iteration(self, number: int | None = None) -> IterationRecorder:
+        """Begin the next iteration: number 1, then one more each time, unless ``number`` says.
+
+        Raises InvalidSetting for a number that no record can hold.
+        """
+        if number is not None and (type(number) is not int or not 0 <= number < 2**31):
+            raise InvalidSetting(f"iteration: expected an int from 0, found {number!r}")
+        self._iterations = self._iterations + 1 if number is None else number
+        counted = None if self.ids.turn_id is None else self._iterations
+        return IterationRecorder(self.ids._replace(iteration=counted), self._new_span_id)

@@ -197,7 +197,10 @@ class ExportFailed(HookError):
 
 
 class TurnError(EventctxError):
-    """Base of what keeps an orchestrator from bringing a turn to its end."""
+    """Base of what keeps a turn from being run to its end.
+
+    Raised itself for a block of a turn that is used before it is entered, or entered twice.
+    """
 
 
 class ProviderFailed(TurnError):

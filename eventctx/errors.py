@@ -197,7 +197,10 @@ class ExportFailed(HookError):
 
 
 class TurnError(EventctxError):
-    """Base of the errors that keep an orchestrator from completing a turn."""
+    """Base of the errors that keep a turn from being completed.
+
+    Raised itself for a block of a turn that is used before it is entered, or entered twice.
+    """
 
 
 class ProviderFailed(TurnError):

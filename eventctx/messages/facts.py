@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
@@ -75,13 +76,10 @@ def outline_facts(facts: Facts) -> Facts:
     )
 
 
-_encode = msgspec.msgpack.Encoder().encode
+encode_facts: Final[Callable[[Facts], bytes]] = msgspec.msgpack.Encoder().encode
+"""The stored form of facts."""
+
 _decode = msgspec.msgpack.Decoder(Facts).decode
-
-
-def encode_facts(facts: Facts) -> bytes:
-    """The stored form of facts."""
-    return _encode(facts)
 
 
 def decode_facts(data: bytes) -> Facts:

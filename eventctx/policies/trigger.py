@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from eventctx.errors import InvalidSetting
 from eventctx.log.events import Trigger
 from eventctx.messages.calibration import Scale
 from eventctx.policies.policy import Budget
+from eventctx.projections.view.request_view import ViewState
 
 
 def make_budget(tokens: int, threshold: float, target: float) -> Budget:
@@ -66,3 +69,24 @@ def counted(budget: Budget, scale: Scale) -> Budget:
         max(1, tokens * budget.threshold // budget.tokens),
         max(1, tokens * budget.target // budget.tokens),
     )
+
+
+class Frame(NamedTuple):
+    """The view that a compaction is decided on, as it is at position ``version``.
+
+    ``budget`` is in the provider's tokens; ``scale`` makes them of the estimator's counts.
+    """
+
+    view: ViewState
+    version: int
+    budget: Budget
+    scale: Scale
+
+    @property
+    def goal(self) -> Budget:
+        """The budget in the estimator's own counts."""
+        return counted(self.budget, self.scale)
+
+    def tokens_of(self, view: ViewState) -> int:
+        """The size of a view in the provider's tokens."""
+        return self.scale.tokens(view.layout.tokens)

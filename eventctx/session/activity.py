@@ -92,7 +92,7 @@ class SessionEmitter:
             view, version = await self._session.appends.settled()
             number = view.turns + 1
             began = PromptSubmit(number=number, agent=agent, trace_id=trace_id)
-            draft = self._session.draft(began, scope=scope)
+            draft = self._session.appends.draft(began, scope=scope)
             with contextlib.suppress(WrongExpectedVersion):
                 if await self._session.appends.append_exactly(version, draft) is not None:
                     return number
@@ -124,4 +124,4 @@ class SessionEmitter:
                 f"emit: {name} is written by the command that it records; expected one of "
                 f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
             )
-        await self._session.appends.emit(self._session.draft(event, scope=scope))
+        await self._session.appends.emit(self._session.appends.draft(event, scope=scope))

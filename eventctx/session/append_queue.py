@@ -28,7 +28,7 @@ from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import NO_STREAM, Appended, EventStore, Last
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import SNAPSHOT, Aggregate, Loaded
-from eventctx.session.scope import Scope
+from eventctx.session.scope import Scope, scope_of
 
 MAX_IN_FLIGHT = 256
 """Activity events that may wait for the disk; the next one waits for the oldest of them."""
@@ -85,7 +85,8 @@ class Unsent(NamedTuple):
 class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
-    ``head`` is the position of the last record that was handed to the store, -1 for none.
+    ``head`` is the position of the last record that was handed to the store, -1 for none. ``held``
+    is where a host said that the session is, for tasks that are in no turn of their own.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class AppendQueue:
         self._appends = 0
         self._stale = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self.held: Scope | None = None
         self._install(loaded)
 
     def _install(self, loaded: Loaded) -> None:
@@ -124,9 +126,20 @@ class AppendQueue:
 
     # -- making drafts ---------------------------------------------------------------------------
 
-    def draft(self, event: Event, scope: Scope, bodies: Sequence[Body] = ()) -> Draft:
-        """Put an event into its envelope, with the clock's time, never before the last one's."""
+    @property
+    def scope(self) -> Scope:
+        """Where the running task is in this session, else where a host said that it is."""
+        scope = scope_of(self._stream)
+        return self.held if scope.turn_id is None and self.held is not None else scope
+
+    def draft(self, event: Event, bodies: Sequence[Body] = (), scope: Scope | None = None) -> Draft:
+        """Put an event into its envelope, where the session is now, or in ``scope``.
+
+        Its time is the clock's, never before the last one's. Raises InvalidSetting for a value
+        that the event's payload does not allow.
+        """
         name, version, payload = encode_event(event)
+        scope = self.scope if scope is None else scope
         self._time = max(self._time, self._clock())
         return Draft(
             self._random(16),

@@ -7,6 +7,7 @@ beginning that is on disk gets exactly one ``context:post_compact``, whatever ha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +20,6 @@ from eventctx.log.outcomes import described, fit_for_log, words_of
 from eventctx.log.plan import Plan
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
-from eventctx.messages.calibration import Scale
 from eventctx.policies.fit import Fitted
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
 from eventctx.policies.ladder import Ladder
@@ -33,7 +33,7 @@ from eventctx.policies.planner import (
 )
 from eventctx.policies.policy import Answer, Ask, Budget, Policy, PolicyState, Visible
 from eventctx.policies.recorded import recorded_settings
-from eventctx.policies.trigger import counted
+from eventctx.policies.trigger import Frame
 from eventctx.projections.view import planned
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
@@ -41,6 +41,7 @@ from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import NoAnswer, PolicyQuestions, placeholder
 from eventctx.session.scope import Scope
+from eventctx.session.transcript import body_of
 
 FALLBACK = Ladder()
 """The policy that decides where the chosen one cannot."""
@@ -56,27 +57,6 @@ class CompactionCause(NamedTuple):
     requested_by: str | None = None
     reason: str | None = None
     hint: str | None = None
-
-
-class Frame(NamedTuple):
-    """The view that a compaction is decided on, as it is at position ``version``.
-
-    ``budget`` is in the provider's tokens; ``scale`` makes them of the estimator's counts.
-    """
-
-    view: ViewState
-    version: int
-    budget: Budget
-    scale: Scale
-
-    @property
-    def goal(self) -> Budget:
-        """The budget in the estimator's own counts."""
-        return counted(self.budget, self.scale)
-
-    def tokens_of(self, view: ViewState) -> int:
-        """The size of a view in the provider's tokens."""
-        return self.scale.tokens(view.layout.tokens)
 
 
 class Decided(NamedTuple):
@@ -119,7 +99,7 @@ class CompactionRun:
         self.is_open = False
 
     def _new_span(self) -> Scope:
-        around = self._session.scope
+        around = self._session.appends.scope
         return msgspec.structs.replace(
             around, span_id=new_span_id(self._session.random), parent_span_id=around.span_id
         )
@@ -181,7 +161,7 @@ class CompactionRun:
         self._began = self._began or self._describe(frame, NO_OBJECTION)
         ended = self._post(frame, frame.view, None)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=fit_for_log(error))
-        return (*self._opening(), self._session.draft(ended, scope=self._scope))
+        return (*self._opening(), self._session.appends.draft(ended, scope=self._scope))
 
     # -- the beginning ---------------------------------------------------------------------------
 
@@ -228,8 +208,8 @@ class CompactionRun:
         if self.is_open or self._began is None:
             return ()
         hint = self._cause.hint
-        bodies = [self._session.body({"role": "user", "content": hint})] if hint else []
-        return (self._session.draft(self._began, bodies, self._scope),)
+        bodies = [body_of(self._session, {"role": "user", "content": hint})] if hint else []
+        return (self._session.appends.draft(self._began, bodies, self._scope),)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -286,12 +266,14 @@ class CompactionRun:
         addresses = [Address(ref.position, ref.index) for ref in needed]
         texts = await self._session.bodies.texts(addresses)
         by_number = {ref.number: texts[ref.position, ref.index] for ref in needed}
-        return complete(view, fitted.proposal, by_number, self._session.body, self._session.random)
+        return complete(
+            view, fitted.proposal, by_number, partial(body_of, self._session), self._session.random
+        )
 
     def _after(self, frame: Frame, made: Completed) -> ViewState:
         """The view under a plan, as the fold will see it."""
         ended = self._post(frame, frame.view, made)
-        draft = self._session.draft(ended, made.bodies, self._scope)
+        draft = self._session.appends.draft(ended, made.bodies, self._scope)
         at = frame.version + 1 + (0 if self.is_open else 1)
         return preview(frame.view, self._session.stream, [draft], at)
 
@@ -305,13 +287,13 @@ class CompactionRun:
             after = planned.with_stripped(after, stripped)
         # The counts after are known only once the plan is applied.
         ended = self._post(frame, after, made)
-        draft = self._session.draft(ended, made.bodies, self._scope)
+        draft = self._session.appends.draft(ended, made.bodies, self._scope)
         return Decided((*self._opening(), draft), ended, after, overflow)
 
     def _ended_without(self, frame: Frame, outcome: events.Outcome, error: str | None) -> Decided:
         ended = self._post(frame, frame.view, None)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=error)
-        draft = self._session.draft(ended, scope=self._scope)
+        draft = self._session.appends.draft(ended, scope=self._scope)
         manual = self._cause.trigger == "manual"
         after = frame.view if manual else view_state.after_compaction(frame.view)
         return Decided((*self._opening(), draft), ended, after, {})

@@ -262,7 +262,7 @@ class Context:
         Raises InvalidSetting for an event that a command of the context writes, and for a value
         that the event's payload does not allow.
         """
-        await self._emitter.emit(event, self._session.scope)
+        await self._emitter.emit(event, self._session.appends.scope)
 
     def following(self) -> Following:
         """Follow a host that tells of its turns, instead of entering blocks.
@@ -271,7 +271,7 @@ class Context:
         """
 
         def hold(scope: Scope | None) -> None:
-            self._session.held = scope
+            self._session.appends.held = scope
 
         return Following(self._emitter, hold, self._session.random)
 

@@ -13,7 +13,7 @@ from eventctx.log import events
 from eventctx.log.store import Address
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.open_session import OpenSession
-from eventctx.session.transcript import stripped_by
+from eventctx.session.transcript import body_of, stripped_by
 
 MAX_ADDITIONS: Final = 256
 """Texts that a host added to requests and that are known again when it adds them again."""
@@ -30,7 +30,7 @@ class HostAdditions:
         """As ``Context.set_system_prompt``."""
         body = None
         if text is not None:
-            body = self._session.body({"role": "system", "content": text})
+            body = body_of(self._session, {"role": "system", "content": text})
         while True:
             view, version = await self._session.appends.settled()
             if await self._prompt_of(view) == (None if body is None else body.data):
@@ -38,7 +38,9 @@ class HostAdditions:
             bodies = () if body is None else (body,)
             event = events.SystemPromptSet()
             stripped = stripped_by(self._session, view, event, bodies)
-            draft = self._session.draft(msgspec.structs.replace(event, unbound=stripped), bodies)
+            draft = self._session.appends.draft(
+                msgspec.structs.replace(event, unbound=stripped), bodies
+            )
             # What another process wrote meanwhile is no reason to fail: look again.
             with contextlib.suppress(WrongExpectedVersion):
                 if await self._session.appends.append_exactly(version, draft) is not None:
@@ -59,7 +61,7 @@ class HostAdditions:
         missing: int,
     ) -> None:
         """As ``Context.record_sent``."""
-        made = [(behind, self._session.body(message)) for behind, message in additions]
+        made = [(behind, body_of(self._session, message)) for behind, message in additions]
         fresh = {body.data: body for _, body in made if body.data not in self._sent}
         index = {data: place for place, data in enumerate(fresh)}
         additions_made = [
@@ -71,7 +73,7 @@ class HostAdditions:
         event = events.RequestSent(
             prepared=prepared, messages=messages, additions=tuple(additions_made), missing=missing
         )
-        draft = self._session.draft(event, tuple(fresh.values()))
+        draft = self._session.appends.draft(event, tuple(fresh.values()))
         record = (await self._session.appends.append(draft))[-1]
         if len(self._sent) + len(index) > MAX_ADDITIONS:
             self._sent.clear()

@@ -30,6 +30,7 @@ from eventctx.session.append_queue import AppendQueue, Clock, Listener
 from eventctx.session.body_cache import BodyCache
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
+from eventctx.session.transcript_lines import TranscriptLines
 from eventctx.version import __version__
 
 NEW = Loaded(request_view.initial(), -1, b"", 0, -1, ())
@@ -55,10 +56,12 @@ async def open_session(
         start = events.SessionStart(library=__version__, settings=settings or {})
         # Another process may create it at the same moment: its record is as good as ours.
         with contextlib.suppress(WrongExpectedVersion):
-            await session.appends.append_exactly(-1, session.draft(start, scope=Scope(stream)))
+            await session.appends.append_exactly(
+                -1, session.appends.draft(start, scope=Scope(stream))
+            )
         await session.appends.ready()
     for record in loaded.open_compactions:
-        draft = session.draft(_closed(record), scope=_scope(record))
+        draft = session.appends.draft(_closed(record), scope=_scope(record))
         # Whoever opened the session at the same moment closes it too; one of us is enough.
         with contextlib.suppress(WrongExpectedVersion):
             await session.appends.append_exactly(session.appends.head, draft)
@@ -81,7 +84,10 @@ def make_session(
     reload = partial(load, store, stream)
     appends = AppendQueue(store, aggregate, loaded, listener, clock, random, reload)
     stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
-    return OpenSession(store, aggregate, appends, bodies, random, stopwatch, tokenizer)
+    lines = TranscriptLines(store, stream)
+    return OpenSession(
+        stream, store, aggregate, appends, bodies, lines, random, stopwatch, tokenizer
+    )
 
 
 async def load(store: EventStore, stream: str) -> Loaded | None:

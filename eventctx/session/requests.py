@@ -17,7 +17,7 @@ from eventctx.policies.fit import fit
 from eventctx.policies.interception import Intercept
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
-from eventctx.policies.trigger import due, make_budget
+from eventctx.policies.trigger import Frame, due, make_budget
 from eventctx.policies.working_set import kept_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import state as view_state
@@ -25,7 +25,7 @@ from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.aggregate import preview
-from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided, Frame
+from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import PolicyQuestions
 from eventctx.session.result import CompactionResult
@@ -219,7 +219,7 @@ class RequestHandler:
             floor_sent=frame.tokens_of(after) > wanted.limit,
         )
         drafts = () if decided is None else decided.drafts
-        draft = self._session.draft(event)
+        draft = self._session.appends.draft(event)
         folded = None
         if not counted_anew:
             at = frame.version + 1 + len(drafts)
@@ -229,7 +229,7 @@ class RequestHandler:
         )
         if records is None:
             return None
-        self._emitter.remember(self._session.scope, records[-1].position)
+        self._emitter.remember(self._session.appends.scope, records[-1].position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
         return PreparedRequest(

@@ -38,8 +38,8 @@ async def show(
         if hidden:
             event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
             unbound = stripped_by(session, view, event)
-            drafts.append(session.draft(msgspec.structs.replace(event, unbound=unbound)))
-        drafts += [session.draft(event) for event in then]
+            drafts.append(session.appends.draft(msgspec.structs.replace(event, unbound=unbound)))
+        drafts += [session.appends.draft(event) for event in then]
         if not drafts or await session.appends.append_exactly(version, *drafts) is not None:
             return tuple([one.number for one in hidden])
 
@@ -52,7 +52,7 @@ async def unpin(session: OpenSession, numbers: Sequence[int]) -> None:
         raise InvalidSetting(
             f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
         )
-    await session.appends.append(session.draft(events.Unpinned(numbers=tuple(numbers))))
+    await session.appends.append(session.appends.draft(events.Unpinned(numbers=tuple(numbers))))
 
 
 async def whole_rounds(

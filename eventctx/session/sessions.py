@@ -210,4 +210,4 @@ async def _append(sessions: Sessions, session: str, event: Event) -> None:
         await context.emit(event)
         return
     found = await sessions.take_up(session)
-    await found.appends.append(found.draft(event, scope=Scope(session)))
+    await found.appends.append(found.appends.draft(event, scope=Scope(session)))

@@ -9,10 +9,12 @@ import msgspec
 
 from eventctx.log import events
 from eventctx.log.events import Event
-from eventctx.log.record import Body, Draft, Record
+from eventctx.log.record import Body, Draft, Record, make_body
 from eventctx.messages.encoding import decode_bodies, encode_message
-from eventctx.messages.facts import decode_facts
+from eventctx.messages.facts import Facts, encode_facts
+from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
+from eventctx.messages.tokenizers import counted
 from eventctx.projections.transcript import TranscriptState
 from eventctx.projections.view import planned
 from eventctx.projections.view.render import ERASED
@@ -25,6 +27,19 @@ _ERASED: Final = encode_message({"role": "user", "content": ERASED})
 """What stands in a transcript for an erased message."""
 
 
+def body_of(session: OpenSession, message: Any) -> Body:
+    """A new body for ``message``, with its facts. Raises InvalidMessage."""
+    return _body_and_facts(session, message)[0]
+
+
+def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
+    data = encode_message(message)
+    facts = read_facts(message)
+    if session.tokenizer is not None:
+        facts = counted(facts, message, session.tokenizer)
+    return make_body(data, encode_facts(facts), session.random), facts
+
+
 class Transcript:
     """The command handlers of one session's transcript: add, set, resume, clear."""
 
@@ -33,18 +48,17 @@ class Transcript:
 
     async def add(self, message: dict[str, Any]) -> Record:
         """As ``Context.add_message``; the record that brought it."""
-        body = self._session.body(message)
-        draft = self._session.draft(self._added(body), (body,))
+        body, facts = _body_and_facts(self._session, message)
+        draft = self._session.appends.draft(self._added(body, facts), (body,))
         return (await self._session.appends.append(draft))[-1]
 
-    def _added(self, body: Body) -> events.MessageAdded:
+    def _added(self, body: Body, facts: Facts) -> events.MessageAdded:
         """The event of a message; a late result says whose thinking it takes the prefix from."""
         event = events.MessageAdded()
-        results = decode_facts(body.facts).results
-        if not results:
+        if not facts.results:
             return event
         view = self._session.aggregate.view
-        if view.layout.abandoned.isdisjoint(results):
+        if view.layout.abandoned.isdisjoint(facts.results):
             return event
         return events.MessageAdded(unbound=stripped_by(self._session, view, event, (body,)))
 
@@ -65,7 +79,7 @@ class Transcript:
 
     async def replace(self, messages: Sequence[dict[str, Any]]) -> None:
         """As ``Context.set_messages``."""
-        made = [self._session.body(message) for message in messages]
+        made = [body_of(self._session, message) for message in messages]
         appended = None
         while appended is None:
             view, version = await self._session.appends.settled()
@@ -78,7 +92,7 @@ class Transcript:
 
     async def resume(self, messages: Sequence[dict[str, Any]]) -> bool:
         """As ``Context.resume_messages``."""
-        made = [self._session.body(message) for message in messages]
+        made = [body_of(self._session, message) for message in messages]
         while True:
             view, version = await self._session.appends.settled()
             state, stored = await self._stored(version)
@@ -87,7 +101,7 @@ class Transcript:
             found = reconcile(known, list(messages))
             if found.rows is None:
                 event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)
-                draft = self._session.draft(event)
+                draft = self._session.appends.draft(event)
             else:
                 new = [None if given is None else made[given] for _, given in found.rows]
                 places = [place_ for place_, _ in found.rows]
@@ -100,7 +114,7 @@ class Transcript:
         appended = None
         while appended is None:
             view, version = await self._session.appends.settled()
-            draft = self._session.draft(events.Cleared(messages=view.messages))
+            draft = self._session.appends.draft(events.Cleared(messages=view.messages))
             appended = await self._session.appends.append_exactly(version, draft)
 
     def _set_to(
@@ -122,12 +136,12 @@ class Transcript:
         # what precedes them there: only messages that stood elsewhere lose it.
         newest = state.next_number - 1
         known = tuple([(a, min(b, newest)) for a, b in stripped if a <= newest])
-        return self._session.draft(msgspec.structs.replace(event, unbound=known), fresh)
+        return self._session.appends.draft(msgspec.structs.replace(event, unbound=known), fresh)
 
 
 def stripped_by(
     session: OpenSession, view: ViewState, event: Event, bodies: Sequence[Body] = ()
 ) -> tuple[tuple[int, int], ...]:
     """Runs of messages whose signed thinking is bound to a prefix that ``event`` changes."""
-    after = preview(view, session.stream, [session.draft(event, bodies)])
+    after = preview(view, session.stream, [session.appends.draft(event, bodies)])
     return planned.stripped_by(view.layout, after.layout)

@@ -281,6 +281,7 @@ async def test_requests_and_adds_of_many_threads_neither_fail_nor_get_lost() -> 
     assert sorted(int(m["content"]) for m in await ctx.get_messages()) == list(range(150))
 
 
+@pytest.mark.slow
 async def test_bodies_kept_in_memory_have_a_bound() -> None:
     ctx = await Engine(MemoryStore()).session("s", max_tokens=10**9)
     most = 0

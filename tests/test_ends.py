@@ -34,6 +34,7 @@ async def due(engine: Engine, summarizer: Scripted) -> eventctx.Context:
     return ctx
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 async def test_a_request_that_is_cancelled_at_any_moment_leaves_one_end(
     store: str, tmp_path: Path

@@ -215,6 +215,7 @@ def test_the_time_that_a_text_takes_does_not_grow_with_what_is_cut_away() -> Non
     assert max(looked_at) == MAX_PART + MARGIN
 
 
+@pytest.mark.slow
 def test_an_argument_of_many_small_texts_is_cut_too_and_stays_json() -> None:
     looked_at: list[str] = []
 

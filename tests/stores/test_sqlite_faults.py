@@ -331,6 +331,7 @@ async def test_erased_bytes_are_in_none_of_the_files(path, draft, large):
     assert found() == []
 
 
+@pytest.mark.slow
 async def test_a_live_store_costs_little_more_than_its_messages(path, draft):
     store = await SqliteStore.open(path)
     messages = records = 0
@@ -345,6 +346,7 @@ async def test_a_live_store_costs_little_more_than_its_messages(path, draft):
     assert path.stat().st_size <= 1.3 * messages + 400 * records
 
 
+@pytest.mark.slow
 async def test_a_flood_that_nobody_awaits_is_written_whole(path, draft, collect, chained):
     store = await SqliteStore.open(path, durability="normal")
     big = os.urandom(600_000)

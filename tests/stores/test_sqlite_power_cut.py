@@ -173,6 +173,8 @@ def crash_states(
 def problem_in(folder: Path, receipts: dict[str, Receipt]) -> str | None:
     """What a reopened store lacks of its promises; None if nothing."""
     connection = apsw.Connection(str(folder / "store.db"))
+    # The files are thrown away: what the log holds need not be copied into the database first.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     try:
         if connection.pragma("application_id") != APPLICATION_ID:
             return "not a store any more"

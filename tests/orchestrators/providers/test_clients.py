@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from typing import Any
@@ -30,7 +31,7 @@ def test_without_the_sdk_its_extra_is_named(kit: Kit, monkeypatch: pytest.Monkey
 
 
 def test_an_sdk_that_is_too_old_is_named(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[sdk_of(kit)], "__version__", "0.9.1")
+    monkeypatch.setattr(importlib.import_module(sdk_of(kit)), "__version__", "0.9.1")
     with pytest.raises(eventctx.InvalidSetting, match=r"0\.9\.1 is too old"):
         kit.provider(None)
 

@@ -280,12 +280,12 @@ _BEGIN, _END = "<!-- begin: generated -->\n", "<!-- end: generated -->\n"
 
 def events_reference() -> str:
     """The generated part of ``docs/reference/events.md``."""
-    rows = ["| event | family | durable | interceptable | version | promise |"]
-    rows += ["|---|---|---|---|---|---|"]
+    rows = ["| event | family | durable | interceptable | to emit | version | promise |"]
+    rows += ["|---|---|---|---|---|---|---|"]
     rows += [
         f"| [`{row.name}`](#{row.name.replace(':', '')}) | {row.family} | "
         f"{'yes' if row.durable else 'no'} | {'yes' if row.interceptable else 'no'} | "
-        f"{row.version} | {row.promise} |"
+        f"{'yes' if row.emitted else 'no'} | {row.version} | {row.promise} |"
         for row in CATALOGUE.values()
     ]
     reasons = [

@@ -46,12 +46,12 @@ class BodyCache:
         self.bytes_held += len(data or b"") - len(self._held.get(place) or b"")
         self._held[place] = data
 
-    async def texts(self, wanted: Sequence[Address]) -> Texts:
+    async def texts(self, wanted: Sequence[tuple[int, int]]) -> Texts:
         """Stored bytes of ``wanted``; one call to the store for what is not in memory."""
         with self._lock:
             held = self._held
-            texts: Texts = {address: held[address] for address in wanted if address in held}
-        missing = [address for address in wanted if address not in texts]
+            texts: Texts = {place: held[place] for place in wanted if place in held}
+        missing = [Address(*place) for place in wanted if place not in texts]
         if missing:
             found = await self._store.bodies(self._stream, missing)
             with self._lock:
@@ -63,7 +63,7 @@ class BodyCache:
                         self._put(address, body.data)
         return texts
 
-    def keep_only(self, wanted: Iterable[Address]) -> None:
+    def keep_only(self, wanted: Iterable[tuple[int, int]]) -> None:
         """Forget the bodies that a view with ``wanted`` no longer shows."""
         with self._lock:
             held = self._held

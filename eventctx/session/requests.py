@@ -21,7 +21,7 @@ from eventctx.policies.trigger import Frame, due, make_budget
 from eventctx.policies.working_set import kept_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import state as view_state
-from eventctx.projections.view.render import addresses, render
+from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.aggregate import preview
@@ -135,7 +135,7 @@ class RequestHandler:
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""
         entries = prepared.view.layout.entries()
-        wanted = addresses(entries)
+        wanted = places(entries)
         bodies = self._session.bodies
         texts = await bodies.texts(wanted)
         if len(bodies) > 2 * len(wanted) + 64:

@@ -1,4 +1,4 @@
-"""One endpoint of an SDK's client, asked once and answered in the API's own JSON.
+"""One request to an endpoint of an SDK's client, and its answer in the API's own JSON.
 
 The JSON is used rather than the SDK's objects, so that an answer is stored as it came, also with
 fields that this release of the SDK does not know.

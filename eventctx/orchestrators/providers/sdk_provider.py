@@ -1,4 +1,4 @@
-"""The common part of the providers that use an SDK: one endpoint, asked in the API's own JSON.
+"""The common part of the providers that use an SDK: one endpoint, with the API's own JSON.
 
 The provider of one API defines how a request, a tool, a result and an answer look in its dialect.
 An ``AnswerCollector`` turns a streamed answer into the same JSON as a whole one, so that one

@@ -154,7 +154,7 @@ class Engine:
     async def _remembered(
         self, session: str, query: str, limit: int, besides: frozenset[int]
     ) -> list[str]:
-        """Snippets of messages of a session that are out of view and bear on ``query``."""
+        """Snippets of a session's messages that are out of view and match ``query``."""
         found = await self.recaller().search(query, session, limit, every=False, besides=besides)
         return [f"(message {one.number}) {one.snippet}" for one in found]
 
@@ -243,7 +243,7 @@ class Engine:
     ) -> Verification:
         """Recompute every digest of a session, and compare facts. Raises StreamNotFound.
 
-        Without ``facts`` only what digests cover is checked, in half the time.
+        Without ``facts`` only the content that digests cover is checked, in half the time.
         """
         return await verify(self.store, session, receipt, facts=facts)
 

@@ -86,7 +86,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         for key, item in value.items():
             if type(key) is not str or not (key.isascii() or _encodes(key)):
                 return False
-            # Short ASCII texts are most of what a message holds; they skip one call each.
+            # Most values in a message are short ASCII texts, which skip one call here.
             if type(item) is str and item.isascii():
                 continue
             if not _is_plain(item, depth + 1):

@@ -147,7 +147,7 @@ def _dialect(message: dict[str, Any]) -> Dialect:
 
 def _read_thinking(part: Part) -> tuple[int, int]:
     """Characters of a thinking part, and how many of them a provider binds."""
-    # Encrypted reasoning is base64 of about three times the text that it stands for.
+    # Encrypted reasoning is about three times as long as its text, four times in base64.
     characters = len(part.value) // 4 if part.type in SEALED else len(part.value)
     # A provider checks its signature even on a block without text, so at least 1 is bound.
     signed = part.type == "thinking" or part.type == "redacted_thinking"

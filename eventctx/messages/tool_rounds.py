@@ -108,7 +108,7 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
             rounds.append(current)
         for call_id in facts.calls:
             waiting = open_calls.setdefault(call_id, [])
-            # An id that one answer uses twice is one call: a provider could not tell them apart.
+            # An id that one answer uses twice is one call: a provider could not distinguish them.
             if not waiting or waiting[-1] is not current:
                 waiting.append(current)
         last = current

@@ -32,7 +32,7 @@ _USER_KEYS: Final = frozenset(
 def for_audience(messages: Iterable[dict[str, Any]], audience: Audience) -> list[dict[str, Any]]:
     """The messages as an audience is shown them, of any dialect, in order.
 
-    ``internal`` is shown everything; ``developer`` everything but what is marked internal;
+    ``internal`` is shown everything; ``developer`` everything but parts marked internal;
     ``user`` everything that is marked for users and, of all without a mark, the words of people
     and the answers to them: not thinking, calls and their results, system messages, or texts that
     a harness or a hook wrote in the user's role. The mark of a message holds for its blocks without

@@ -31,7 +31,7 @@ SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""
 
 MAX_UNFOLDED = 32
-"""Records whose fold may be put off until somebody looks at the view."""
+"""Records that may wait for their fold until the view is read."""
 
 
 class Loaded(NamedTuple):

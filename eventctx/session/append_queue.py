@@ -263,7 +263,7 @@ class AppendQueue:
         try:
             return await self._ended(pending)
         except asyncio.CancelledError:
-            # The append goes on without its caller, and its outcome still has to be handled.
+            # The append continues without its caller, and its outcome still has to be handled.
             self._watch(pending)
             raise
 

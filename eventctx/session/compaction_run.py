@@ -57,7 +57,7 @@ MAX_QUESTIONS = 8
 
 
 class CompactionCause(NamedTuple):
-    """Why a compaction is made, and who requested it; ``hint`` says in words what to keep."""
+    """The cause of a compaction and its requester; ``hint`` describes in words what to keep."""
 
     trigger: Trigger
     requested_by: str | None = None
@@ -111,13 +111,13 @@ class CompactionRun:
         )
 
     async def decide(self, frame: Frame, intercept: Intercept | None = None) -> Decided | None:
-        """Decide what becomes of a view. None: a question was answered, so decide again.
+        """Decide how to compact a view. None: a question was answered, so decide again.
 
         Raises what the store raises.
         """
         open_compactions = self._session.aggregate.open_compactions
         if self.is_open and self._scope.span_id not in open_compactions:
-            # Another process closed it as abandoned. This goes on as a new compaction.
+            # Another process closed it as abandoned. This run continues as a new compaction.
             self.is_open = False
             self._scope = self._new_span()
         if self._began is None or not self.is_open:

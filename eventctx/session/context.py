@@ -127,7 +127,7 @@ class Context:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 
         Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
-        wrote what this one has not seen.
+        wrote records that this one has not seen.
         """
         await self._transcript.replace(messages)
 
@@ -145,7 +145,7 @@ class Context:
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.
 
-        Raises WrongExpectedVersion when another process wrote what this one has not seen.
+        Raises WrongExpectedVersion when another process wrote records that this one has not seen.
         """
         await self._transcript.clear()
 

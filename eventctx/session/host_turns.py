@@ -230,7 +230,7 @@ class Following:
             self._tools.remove(found)
             await self._record(found[1].end(outcome))
 
-    # -- what the host left open -----------------------------------------------------------------
+    # -- open calls ------------------------------------------------------------------------------
 
     async def _end_what_is_open(self, status: Status) -> None:
         """End the calls that are still open, in a turn or iteration that ends with ``status``."""

@@ -76,7 +76,7 @@ class Track:
             self._stored = self._store.read(self.stream)
             await self._advance()
 
-    # -- what is stored --------------------------------------------------------------------------
+    # -- stored records --------------------------------------------------------------------------
 
     @property
     def next(self) -> Record | None:

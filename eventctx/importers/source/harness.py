@@ -1,4 +1,4 @@
-"""Telling a person's words from what a harness writes in the user's role."""
+"""The distinction of a person's words from a harness's texts in the user's role."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """A model's call of a tool. ``error`` says why its arguments cannot be used."""
+    """A model's call of a tool. ``error`` is the reason why its arguments cannot be used."""
 
     id: str
     name: str

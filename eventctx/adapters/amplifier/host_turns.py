@@ -37,7 +37,7 @@ Step = Callable[[Following, Data], Awaitable[None]]
 class HostTurns:
     """Listens to a host's registry for one session.
 
-    ``following`` opens the session if necessary. ``owned`` says of a turn id whether its
+    ``following`` opens the session if necessary. ``owned`` returns, for a turn id, whether its
     orchestrator records it. ``call_id`` finds a tool call that the host names by tool and arguments
     only. ``sent`` gets a provider's report of the request that it sent.
     """

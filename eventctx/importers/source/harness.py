@@ -22,7 +22,7 @@ def by_person(message: dict[str, Any]) -> bool:
 
 
 def interrupts(message: dict[str, Any]) -> bool:
-    """Whether a message says that the person stopped the model."""
+    """Whether a message reports that the person stopped the model."""
     text = _first_text(message)
     return text is not None and text.startswith(_INTERRUPTED)
 

@@ -110,7 +110,7 @@ class Connection:
 class Client(msgspec.Struct, frozen=True):
     """An SDK's client without its own retries, because each attempt is a call in the log.
 
-    ``made`` says that it was made here, so that nobody else will close it.
+    ``made`` is true where it was made here, so that its provider must close it.
     """
 
     sdk: Any

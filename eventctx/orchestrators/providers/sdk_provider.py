@@ -20,7 +20,7 @@ from eventctx.orchestrators.providers.sdk_calling import Client, Connection
 class AnswerCollector(Protocol):
     """Puts the events of one streamed answer together; ``body`` is the answer's JSON so far.
 
-    ``problems`` says, by the id of a tool call, why the arguments of the call cannot be used.
+    ``problems`` has, by the id of a tool call, why the arguments of the call cannot be used.
     """
 
     @property

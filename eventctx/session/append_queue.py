@@ -48,7 +48,7 @@ class Clock(Protocol):
 class Listener(NamedTuple):
     """The listeners to appends: ``publish`` gets every stored record, in order.
 
-    ``appended`` gets the seconds for which a caller waited for an append, and its records' number.
+    ``appended`` gets the seconds that a caller waited for an append, and its number of records.
     """
 
     publish: Callable[[Record], None]

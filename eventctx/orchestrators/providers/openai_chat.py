@@ -52,7 +52,7 @@ class OpenAIChatProvider(SdkProvider):
         super().__init__(name, model, info, usable(client), options, propagate)
 
     def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
-        """A row of role ``tool``. Only its text shows a failed call; the API has no field for it."""
+        """A row of role ``tool``. Only its text shows a failure; the API has no field for it."""
         return {"role": "tool", "tool_call_id": outcome.call.id, "content": outcome.content}
 
     def _definition(self, tool: ToolDefinition) -> dict[str, Any]:

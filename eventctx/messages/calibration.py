@@ -1,4 +1,4 @@
-"""The gauge of a session: what providers reported, made into a scale for our own counts.
+"""The calibration of a session: what providers reported, made into a scale for our own counts.
 
 An estimator counts a view from its messages alone. What it cannot know is learnt from reported
 usage: the size of what is sent beside the messages (system prompt, tool definitions), and how far
@@ -97,19 +97,19 @@ UNCALIBRATED: Final = Calibration()
 
 
 def prepared(calibration: Calibration, asked: RequestSize) -> Calibration:
-    """The gauge after a request was prepared."""
+    """The calibration after a request was prepared."""
     return calibration._replace(asked=(*calibration.asked[1 - MAX_ASKED :], asked))
 
 
 def called(calibration: Calibration, model: str | None) -> Calibration:
-    """The gauge after a call of ``model``; its family's rates hold from here on."""
+    """The calibration after a call of ``model``; its family's rates hold from here on."""
     if model is None or model == calibration.model:
         return calibration
     return calibration._replace(model=model, family=family_of(model))
 
 
 def reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
-    """The gauge after a provider counted ``prompt`` tokens for the request prepared at ``at``."""
+    """The calibration after a provider counted ``prompt`` tokens for the request at ``at``."""
     calibration = called(calibration, model)
     asked = next((one for one in reversed(calibration.asked) if one.position == at), None)
     if asked is None or not _plausible(asked, prompt):
@@ -128,7 +128,7 @@ def reported(calibration: Calibration, at: int, prompt: int, model: str | None) 
 
 
 def recounted(calibration: Calibration, size: int, before: int) -> Calibration:
-    """The gauge after the rates changed: a view of ``before`` counts ``size`` now.
+    """The calibration after the rates changed: a view of ``before`` counts ``size`` now.
 
     The requests that may still be reported change in proportion. Readings stay: each was made
     with the rates of its own model's family.

@@ -368,5 +368,7 @@ def _unknown(name: object) -> str:
     if near:
         hint = "did you mean " + " or ".join(repr(one) for one in near) + "?"
     else:
-        hint = "the names are those of eventctx.events.CATALOGUE, 'context:*' and the like, or '*'"
+        hint = (
+            "the names are those of eventctx.log.events.CATALOGUE, 'context:*' and the like, or '*'"
+        )
     return f"there is no event {name!r}: {hint}"

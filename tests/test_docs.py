@@ -50,11 +50,13 @@ from eventctx.projections.metrics.names import INSTRUMENTS
 from eventctx.session import settings
 from eventctx.session.settings import Settings
 from eventctx.stores import sqlite_schema
+from tests.test_imports import FLOORS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+AT_THE_ROOT = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+PAGES = [*AT_THE_ROOT, *sorted(DOCS.rglob("*.md"))]
 SOMEBODY_ELSES = frozenset(("make", "pip", "git", "docker"))
 """Commands that a console block may show and that are not run here."""
 
@@ -280,12 +282,12 @@ _BEGIN, _END = "<!-- begin: generated -->\n", "<!-- end: generated -->\n"
 
 def events_reference() -> str:
     """The generated part of ``docs/reference/events.md``."""
-    rows = ["| event | family | durable | interceptable | version | promise |"]
-    rows += ["|---|---|---|---|---|---|"]
+    rows = ["| event | family | durable | interceptable | to emit | version | promise |"]
+    rows += ["|---|---|---|---|---|---|---|"]
     rows += [
         f"| [`{row.name}`](#{row.name.replace(':', '')}) | {row.family} | "
         f"{'yes' if row.durable else 'no'} | {'yes' if row.interceptable else 'no'} | "
-        f"{row.version} | {row.promise} |"
+        f"{'yes' if row.emitted else 'no'} | {row.version} | {row.promise} |"
         for row in CATALOGUE.values()
     ]
     reasons = [
@@ -338,6 +340,48 @@ def test_the_event_reference_names_just_the_events_that_nothing_writes() -> None
     paragraphs = [one for one in text.split("\n\n") if "Nothing of this release writes" in one]
     named = re.findall(r"`(\w+:\w+)`", "".join(paragraphs))
     assert set(named) == unwritten
+
+
+# -- the architecture is that of the code ---------------------------------------------------------
+
+ARCHITECTURE = DOCS / "explanation" / "architecture.md"
+
+
+def _in_code(name: str) -> bool:
+    """Whether a path that a page names leads somewhere from the repository or the package."""
+    return (ROOT / name).exists() or (ROOT / "eventctx" / name).exists()
+
+
+@pytest.mark.parametrize("page", [ARCHITECTURE, ROOT / "CONTRIBUTING.md"], ids=_name)
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    """Words in capitals stand for a name of the reader's: ``stores/NAME.py``."""
+    paths = set(re.findall(r"`([a-z_]+/[a-z_/.]+)`", page.read_text(encoding="utf-8")))
+    assert paths
+    assert [path for path in sorted(paths) if not _in_code(path)] == []
+
+
+def test_every_step_of_a_message_names_a_function_of_its_file() -> None:
+    steps = re.findall(
+        r"^\d+\. `([\w/]+\.py)`, `(?:\w+\.)?(\w+)`", ARCHITECTURE.read_text(), flags=re.MULTILINE
+    )
+    assert len(steps) > 10
+    for file, function in steps:
+        home = ROOT / file if (ROOT / file).exists() else ROOT / "eventctx" / file
+        defined = re.findall(r"\bdef (\w+)", home.read_text(encoding="utf-8"))
+        assert function in defined, f"{file}: {function}"
+
+
+def test_the_architecture_shows_every_room_on_its_floor() -> None:
+    picture = next(one.text for one in blocks_of(ARCHITECTURE) if not one.language)
+    shown: list[set[str]] = []
+    for line in picture.splitlines():
+        if line[0] != " ":
+            shown.insert(0, set())
+        shown[0] |= set(re.findall(r"(\w+)(?:/|\.py)", line))
+    built = [
+        {room for room in rooms if _in_code(room) or _in_code(f"{room}.py")} for rooms in FLOORS
+    ]
+    assert shown == built
 
 
 def metrics_reference() -> str:

@@ -15,7 +15,7 @@ from tests.benchmarks.timing import Samples
 from tests.benchmarks.workload import draft, drafts, message
 
 FIGURE = "next request"
-PER_KILOBYTE = 2.0
+PER_KILOBYTE = 4.0
 FIXED = 100.0
 
 

@@ -26,6 +26,7 @@ from eventctx.policies.token_budget import (
 )
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.projections.view.refs import InsertionRef
+from eventctx.session.context import Context
 from eventctx.session.questions import Advisers
 from eventctx.session.settings import Settings
 from tests.policies.given import (
@@ -569,7 +570,9 @@ async def test_the_total_is_the_budget_and_the_reserve_is_taken_off_once() -> No
         assert (row.strategy, row.fallback) == ("token-budget", None)
 
 
-async def remembering(engine: Any, found: list[list[str]], **settings: Any) -> eventctx.Context:
+async def remembering(
+    engine: eventctx.Engine, found: list[list[str]], **settings: Any
+) -> eventctx.Context:
     """A session whose recall answers with ``found``, one list after the other."""
 
     async def rememberer(query: str, limit: int, in_view: frozenset[int], /) -> list[str]:
@@ -578,9 +581,9 @@ async def remembering(engine: Any, found: list[list[str]], **settings: Any) -> e
         return found.pop(0)[:limit] if found else []
 
     policy = policy_named("token-budget", {"fresh_tail_count": 2, **settings})
-    advisers = Advisers(None, None, rememberer, 5.0)
     made = Settings(max_tokens=2_000)
-    return await engine._open("s", policy, made, advisers, None)  # type: ignore[no-any-return]
+    session = await engine._sessions.take_up("s")
+    return Context(session, policy, made, advisers=Advisers(None, None, rememberer, 5.0))
 
 
 async def test_recalled_memory_is_in_the_view_and_is_replaced_by_the_next_compaction() -> None:

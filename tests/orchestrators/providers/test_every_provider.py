@@ -19,7 +19,7 @@ from eventctx.orchestrators.protocol import (
     ToolDefinition,
     ToolOutcome,
 )
-from eventctx.session import budget
+from eventctx.session.settings import resolve_budget
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
 from tests.orchestrators.providers.server import Server, json_reply, streamed
@@ -154,7 +154,7 @@ async def test_what_the_provider_says_itself_is_no_option(
 async def test_a_budget_follows_from_the_window(kit: Kit, connect: Connect) -> None:
     largest = "max_tokens" if kit is ANTHROPIC else "max_output_tokens"
     provider: Any = connect(kit, context_window=50_000, **{largest: 4_000})
-    assert await budget.resolve(None, provider, None, 200_000) == 50_000 - 4_000 - 1_000
+    assert await resolve_budget(None, provider, None, 200_000) == 50_000 - 4_000 - 1_000
     assert connect(kit).get_info() == {}  # type: ignore[attr-defined]
 
 

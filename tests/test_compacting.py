@@ -76,7 +76,9 @@ async def test_a_dry_run_says_the_same_and_writes_nothing() -> None:
         assert (shown.dry_run, made.dry_run) == (True, False)
 
 
-@pytest.mark.parametrize("wrong", [{"reason": 5}, {"keep": ["x"]}, {"budget": 0}, {"budget": 1.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"reason": 5}, {"keep": ["x"]}, {"budget": 0}, {"budget": 1.5}, {"policy": Simple}]
+)
 async def test_a_wrong_argument_is_refused_by_name(wrong: dict[str, Any]) -> None:
     async with eventctx.open() as engine:
         ctx = await filled(engine)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,25 @@ def test_counts_are_summed_by_handler_and_kind_and_the_last_time_stays(place: Pa
         Loss("b.two", "dropped", 7, 60),
         Loss("b.two", "error", 5, 50),
     )
+
+
+def test_losses_without_a_file_take_no_more_memory_the_longer_a_hook_fails() -> None:
+    failures = of(None)
+
+    def fail(times: int) -> int:
+        tracemalloc.reset_peak()
+        for _ in range(times):
+            failures.note("a.one", "error")
+            failures.read()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        few = fail(50)
+        assert fail(1_000) < few + 20_000
+    finally:
+        tracemalloc.stop()
+    assert shown(failures) == [("a.one", "error", 1_050)]
 
 
 def test_a_handlers_name_that_is_no_unicode_is_kept_in_writing(place: Path | None) -> None:
@@ -321,6 +341,7 @@ def test_a_full_disk_is_told_and_spoils_nothing(store: Path) -> None:
 
 def test_where_no_file_can_be_made_it_is_a_typed_error(tmp_path: Path) -> None:
     failures = of(tmp_path / "no such folder" / "s.db")
+    assert failures.path is not None
     with pytest.raises(StoreError, match="cannot be opened"):
-        failures._append(b"{}")
+        failures._append(failures.path, b"{}")
     assert failures.read() == (), "who only reads finds nothing, and makes nothing"

@@ -192,6 +192,14 @@ def test_shortened_arguments_stay_json_and_short_ones_stay_whole() -> None:
     assert len(made["content"][0]["input"]["deep"]["list"][0]) < 700
 
 
+def test_the_arguments_of_a_call_that_the_provider_answers_are_shortened_and_stay_json() -> None:
+    arguments = '{"text":"' + "x" * 5_000 + '"}'
+    item = {"type": "mcp_call", "id": "m", "name": "f", "arguments": arguments, "output": "y"}
+    made = shorten(item, 3, Limit(arguments=500))
+    assert len(msgspec.json.decode(made["arguments"])["text"]) < 700
+    assert made["output"] == "y"
+
+
 # -- rules for any policy ------------------------------------------------------------------------
 
 

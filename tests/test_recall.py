@@ -91,6 +91,45 @@ def test_what_was_said_called_and_answered_is_text_and_thinking_is_not(dialect: 
     assert text.count("src/aaa") == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            {
+                "type": "web_search_call",
+                "id": "w1",
+                "status": "completed",
+                "action": {"type": "search", "query": "cats"},
+            },
+            "web_search_call\ntype: search\nquery: cats",
+        ),
+        (
+            {"type": "mcp_call", "name": "find", "arguments": '{"near": "a\\nb"}', "output": "it"},
+            "find\nnear: a\nb\noutput: it",
+        ),
+        (
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "server_tool_use", "id": "s1", "name": "look", "input": {"id": "x9"}},
+                    {
+                        "type": "web_search_tool_result",
+                        "tool_use_id": "s1",
+                        "content": [{"type": "web_search_result", "title": "Cats"}],
+                    },
+                ],
+            },
+            "look\nid: x9\ntitle: Cats",
+        ),
+    ],
+    ids=["search", "mcp", "anthropic"],
+)
+def test_a_call_that_the_provider_answers_is_text_as_any_other_call(
+    message: dict[str, Any], text: str
+) -> None:
+    assert text_of(message) == text
+
+
 @pytest.mark.parametrize("place", ["image", "document", "data uri", "lines", "result"])
 def test_base64_is_no_text(place: str) -> None:
     data = base64.b64encode(random.Random(1).randbytes(900)).decode()  # noqa: S311

@@ -90,7 +90,7 @@ class HookFailures:
     ) -> None:
         self._store = store
         self.path = None if store is None else store.with_name(store.name + SUFFIX)
-        self._in_memory = b""
+        self._in_memory: _Sums = {}
         self._clock = clock
         self._noted: _Sums = {}
         self._thread: Thread | None = None
@@ -121,7 +121,8 @@ class HookFailures:
         Raises NotAStore (somebody else's file), StoreTooNew, StoreUnavailable.
         """
         self._write()
-        stored = self._in_memory
+        with self._writing:
+            sums = dict(self._in_memory)
         if self.path is not None:
             try:
                 stored = self.path.read_bytes()
@@ -130,10 +131,9 @@ class HookFailures:
             except OSError as error:
                 raise self._unavailable(error) from error
             self._check_mark(stored[:100])
-        sums: _Sums = {}
-        for line in stored.split(b"\n"):
-            with suppress(ValueError):  # torn, or not even text
-                _add(sums, msgspec.json.decode(line, type=_Line).losses)
+            for line in stored.split(b"\n"):
+                with suppress(ValueError):  # torn, or not even text
+                    _add(sums, msgspec.json.decode(line, type=_Line).losses)
         return tuple([sums[key] for key in sorted(sums)])
 
     async def close(self) -> None:
@@ -166,7 +166,12 @@ class HookFailures:
             if not taken:
                 return True
             try:
-                self._append(msgspec.json.encode(_Line(_VERSION, tuple(taken.values()))))
+                if self.path is None:
+                    _add(self._in_memory, taken.values())
+                else:
+                    self._append(
+                        self.path, msgspec.json.encode(_Line(_VERSION, tuple(taken.values())))
+                    )
             except Exception as error:
                 with self._lock:
                     _add(self._noted, taken.values())
@@ -174,12 +179,9 @@ class HookFailures:
                 return False
             return True
 
-    def _append(self, line: bytes) -> None:
-        if self.path is None:
-            self._in_memory += line + b"\n"
-            return
+    def _append(self, path: Path, line: bytes) -> None:
         try:
-            with open(self.path, "ab+", buffering=0, opener=self._open) as file:
+            with open(path, "ab+", buffering=0, opener=self._open) as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 self._check_mark(file.read(100))

@@ -67,10 +67,29 @@ def _read(part: Part, lines: list[str]) -> None:
         case "result":
             for inner in parts_of_result(part):
                 _read(inner, lines)
+        case "hosted":
+            _read_hosted(part, lines)
         case "thinking" | "image":
             pass
         case _:
             _walk(part.value, lines)
+
+
+def _read_hosted(part: Part, lines: list[str]) -> None:
+    """A call that a provider answers itself, with the answer where one block holds both."""
+    block: dict[str, Any] = part.value
+    if part.type.endswith("_tool_result"):
+        content = block.get("content", block.get("output"))
+        for inner in parts_of_result(Part("result", (), content)):
+            _read(inner, lines)
+        return
+    if part.name is not None:
+        lines.append(part.name)
+    for key, value in block.items():
+        if key in ("arguments", "input", "action"):
+            _arguments(value, lines)
+        elif key not in ("name", "status"):
+            _walk({key: value}, lines)
 
 
 def _arguments(value: object, parts: list[str]) -> None:

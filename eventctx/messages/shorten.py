@@ -136,9 +136,16 @@ def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> N
 
 
 def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """The holder of the arguments of each call, and their key there; copies of calls included."""
-    calls = [part for part in read_parts(message, copies=True) if part.kind == "call"]
-    holders = [_at(message, part.place) for part in calls]
+    """The holder of the arguments of each call, and their key there; copies of calls included.
+
+    An item of a call that the provider answers (mcp_call) counts as arguments too.
+    """
+    holders: list[tuple[Any, Any]] = []
+    for part in read_parts(message, copies=True):
+        if part.kind == "call":
+            holders.append(_at(message, part.place))
+        elif part.kind == "hosted" and not part.place:
+            holders += [(part.value, "arguments"), (part.value, "input")]
     return [(holder, key) for holder, key in holders if key in holder]
 
 

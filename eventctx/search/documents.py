@@ -21,7 +21,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.messages.recall_text import text_of
 from eventctx.search.index import Document, Gone, Lineage, Place
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the documents. Raise it when a message's document changes: indexes are rebuilt."""
 
 _HOLDS_MESSAGES: Final = frozenset(("context:message_added", "context:messages_set"))

@@ -117,8 +117,10 @@ class SessionEmitter:
         """Append an activity event in its place without waiting for the disk.
 
         Raises InvalidSetting for an event that a command writes, since only that command keeps the
-        event's guarantees, and for a value that its payload does not allow.
+        event's guarantees, for a value that its payload does not allow, and for no event.
         """
+        if not isinstance(event, Event):
+            raise InvalidSetting(f"emit: expected an event of the catalogue, found {event!r}")
         name = str(event.__struct_config__.tag)
         if name in CATALOGUE and not CATALOGUE[name].emitted:
             raise InvalidSetting(

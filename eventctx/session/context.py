@@ -23,7 +23,7 @@ from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
 from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
-from eventctx.policies.policy import Policy
+from eventctx.policies.policy import Policy, is_policy
 from eventctx.search.recall import Recall, RecallTool
 from eventctx.session.activity import Emitter, SessionEmitter
 from eventctx.session.compaction_run import CompactionCause
@@ -190,7 +190,7 @@ class Context:
         recorded = None if reason is None else fit_for_log(reason)
         cause = CompactionCause("manual", "caller", recorded, keep)
         chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
-        if not callable(getattr(chosen, "propose", None)):
+        if not is_policy(chosen):
             raise InvalidSetting(f"compact: expected a policy or its name, found {policy!r}")
         result = await self._requests.compact(chosen, cause, limit=budget, dry_run=dry_run)
         if result.outcome == "applied" and result.position is not None:

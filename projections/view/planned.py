@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from eventctx.errors import DecodeError
 from eventctx.log.plan import Disposition, Insertion, Plan, Run, finder, joined, numbers_in, runs_of
-from eventctx.log.record import Record
+from eventctx.log.record import Body, Record
 from eventctx.messages.facts import decode_facts, without_bound
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
@@ -19,11 +20,22 @@ from eventctx.projections.view.state import ViewState, after_compaction
 _HIDDEN = ("summarised", "dropped", "merged")
 
 
+def _body(record: Record, index: int) -> Body:
+    """The body at ``index``. Raises DecodeError for a record that lacks it."""
+    try:
+        return record.bodies[index]
+    except IndexError:
+        raise DecodeError(
+            f"stream {record.stream!r}, position {record.position}: expected a {record.type} with "
+            f"a body {index}, found {len(record.bodies)} bodies"
+        ) from None
+
+
 def reference(
     record: Record, index: int, number: int, estimator: Estimator, shortened: bool = False
 ) -> MessageRef:
     """The reference of message ``number``, whose body is body ``index`` of ``record``."""
-    body = record.bodies[index]
+    body = _body(record, index)
     facts = decode_facts(body.facts)
     return MessageRef(
         number, record.position, index, body.digest, facts, estimator.tokens(facts), shortened
@@ -128,7 +140,7 @@ def insertion_refs(
             known = current[insertion.at, insertion.body]
             refs.append(msgspec.structs.replace(known, before=insertion.before))
             continue
-        body = record.bodies[insertion.body]
+        body = _body(record, insertion.body)
         facts = decode_facts(body.facts)
         refs.append(
             InsertionRef(

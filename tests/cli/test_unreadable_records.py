@@ -76,6 +76,32 @@ def test_a_damaged_payload_hides_nothing_else_and_is_told(run, store, kind):
             assert "position 2" in done.err and "eventctx verify" in done.err
 
 
+@pytest.mark.parametrize("kind", ["context:message_added", "context:messages_set"])
+@pytest.mark.parametrize("version", [1, 99])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sessions",),
+        ("stats",),
+        ("log", "odd"),
+        ("audit", "odd"),
+        ("transcript", "odd"),
+        ("why", "odd", 0),
+        ("lost", "odd"),
+        ("trace", "odd"),
+        ("replay", "odd"),
+        ("compact", "odd", "--dry-run"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_message_without_its_content_is_no_internal_error(run, store, kind, version, command):
+    payload = b'{"order":[[1,1]]}' if kind.endswith("set") else b"{}"
+    _append(store, kind, payload, version)
+    done = run(*command, "--store", store)
+    assert done.code in (0, 1, 2), done.err
+    assert "Traceback" not in done.err
+
+
 @pytest.mark.parametrize(
     "command", [("view", "odd", "--position", 2), ("why", "odd", 0, "--position", 2)]
 )

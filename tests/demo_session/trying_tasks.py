@@ -87,7 +87,9 @@ def estimates(agent: Agent) -> None:
     )[0]
     rates = dict(re.findall(r"(\w+): int = (\d+)", source))
     true({"prose", "outcome", "per_call"} <= rates.keys(), "the rates have names")
-    agent.does(_read("eventctx/messages/facts_reader.py", 55, 140), think="Facts: what it is made from.")
+    agent.does(
+        _read("eventctx/messages/facts_reader.py", 55, 140), think="Facts: what it is made from."
+    )
     tried = agent.does(
         _python(
             "from eventctx.messages.facts_reader import read_facts\n"

@@ -66,6 +66,15 @@ async def test_what_a_host_sent_is_checked_before_it_is_stored() -> None:
     assert len((await engine.audit("s")).requests) == 1
 
 
+@pytest.mark.parametrize("thing", ["tool:pre", None, events.ToolPre], ids=repr)
+async def test_only_events_are_emitted(thing: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidSetting, match="emit: expected an event"):
+            await ctx.emit(thing)
+        assert await names(engine) == ["session:start"]
+
+
 async def test_a_link_of_a_wrong_type_is_in_neither_session() -> None:
     async with eventctx.open() as engine:
         for session in ("parent", "child"):

@@ -56,7 +56,10 @@ def role_style(role: str) -> str:
 def shown_parts(message: Mapping[str, Any]) -> list[ShownPart]:
     """The parts of a message in its order; what is not understood is shown as JSON."""
     found = [_shown(part) for part in read_parts(dict(message))]
-    return found or [ShownPart("text", "", "")]
+    if found:
+        return found
+    # Of thinking that a provider keeps to itself there is an item without a text.
+    return [ShownPart("thinking" if message.get("type") == "reasoning" else "text", "", "")]
 
 
 def _shown(part: Part) -> ShownPart:

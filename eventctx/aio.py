@@ -2,8 +2,8 @@
 
 Three rules hold here. Work that was begun is finished before a cancellation of its waiter is
 raised (``finish``, ``insist``). A lock of a name takes memory only while a task holds it
-(``KeyedLock``). Foreign code never holds up its caller for good: it has a time limit, and what
-does not end when it should is left to itself (``end_within``, ``within``, ``in_own_thread``).
+(``KeyedLock``). Foreign code never blocks its caller for good: it has a time limit, and code that
+does not end in time goes on alone (``end_within``, ``within``, ``in_own_thread``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _left: set[asyncio.Task[Any]] = set()
 async def finish(work: Coroutine[Any, Any, T], grace: float | None = None) -> T:
     """Await ``work`` to its end. A cancellation in the meantime is raised after that end.
 
-    So a cancelled caller knows whether the work was done: either it was, or it raised, and then
-    its error is the ``__cause__`` of the cancellation. With ``grace``, work that goes on for more
+    So a cancelled caller knows whether the work was done: if it raised, its error is the
+    ``__cause__`` of the cancellation, else it was done. With ``grace``, work that goes on for more
     seconds than that after a cancellation is cancelled too.
     """
     task = asyncio.ensure_future(work)
@@ -66,7 +66,7 @@ async def insist(emit: Callable[[], Awaitable[None]]) -> None:
 
 
 class KeyedLock:
-    """A lock per name, for tasks of any thread and loop. A name that nobody holds takes no room."""
+    """A lock per name, for tasks of any thread and loop. A name that is free takes no memory."""
 
     def __init__(self) -> None:
         self._held: dict[str, Future[None]] = {}
@@ -95,9 +95,9 @@ async def end_within(
 ) -> None:
     """Wait until ``task`` has ended, however it ended; None is no time limit.
 
-    Raises TimeoutError after ``seconds``, and what ``check`` raises, which is called every ``POLL``
-    seconds. In these cases, and when the caller is cancelled, the task is cancelled and given
-    ``grace`` seconds to end; after that it is left to itself.
+    ``check`` is called every ``POLL`` seconds. Raises TimeoutError after ``seconds``, and the error
+    of ``check``. In these cases, and when the caller is cancelled, the task is cancelled and given
+    ``grace`` seconds to end; after that it goes on alone.
     """
     clock = asyncio.get_running_loop().time
     end = None if seconds is None else clock() + seconds
@@ -130,7 +130,7 @@ def _forget(task: asyncio.Task[Any]) -> None:
 def within(seconds: float, call: Callable[[], object], name: str) -> bool:
     """Make the call in a thread of its own; false when it is not done after ``seconds``.
 
-    Then it goes on alone, and does not keep the program from ending. What it raises is raised here.
+    Then it goes on alone, and does not keep the program from ending. Its error is raised here.
     """
     raised: list[BaseException] = []
 
@@ -151,9 +151,9 @@ def within(seconds: float, call: Callable[[], object], name: str) -> bool:
 async def in_own_thread(function: Callable[[], Any], name: str) -> Any:
     """Call ``function`` in a thread called ``name``, with this task's context variables.
 
-    A thread of the event loop's pool would not do: a function that never returns would take one of
-    its few threads from the store, and a program cannot end before the threads of the pool do.
-    Raises what the function raises, but RuntimeError for what would end the program, such as
+    It is no thread of the event loop's pool: a function that never returns would take one of those
+    few threads from the store, and a program cannot end before the threads of the pool do. Raises
+    the function's error, but RuntimeError for an exception that would end the program, such as
     SystemExit.
     """
     loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""The engine: opens a store and gives sessions, replays, audits, forks and proofs.
+"""The engine: sessions, replays, audits, forks and proofs on one store.
 
-The composition root: the one module that knows stores, projections, hooks and policies.
+This is the composition root: the one module that knows stores, projections, hooks and policies.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ from eventctx.stores.location import open_store
 class Engine:
     """Sessions on one store. ``async with eventctx.open(url) as engine``.
 
-    ``hooks`` is the registry of observers; ``on`` is its ``on``. ``sinks`` hear of every record,
-    catch up with a session that is opened again, and emit what they hold back when the engine
-    closes (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler
-    that may change what is about to happen; without a handler it is a decorator, as ``on`` is.
+    ``hooks`` is the registry of observers; ``on`` is its ``on``. ``sinks`` get every record, catch
+    up with a session that is opened again, and emit what they hold back when the engine closes
+    (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler that
+    may veto or change an operation before it happens; without a handler it is a decorator, as
+    ``on`` is.
     ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones
     (``eventctx.testing``). Durations are the process's own, unless the clock has a ``stopwatch``.
     """
@@ -106,10 +107,10 @@ class Engine:
     ) -> Context:
         """The context manager of a session, which is created if it is new.
 
-        There is one per session and engine; asking again returns it, and refuses other settings.
-        ``settings`` are those of ``Settings`` and, for a policy given by name, of the policy; of
-        unknown ones it warns. ``summarizer`` and ``scorer`` are called by the policies that need
-        them, ``tokenizer`` counts the texts of messages added from here on. Raises
+        There is one per session and engine; a second call returns it, and refuses other settings.
+        ``settings`` are those of ``Settings`` and, for a policy given by name, of the policy;
+        unknown ones cause a warning. ``summarizer`` and ``scorer`` are called by the policies that
+        need them, ``tokenizer`` counts the texts of messages added from here on. Raises
         InvalidSessionId, InvalidSetting.
         """
         check_session_id(session)
@@ -120,7 +121,7 @@ class Engine:
         return await self._sessions.open(session, opening)
 
     async def _catch_up(self, session: str) -> None:
-        """Let the sinks fold what a session holds already, outside the loop's thread."""
+        """Let the sinks fold a session's present records, outside the loop's thread."""
         needed = self._sinks.history()
         if needed == "none" or await self.store.head(session) is None:
             return
@@ -131,7 +132,7 @@ class Engine:
     # -- recall ----------------------------------------------------------------------------------
 
     def recaller(self) -> Recall:
-        """The search over this store; its index is made when the first search needs it."""
+        """The search over this store; its index is made by the first search."""
         if self._recall is None:
             from eventctx.search.sqlite_index import SqliteTextIndex
 
@@ -145,7 +146,7 @@ class Engine:
     ) -> list[Recalled]:
         """The messages that match ``query`` best, whether or not a view still shows them.
 
-        Words, ``"phrases"`` and ``prefix*`` are understood, all else is literal. Raises
+        The query holds words, ``"phrases"`` and ``prefix*``; all else is literal. Raises
         StreamNotFound, InvalidSetting, StoreUnavailable.
         """
         return await self.recaller().search(query, session, limit)
@@ -153,12 +154,12 @@ class Engine:
     async def _remembered(
         self, session: str, query: str, limit: int, besides: frozenset[int]
     ) -> list[str]:
-        """Snippets of messages of a session that are out of view and bear on ``query``."""
+        """Snippets of a session's messages that are out of view and match ``query``."""
         found = await self.recaller().search(query, session, limit, every=False, besides=besides)
         return [f"(message {one.number}) {one.snippet}" for one in found]
 
-    async def _intercepted(self, asked: CompactionAsked) -> Verdict:
-        return await self.interceptors.ask(asked) if self.interceptors else NO_OBJECTION
+    async def _intercepted(self, compaction: CompactionAsked) -> Verdict:
+        return await self.interceptors.ask(compaction) if self.interceptors else NO_OBJECTION
 
     async def sessions(self) -> list[StreamInfo]:
         """All sessions in order of creation."""
@@ -221,9 +222,9 @@ class Engine:
         *,
         position: int | None = None,
     ) -> RequestView:
-        """What the model was sent: in a turn (its last request, or that of one iteration).
+        """The request that the model was sent: a turn's last one, or that of one iteration.
 
-        Or at the position of a ``context:request_prepared``, as the audit lists it. Raises
+        Or the one at the position of a ``context:request_prepared``, as the audit lists it. Raises
         StreamNotFound, InvalidSetting.
         """
         if (turn is None) == (position is None):
@@ -242,7 +243,7 @@ class Engine:
     ) -> Verification:
         """Recompute every digest of a session, and compare facts. Raises StreamNotFound.
 
-        Without ``facts`` only what digests cover is checked, in half the time.
+        Without ``facts`` only the content that digests cover is checked, in half the time.
         """
         return await verify(self.store, session, receipt, facts=facts)
 
@@ -255,7 +256,7 @@ class Engine:
         iteration: int | None = None,
         position: int | None = None,
     ) -> Explanation:
-        """How message ``number`` stands in a request's view, and why; else in the view as it is.
+        """How message ``number`` appears in a request's view, and why; else in the present view.
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
@@ -270,7 +271,7 @@ class Engine:
         *,
         by: Literal["turn", "position"] = "turn",
     ) -> ViewDiff:
-        """What two requests differ in: the last ones of two turns, or of ``(turn, iteration)``.
+        """The differences of two requests: the last ones of two turns, or of ``(turn, iteration)``.
 
         With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
         InvalidSetting.
@@ -302,11 +303,11 @@ class Engine:
         keep: str | None = None,
         **settings: Any,
     ) -> CompactionResult:
-        """What ``compact`` would do now, under another policy or settings. Nothing is written.
+        """The result of ``compact``, also under another policy or settings. Nothing is written.
 
         ``policy`` and ``settings`` are as for ``session``; without any, those of the session as
-        it is open in this engine. A given ``max_tokens`` is the budget, else it is that of the
-        last request. A policy's questions get placeholders for answers. Raises StreamNotFound,
+        it is open in this engine. The budget is ``max_tokens`` if given, else that of the last
+        request. A policy's questions get placeholders for answers. Raises StreamNotFound,
         InvalidSetting.
         """
         made, chosen = choose(policy, settings)
@@ -319,26 +320,28 @@ class Engine:
         return await dry_run(self.store, session, chosen, made, *rim, cause=cause, limit=limit)
 
     async def losses(self) -> tuple[Loss, ...]:
-        """What hooks failed at or dropped on this store so far, in all processes that used it.
+        """How often hooks on this store failed so far, and how much they dropped.
+
+        The counts are sums over all processes that used the store.
 
         Counts of other processes are at most about a second old. Raises StoreError.
         """
         return await asyncio.to_thread(self._losses.read)
 
     async def close_session(self, session: str) -> None:
-        """Write what is under way in a session, and forget its context manager.
+        """Write all that is under way in a session, and forget its context manager.
 
-        It can be asked for again, then also with other settings. One that is not open is no error.
+        It can be opened again, then also with other settings. One that is not open is no error.
         """
         await self._sessions.close(session)
 
     # -- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Write what is under way, let hooks finish, and release the store.
+        """Write all that is under way, let hooks finish, and release the store.
 
-        A session that cannot be written keeps none of the others from it; what the first one
-        raised is raised at the end.
+        A session that cannot be written does not keep the others from being written. The first
+        error is raised at the end.
         """
         try:
             await self._sessions.close_all()
@@ -367,7 +370,7 @@ class Engine:
 
 
 class Opening:
-    """What ``open`` returns: ``async with`` it, or ``await`` it and close the engine yourself."""
+    """An engine to open: ``async with`` it, or ``await`` it and close the engine yourself."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -395,9 +398,9 @@ def open_engine(
 ) -> Opening:
     """Open a store: ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a path.
 
-    ``durability="normal"`` may lose the last moments of acknowledged records when the power fails,
-    never when the process does. ``options`` are those of ``Engine``. Raises on entering:
-    NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
+    ``durability="normal"`` may lose the last acknowledged records when the power fails, never when
+    only the process ends. ``lock_timeout`` is in seconds. ``options`` are those of ``Engine``.
+    Raises on entering: NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
     """
 
     async def make() -> Engine:

@@ -34,7 +34,7 @@ scales = st.builds(
 def told(
     steps: list[tuple[int, int]], model: str = "claude-opus-4-5", budget: int = 200_000
 ) -> Calibration:
-    """The calibration after requests of these sizes, each with the prompt that was reported for it."""
+    """The calibration after requests of these sizes, each with its reported prompt."""
     state = calibration.called(UNCALIBRATED, model)
     for position, (size, prompt) in enumerate(steps):
         state = calibration.prepared(state, RequestSize(position, size, True, budget))

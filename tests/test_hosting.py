@@ -13,7 +13,7 @@ from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.log.usage import Usage
-from eventctx.session.host_turns import UNTOLD
+from eventctx.session.host_turns import NO_END
 
 QUESTION = {"role": "user", "content": "a"}
 
@@ -37,7 +37,7 @@ async def test_what_a_host_tells_becomes_the_records_that_blocks_would_have_made
         await host.turn_began("turn-1", agent="coder")
         assert host.in_turn
         await ctx.add_message(QUESTION)
-        await host.model_asked("anthropic", "m")
+        await host.iteration_began("anthropic", "m")
         await ctx.get_messages_for_request()
         await host.request_prepared()
         await host.model_known(usage=Usage(100, 7, 60), response_id="r", finish_reason="end")
@@ -75,11 +75,11 @@ async def test_what_a_host_leaves_open_is_closed_by_what_comes_next() -> None:
     async with eventctx.open() as engine:
         host = (await engine.session("s")).following()
         await host.turn_began()
-        await host.model_asked("p")
+        await host.iteration_began("p")
         await host.tool_began("read", None, 1)
-        await host.model_asked("p")
+        await host.iteration_began("p")
         await host.turn_began()
-        await host.model_asked("p")
+        await host.iteration_began("p")
         await host.model_failed("TimeoutError", "slow")
         await host.turn_began()
         await host.turn_ended()
@@ -91,7 +91,7 @@ async def test_what_a_host_leaves_open_is_closed_by_what_comes_next() -> None:
         *("prompt:submit", "prompt:complete"),
     ]
     ends = [(one.status, one.error) for one in named(found, "prompt:complete")]
-    assert ends == [("cancelled", UNTOLD), ("error", "TimeoutError: slow"), ("ok", None)]
+    assert ends == [("cancelled", NO_END), ("error", "TimeoutError: slow"), ("ok", None)]
     assert [one.status for one in named(found, "tool:error")] == ["cancelled"]
 
 
@@ -99,7 +99,7 @@ async def test_what_makes_no_sense_outside_of_a_turn_does_nothing() -> None:
     async with eventctx.open() as engine:
         host = (await engine.session("s")).following()
         await host.turn_ended()
-        await host.model_asked("p")
+        await host.iteration_began("p")
         await host.request_prepared()
         await host.model_known(model="m")
         await host.model_answered()
@@ -136,7 +136,7 @@ async def test_a_caller_that_is_cancelled_leaves_nothing_without_its_end(tmp_pat
 
             async def tell() -> None:
                 await host.turn_began()
-                await host.model_asked("p")
+                await host.iteration_began("p")
                 await host.tool_began("read", None, 1)
                 await host.turn_ended()
 

@@ -227,7 +227,7 @@ class Kept:
 REPORTS: dict[str, tuple[Any, ...]] = {
     "turn_began": (),
     "turn_ended": (),
-    "model_asked": ("p",),
+    "iteration_began": ("p",),
     "request_prepared": (),
     "model_answered": (),
     "model_failed": ("E", "x"),

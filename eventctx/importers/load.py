@@ -113,7 +113,7 @@ async def import_file(
     ``path`` is a file, or a folder of events as OpenHands keeps it.
 
     A second import adds only what is new since the first one. ``format`` overrides detection,
-    ``session`` the file's own id. ``complete`` says that the file grows no more: parts that would
+    ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
     wait are imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
 
     Raises UnknownFormat and MalformedTranscript for files that cannot be read, InvalidSessionId

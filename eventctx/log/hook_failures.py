@@ -1,11 +1,11 @@
-"""Losses: how often handlers failed, and how much they never got or could not pass on.
+"""Losses: how often handlers failed, and how many records they never got or could not pass on.
 
-Operational figures live outside the log. They stand in a file beside the store, ``STORE`` +
-``SUFFIX``, so that another process can show what became of the hooks of one that has ended. Each
-line is JSON and holds what one process lost in half a second. Lines are only appended, each in one
-write, so any number of processes write at once and none waits for another; who reads sums them up.
-A line that a full disk or a power cut tore is no JSON: readers pass over it. Where there was never
-a loss, there is no file.
+Operational figures live outside the log. They are in a file beside the store, ``STORE`` +
+``SUFFIX``, so that a process can show the losses of another one that has ended. Each line is JSON
+and holds the losses of one process in half a second. Lines are only appended, each in one write, so
+any number of processes write at once and none waits for another; a reader sums the lines. A line
+that a full disk or a power cut tore is no JSON, and readers skip it. Without a loss there is no
+file.
 
 A line has about 100 bytes per handler in it, and a process writes at most two a second: a hook
 that fails all day long makes 17 MB. Nothing makes the file smaller; it may be deleted at any time,
@@ -39,7 +39,7 @@ DELAY: Final = 0.5
 
 _VERSION: Final = 1
 _MARK: Final = b'{"hook_failures":'
-"""How every line begins; the version follows. A file that begins otherwise is not ours."""
+"""The beginning of every line, before the version. A file that begins otherwise is not ours."""
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 
@@ -50,16 +50,16 @@ LossKind = Literal["error", "dropped"]
 never got, or something that it took and could not pass on, such as a span nobody accepted."""
 
 LossListener = Callable[[str, LossKind, int], None]
-"""Hears of a loss: the handler's name, its kind, how many. Quick, from any thread."""
+"""Gets a loss: the handler's name, the kind, the number. It must be quick; any thread calls it."""
 
 Listen = Callable[[Hashable, LossListener], Callable[[], None]]
-"""``Hooks.on_loss``: of several listeners with an equal place one hears of each loss."""
+"""``Hooks.on_loss``: among several listeners with an equal place only one gets each loss."""
 
 
 class Loss(msgspec.Struct, frozen=True):
     """How often a handler (``module.qualified_name``) lost something, of one kind.
 
-    ``last`` is when it did last, in UTC nanoseconds.
+    ``last`` is the time of the last loss, in UTC nanoseconds.
     """
 
     handler: str
@@ -77,10 +77,10 @@ _Sums = dict[tuple[str, LossKind], Loss]
 
 
 class HookFailures:
-    """The losses on one store: hears of new ones, writes them down, and reads them all.
+    """The losses on one store: gathers new ones, writes them to the file, and reads all of them.
 
-    Nobody waits for a write and nobody polls: the first loss starts a thread, which lives until all
-    that was noted is written. What cannot be written is tried again with the next loss and at the
+    No caller waits for a write and nothing polls: the first loss starts a thread, which lives until
+    all noted losses are written. A write that fails is tried again with the next loss and at the
     end. Without a path, as for a store in memory, losses end with the process. Safe to call from
     any thread. ``clock`` returns UTC nanoseconds.
     """
@@ -103,7 +103,7 @@ class HookFailures:
         _living.add(self)
 
     def note(self, handler: str, kind: LossKind, count: int = 1) -> None:
-        """Take note of a loss. Never raises, waits for nothing."""
+        """Note a loss. Never raises, and waits for nothing."""
         name = handler.encode("utf-8", "backslashreplace").decode()
         with self._lock:
             _add(self._noted, [Loss(name, kind, count, self._clock())])
@@ -137,20 +137,20 @@ class HookFailures:
         return tuple([sums[key] for key in sorted(sums)])
 
     async def close(self) -> None:
-        """Write what is left, and hear of nothing more. May be called again."""
+        """Write the remaining losses, and stop listening. May be called again."""
         self._stop()
         self._closing.set()
         if self._noted or self._thread is not None:
             await asyncio.to_thread(self._write)
 
     def after_fork(self) -> None:
-        """In a forked child: what was noted is the parent's to write."""
+        """Forget the noted losses, in a forked child: the parent writes them."""
         self._lock, self._writing, self._closing = RLock(), RLock(), Event()
         self._noted.clear()
         self._thread = None
 
     def _run(self) -> None:
-        # Who closes writes the rest, and nothing is written after that.
+        # ``close`` writes the rest, and nothing is written after that.
         while not self._closing.wait(DELAY):
             written = self._write()
             with self._lock:
@@ -159,7 +159,7 @@ class HookFailures:
                     return
 
     def _write(self) -> bool:
-        """Write down what is noted; False, and all of it still noted, where that fails."""
+        """Write the noted losses; False where that fails, and then they stay noted."""
         with self._writing:
             with self._lock:
                 taken, self._noted = self._noted, {}
@@ -196,15 +196,15 @@ class HookFailures:
             raise StoreFull(f"{self.path}: no space left to write; free some and try again")
 
     def _open(self, path: str, flags: int) -> int:
-        """Open the file; a new one is for those alone who may read the store."""
+        """Open the file; a new one gets the store's read and write permissions."""
         rights = 0o600
         if self._store is not None and self._store.exists():
             rights = stat.S_IMODE(self._store.stat().st_mode)
         return os.open(path, flags, rights & 0o666)
 
     def _check_mark(self, start: bytes) -> None:
-        """Raise NotAStore or StoreTooNew for a file that is not for this release to write."""
-        # Before the first whole line there may be some that were torn early.
+        """Raise NotAStore or StoreTooNew for a file that this release must not write."""
+        # Before the first whole line there may be lines that were torn within the mark.
         torn = takewhile(_MARK.startswith, lines := start.split(b"\n"))
         first = b"".join(lines[len(list(torn)) :][:1])
         if not first.startswith(_MARK[: len(first)]):

@@ -12,9 +12,11 @@ An iteration is no span: it numbers the records inside. Everything but the turn 
 recorded outside of a turn, without turn and iteration, and then has no parent.
 
 Nothing here does any I/O. A recorder returns each record as an event and its ids, and the caller
-appends it. The ``async with`` blocks of ``session/turns.py``, the hosts of
-``session/host_turns.py`` and the importers all record their turns with it. The invariant: a span
-begins once and ends once, with the event that belongs to its beginning.
+appends it. The ``async with`` blocks of ``session/turns.py``, the reports of hosts
+(``session/host_turns.py``) and the importers all record their turns with it.
+
+Invariant: a span begins at most once and ends at most once, after its beginning and with the event
+that belongs to it; ``TurnSpan`` raises TurnError otherwise. The caller ends what it began.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class ModelRequest(msgspec.Struct):
 
 
 Operation = events.PromptSubmit | events.PlanStart | ModelRequest | events.ToolPre
-"""What a span is about: the event that begins it, or a model call, of which more becomes known."""
+"""The operation of a span: the event that begins it, or a model call, whose fields come later."""
 
 _WORDS: Final[dict[type, str]] = {
     events.PromptSubmit: "turn",
@@ -112,7 +114,7 @@ class TurnSpan(Generic[Of_co]):
         self.ended = False
 
     def enter(self) -> None:
-        """Note that the span begins, where its first record is made elsewhere."""
+        """Note that the span begins, for a caller that makes its first record itself."""
         if self.began:
             what = _WORDS[type(self.of)]
             raise TurnError(
@@ -151,7 +153,7 @@ def usage_record(call: TurnSpan[ModelRequest]) -> SpanRecord:
 class IterationRecorder:
     """Makes the spans inside of an iteration, of a planning phase, or outside of both.
 
-    ``ids`` are those of the records there: the number of the iteration, and the span around.
+    ``ids`` are those of the records inside: the number of the iteration, and the span around it.
     """
 
     def __init__(self, ids: RecordIds, new_span_id: NewSpanId) -> None:
@@ -164,7 +166,7 @@ class IterationRecorder:
         return self._span(events.PlanStart(name=name), self.ids.span_id)
 
     def inside(self, plan: TurnSpan[events.PlanStart]) -> IterationRecorder:
-        """Make what records the calls of a planning phase."""
+        """Make the recorder of the calls in a planning phase."""
         return IterationRecorder(plan.ids, self._new_span_id)
 
     def model_call(
@@ -176,7 +178,7 @@ class IterationRecorder:
         return call
 
     def tool_call(self, name: str, call_id: str | None = None) -> TurnSpan[events.ToolPre]:
-        """Make a tool call, under the model call that asked for it."""
+        """Make a tool call, under the last model call, which requested it."""
         tool = events.ToolPre(name=name, call_id=call_id)
         return self._span(tool, self._last_call or self.ids.span_id)
 
@@ -191,7 +193,7 @@ _UNNUMBERED: Final = events.PromptSubmit(number=0)
 class TurnRecorder:
     """Records one turn. Without a ``turn_id`` it makes the spans outside of any turn.
 
-    ``begins`` is the turn's first record, where the recorder is to make that too.
+    ``begins`` is the turn's first event, for callers that take that from the recorder too.
     """
 
     def __init__(
@@ -216,11 +218,11 @@ class TurnRecorder:
         self.span.ids = self.span.ids._replace(parent_span_id=parent)
 
     def outside(self) -> IterationRecorder:
-        """Make what records calls before the first iteration."""
+        """Make the recorder of calls before the first iteration."""
         return IterationRecorder(self.ids, self._new_span_id)
 
     def iteration(self, number: int | None = None) -> IterationRecorder:
-        """Begin the next iteration: number 1, then one more each time, unless ``number`` says.
+        """Begin the next iteration, numbered from 1, or the one with a given ``number``.
 
         Raises InvalidSetting for a number that no record can hold.
         """

@@ -1,8 +1,8 @@
 """The reader of token counts: from the numbers of any provider to those of ``usage:reported``.
 
-APIs differ in the names of their counts and in what the prompt's count holds: some put the tokens
-read from a cache, or written to one, beside it. ``Usage.prompt`` is always the whole prompt. A
-count that is missing or no whole number from 0 is read as 0.
+APIs differ in the names of their counts, and in whether the prompt's count includes the tokens read
+from a cache or written to one. ``Usage.prompt`` is always the whole prompt. A count that is missing
+or no whole number from 0 is read as 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class UsageForm(NamedTuple):
-    """Where an API puts each count: names to try in order, ``a.b`` for a field of a field.
+    """The names of an API's counts, to try in order; ``a.b`` is a field of a field.
 
     ``beside`` are the counts that its prompt count leaves out.
     """

@@ -1,9 +1,17 @@
-"""The calibration of a session: what providers reported, made into a scale for our own counts.
+"""Calibration: reported usage of providers, made into a scale for our own counts.
 
-An estimator counts a view from its messages alone. What it cannot know is learnt from reported
-usage: the size of what is sent beside the messages (system prompt, tool definitions), and how far
-its rates are off for this model and this kind of text. Everything here is folded from events, so
-the same log gives the same scale.
+An estimator counts a view from its messages alone. Two things are learnt from reported usage: the
+tokens of all that is sent beside the messages (system prompt, tool definitions), and how far the
+estimator's rates are off for this model and this kind of text. So a request has
+``factor * count + reserve`` tokens (``Scale``):
+
+- ``factor`` compares growth: by how many tokens the reported prompts grew, per counted token, from
+  one request to a later one that only continues it. What is sent beside the messages is equal in
+  both and drops out. ``PRIOR`` tokens of growth at factor 1 are there from the start.
+- ``reserve`` is the rest of the model's last prompt, or the caller's guess before the first report.
+
+Invariants: everything is folded from events, so the same log gives the same scale. The scale of a
+model maps the size of its last reported request to the prompt that was reported, but for rounding.
 """
 
 from __future__ import annotations
@@ -14,19 +22,20 @@ from typing import Final, NamedTuple
 from eventctx.messages.tokens import family_of
 
 PRIOR: Final = 10_000
-"""Tokens of growth that the factor 1 is worth: little evidence moves it little."""
+"""Tokens of growth that factor 1 counts as, so that little evidence changes it little."""
 
 LEAST_FACTOR: Final = 0.5
 MOST_FACTOR: Final = 2.0
 
 STEP: Final = 2_000
-"""Counted tokens of growth that are judged as one step: smaller ones are mostly noise."""
+"""Counted tokens of growth from which a step is judged: smaller steps are mostly noise."""
 
 OUTLIER: Final = 3.0
-"""A step that grew this many times more, or less, than counted holds something not in the log."""
+"""A step beyond this ratio of grown to counted tokens, or its inverse, is ignored: it holds text
+that is not in the log."""
 
-MAX_ASKED: Final = 16
-"""Prepared requests whose report may still come."""
+MAX_REQUESTS: Final = 16
+"""Prepared requests that are kept, because their usage may still be reported."""
 
 MAX_MODELS: Final = 16
 
@@ -34,8 +43,8 @@ MAX_MODELS: Final = 16
 class Scale(NamedTuple):
     """From an estimator's count to tokens: ``factor`` times the count, plus ``reserve`` tokens.
 
-    Never less than ``least`` times the count: where a whole prompt was smaller than its messages
-    were counted, ``reserve`` is negative, and a smaller view must not come out as nothing.
+    Never less than ``least`` times the count: where a whole prompt was smaller than the count of
+    its messages, ``reserve`` is negative, and a smaller view must not come out as 0 tokens.
     """
 
     factor: float = 1.0
@@ -57,7 +66,7 @@ class Scale(NamedTuple):
 
 
 class RequestSize(NamedTuple):
-    """A prepared request, its size as counted, and whether it goes on from the one before."""
+    """A prepared request, its counted size, and whether it only continues the one before."""
 
     position: int
     size: int
@@ -66,10 +75,11 @@ class RequestSize(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One model's last prompt with its size as counted, and how both grew so far.
+    """One model's last reported prompt with its counted size, and how both grew so far.
 
-    ``position`` is that of the request it answers, ``since`` is the ``(size, prompt)`` from where
-    growth has not been judged yet.
+    ``position`` is that of the request. Growth since ``since``, a ``(size, prompt)``, has not been
+    judged yet; ``counted`` and ``grown`` are the sums of the growth that was accepted, in counted
+    and in reported tokens.
     """
 
     model: str
@@ -82,23 +92,23 @@ class Reading(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """The state: the family whose rates are in force, the model last called, and readings.
+    """The state: the family whose rates are in force, the model last called, requests, readings.
 
-    ``asked`` and ``readings`` have the newest last.
+    ``requests`` and ``readings`` (one a model) have the newest last.
     """
 
     family: str = "other"
     model: str | None = None
-    asked: tuple[RequestSize, ...] = ()
+    requests: tuple[RequestSize, ...] = ()
     readings: tuple[Reading, ...] = ()
 
 
 UNCALIBRATED: Final = Calibration()
 
 
-def prepared(calibration: Calibration, asked: RequestSize) -> Calibration:
+def prepared(calibration: Calibration, request: RequestSize) -> Calibration:
     """The calibration after a request was prepared."""
-    return calibration._replace(asked=(*calibration.asked[1 - MAX_ASKED :], asked))
+    return calibration._replace(requests=(*calibration.requests[1 - MAX_REQUESTS :], request))
 
 
 def called(calibration: Calibration, model: str | None) -> Calibration:
@@ -109,36 +119,37 @@ def called(calibration: Calibration, model: str | None) -> Calibration:
 
 
 def reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
-    """The calibration after a provider counted ``prompt`` tokens for the request at ``at``."""
+    """The calibration after ``prompt`` tokens were reported for the request prepared at ``at``."""
     calibration = called(calibration, model)
-    asked = next((one for one in reversed(calibration.asked) if one.position == at), None)
-    if asked is None or not _plausible(asked, prompt):
+    request = next((one for one in reversed(calibration.requests) if one.position == at), None)
+    if request is None or not _plausible(request, prompt):
         return calibration
     name = calibration.model or ""
     before = next((one for one in calibration.readings if one.model == name), None)
-    now = Reading(name, at, asked.size, prompt, (asked.size, prompt))
+    now = Reading(name, at, request.size, prompt, (request.size, prompt))
     if before is not None:
         if at <= before.position:
             return calibration  # reported twice, or out of order
         now = now._replace(counted=before.counted, grown=before.grown)
-        if _continued(calibration.asked, before.position, at):
+        if _continued(calibration.requests, before.position, at):
             now = _learnt(before, now)
     others = tuple([one for one in calibration.readings if one.model != name])
     return calibration._replace(readings=(*others[1 - MAX_MODELS :], now))
 
 
 def recounted(calibration: Calibration, size: int, before: int) -> Calibration:
-    """The calibration after the rates changed: a view of ``before`` counts ``size`` now.
+    """The calibration after the rates changed: a view that counted ``before`` counts ``size`` now.
 
-    The requests that may still be reported change in proportion. Readings stay: each was made
-    with the rates of its own model's family.
+    The sizes of the kept requests change in proportion. Readings stay: each was made with the rates
+    of its own model's family.
     """
-    asked = [one._replace(size=one.size * size // max(1, before)) for one in calibration.asked]
-    return calibration._replace(asked=tuple(asked))
+    requests = calibration.requests
+    sized = [one._replace(size=one.size * size // max(1, before)) for one in requests]
+    return calibration._replace(requests=tuple(sized))
 
 
 def scale(calibration: Calibration, reserve: int = 0) -> Scale:
-    """The scale for the next request; ``reserve`` tokens are assumed until one was reported."""
+    """The scale for the next request; ``reserve`` is the guess until a prompt was reported."""
     name = calibration.model or ""
     reading = next((one for one in calibration.readings if one.model == name), None)
     if reading is None:
@@ -151,33 +162,38 @@ def scale(calibration: Calibration, reserve: int = 0) -> Scale:
 
 
 def growth_factor(reading: Reading) -> float:
-    """Tokens per counted token, as prompts grew; 1 while nothing has."""
+    """Reported tokens of growth per counted one; 1 while no growth was accepted."""
     return _rounded((PRIOR + reading.grown) / (PRIOR + reading.counted))
 
 
 def _rounded(factor: float) -> float:
-    # Four digits, so that the factor that a record tells is the one that was used.
+    # Four digits, so that the factor in a record is exactly the one that was used.
     return round(min(MOST_FACTOR, max(LEAST_FACTOR, factor)), 4)
 
 
-def _continued(asked: tuple[RequestSize, ...], first: int, last: int) -> bool:
-    """Whether every request behind the one at ``first`` up to ``last`` goes on from the one before.
+def _continued(requests: tuple[RequestSize, ...], first: int, last: int) -> bool:
+    """Whether every request behind ``first`` up to ``last`` only continues the one before it.
 
-    Calls of other models lie in between; a request no longer known may have been a break.
+    Requests to other models in between count too. False where a request is no longer kept: it may
+    have been a break.
     """
-    return asked[0].position <= first and all(
-        one.continued for one in asked if first < one.position <= last
+    return requests[0].position <= first and all(
+        one.continued for one in requests if first < one.position <= last
     )
 
 
-def _plausible(asked: RequestSize, prompt: int) -> bool:
-    """Hosts report uncached tokens, running sums and placeholders as prompts, too."""
-    if prompt <= 0 or prompt < asked.size * LEAST_FACTOR:
+def _plausible(request: RequestSize, prompt: int) -> bool:
+    """Whether ``prompt`` can be that of the request.
+
+    Some hosts report uncached tokens, running sums or placeholders as prompts.
+    """
+    if prompt <= 0 or prompt < request.size * LEAST_FACTOR:
         return False
-    return asked.budget is None or prompt <= 2 * asked.budget
+    return request.budget is None or prompt <= 2 * request.budget
 
 
 def _learnt(before: Reading, now: Reading) -> Reading:
+    """The new reading with its growth since ``before.since``, if that is a step to accept."""
     size, prompt = before.since
     counted, grown = now.size - size, now.prompt - prompt
     if 0 <= counted < STEP:

@@ -1,4 +1,4 @@
-"""Messages to stored bodies and back: strict on the way in, exact on the way out."""
+"""The encoding of bodies: messages to stored bytes, strictly, and back, exactly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def encode_message(message: object) -> bytes:
 
     The walk is strict because msgspec alone would turn NaN into null, tuples into lists and dates
     into strings without a word: string keys; str, bool, None, int, finite float, list and dict
-    values; nothing else. Raises InvalidMessage with the path to what is in the way.
+    values; nothing else. Raises InvalidMessage with the path to the first value that is refused.
     """
     if type(message) is not dict:
         raise InvalidMessage("$", _described(message), "a dict")
@@ -43,7 +43,7 @@ MANY = 1_000
 
 PASS = 64
 """Messages decoded in one pass: few enough that the joined text stays in the processor's cache, and
-that the memory for it is not asked of the system anew every time."""
+that its memory is reused instead of requested from the system every time."""
 
 
 def decode_bodies(parts: list[bytes]) -> list[Any]:
@@ -57,10 +57,10 @@ def decode_bodies(parts: list[bytes]) -> list[Any]:
 
 @contextmanager
 def collector_paused(messages: int) -> Iterator[None]:
-    """Pause the cyclic garbage collector where so many messages are made at once that it shows.
+    """Pause the cyclic garbage collector while more than ``MANY`` messages are made at once.
 
-    They are live objects only; the collector would walk them all again and again, which takes as
-    long as the decoding.
+    All of them are live objects; the collector would walk them again and again, which takes as long
+    as the decoding.
     """
     pause = messages > MANY and gc.isenabled()
     if pause:
@@ -86,7 +86,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         for key, item in value.items():
             if type(key) is not str or not (key.isascii() or _encodes(key)):
                 return False
-            # Short ASCII texts are most of what a message holds; they skip one call each.
+            # Most values in a message are short ASCII texts, which skip one call here.
             if type(item) is str and item.isascii():
                 continue
             if not _is_plain(item, depth + 1):

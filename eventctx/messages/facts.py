@@ -1,4 +1,4 @@
-"""Facts of a body: what a reader saw in it, small, and enough to decide without its text."""
+"""Facts of a body: role, ids and sizes by kind; small, and enough to decide without its text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from eventctx.errors import DecodeError
 READER: Final = 3
 """Version of this reader. It goes up when a body's facts would come out differently.
 
-2: signed thinking is counted in ``bound``; a machine-made summary is no human's word, and what
-follows a harness's elements is.
-3: a refusal is prose; what stood where nothing was read (arguments under another key, calls of
-custom tools, reasoning that is not encrypted) is counted.
+2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
+text behind a harness's elements does.
+3: a refusal is prose; arguments under another key, calls of custom tools and reasoning that is not
+encrypted are counted.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
@@ -26,14 +26,14 @@ Dialect = Literal["chat", "anthropic", "amplifier", "responses"]
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the reader saw in a body. Characters are code points that a model is shown.
+    """The facts of a body. Sizes are in characters: code points that a model is shown.
 
     ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` is in
-    tokens, because an image's size and not its encoding counts; what a provider's own search
-    found is in it too. ``mark`` is a digest of role and first 100 characters. ``human`` is true
-    where a person's words are in it. ``bound`` is the part of ``thinking`` in blocks that a
-    provider binds to what precedes them. ``tokens`` is what a plugged-in tokenizer counted for
-    the texts (0: there was none); the reader itself never sets it.
+    tokens, because an image's size and not its encoding counts; the finds of a provider's own
+    search are in it too. ``mark`` is a digest of role and first 100 characters. ``human`` is true
+    where a person's words are in the body. ``bound`` is the part of ``thinking`` in blocks that a
+    provider binds to the messages before them. ``tokens`` is the count of a plugged-in tokenizer
+    for the texts (0: there was none); the reader itself never sets it.
     """
 
     reader: int
@@ -54,7 +54,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NO_FACTS: Final = Facts(READER, "erased", "other", "chat")
-"""Stands for a body whose facts were destroyed with it."""
+"""The facts of a body whose own facts were destroyed with it."""
 
 
 def without_bound(facts: Facts) -> Facts:
@@ -64,7 +64,7 @@ def without_bound(facts: Facts) -> Facts:
 
 
 def outline_facts(facts: Facts) -> Facts:
-    """What may stay known of an erased body: who spoke, and the ids that tie calls to results."""
+    """The facts that stay of an erased body: its speaker, and the ids that tie calls to results."""
     return Facts(
         facts.reader,
         facts.role,
@@ -85,7 +85,7 @@ _decode = msgspec.msgpack.Decoder(Facts).decode
 def decode_facts(data: bytes) -> Facts:
     """Facts from their stored form; ``NO_FACTS`` for empty bytes (an erased body).
 
-    Raises DecodeError for bytes that are none.
+    Raises DecodeError for bytes that hold no facts.
     """
     if not data:
         return NO_FACTS

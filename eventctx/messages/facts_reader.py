@@ -1,7 +1,7 @@
-"""Reading a message of any dialect without changing it: its facts.
+"""The reader of facts: from a message of any dialect, which it does not change, to its facts.
 
-Facts are small, need no text, and are all that policies, token counts and the order of a view are
-computed from. They are stored beside the body with the reader's version and can be rebuilt.
+Policies, token counts and the order of a view are computed from facts alone, without the text.
+Facts are stored beside the body with the reader's version and can be rebuilt.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ HARNESS_PREFIXES: Final = (
 """How a text in the user's role begins that a harness wrote (Claude Code, Codex, Amplifier)."""
 
 WEB_SEARCH_TOKENS: Final = 4_000
-"""What a provider's own web search adds to the next prompt (2,200 to 6,100 where it was seen).
+"""Tokens that a provider's own web search adds to the next prompt (2,200 to 6,100 were measured).
 
-What was found is billed and is in no message.
+The finds are billed and are in no message.
 """
 
 MARK_CHARACTERS: Final = 100
-"""How much of a text counts for de-duplication (context-simple's README)."""
+"""Characters of a text that de-duplication compares (context-simple's README)."""
 
 
 def read_facts(message: dict[str, Any]) -> Facts:
@@ -74,18 +74,18 @@ def read_facts(message: dict[str, Any]) -> Facts:
     dialect = _dialect(message) if "type" in message else "chat"
     # Local names and one loop: this runs for every message that is added.
     prose = arguments = outcome = thinking = images = bound = 0
-    said, first = False, None
+    by_person, first = False, None
     calls: dict[str, None] = {}
     results: dict[str, None] = {}
     for part in read_parts(message, copies=True):
         kind, value = part.kind, part.value
         if kind == "text" or kind == "refusal":
             prose += len(value)
-            said = said or not is_of_harness(value)
+            by_person = by_person or not is_of_harness(value)
             first = value if first is None else first
         elif kind == "call":
             dialect = part.dialect or dialect
-            # An id that one answer uses twice is one call, as the copy in an Amplifier row is.
+            # An id that one answer uses twice is one call: an Amplifier row holds calls twice.
             if part.ids[0] not in calls:
                 calls[part.ids[0]] = None
                 arguments += len(part.name or "")
@@ -116,7 +116,8 @@ def read_facts(message: dict[str, Any]) -> Facts:
             arguments += _size({k: v for k, v in value.items() if k not in ("type", "id")})
         else:
             prose += _size(value)
-    human = role == "user" and (said or (images > 0 and first is None)) and not _from_hook(message)
+    by_person = by_person or (images > 0 and first is None)
+    human = role == "user" and by_person and not _from_hook(message)
     kind_of_row = _kind(role, human, bool(results))
     return Facts(
         READER,
@@ -137,7 +138,7 @@ def read_facts(message: dict[str, Any]) -> Facts:
 
 
 def _dialect(message: dict[str, Any]) -> Dialect:
-    """The dialect of a message that has a type; its parts may show another."""
+    """The dialect of a message that has a type; its parts, which are read later, may correct it."""
     if not isinstance(message.get("role"), str):
         return "responses"
     item = message["type"] == "message" and isinstance(message.get("content"), list)
@@ -145,10 +146,10 @@ def _dialect(message: dict[str, Any]) -> Dialect:
 
 
 def _read_thinking(part: Part) -> tuple[int, int]:
-    """Characters of a thinking part, and those of them that a provider binds."""
-    # Encrypted reasoning is base64 of about three times the text that it stands for.
+    """Characters of a thinking part, and how many of them a provider binds."""
+    # Encrypted reasoning is about three times as long as its text, four times in base64.
     characters = len(part.value) // 4 if part.type in SEALED else len(part.value)
-    # Whoever signs a block checks it, even one whose text is empty.
+    # A provider checks its signature even on a block without text, so at least 1 is bound.
     signed = part.type == "thinking" or part.type == "redacted_thinking"
     return characters, max(1, characters) if signed else 0
 
@@ -208,10 +209,10 @@ _BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
 
 
 def is_of_harness(text: str) -> bool:
-    """Whether all of a text is a harness's: what follows its elements may be a person's words.
+    """Whether a harness wrote all of a text: behind its elements may come a person's words.
 
-    Walks over the elements by position: copying what is left behind each would take time that
-    grows with the square of a text of many small ones.
+    Walks over the elements by position: copying the rest behind each one would take time that grows
+    with the square of the number of elements.
     """
     head = text[:1]
     if head not in _BEGINNINGS and not head.isspace():

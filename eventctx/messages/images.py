@@ -1,4 +1,4 @@
-"""What an image costs in tokens: by its size in pixels, never by the length of its encoding."""
+"""The tokens of an image: from its size in pixels, never from the length of its encoding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def image_tokens(block: dict[str, Any]) -> int:
     data = _base64_of(block)
     if data is None:
         return DEFAULT_TOKENS
-    # Here, because it loads urllib and the http client, a fifth of the engine's start.
+    # Imported here: it loads urllib and the http client, a fifth of the engine's start.
     import imagesize  # type: ignore[import-untyped]
 
     try:

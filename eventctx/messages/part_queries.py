@@ -1,4 +1,4 @@
-"""What is often asked of the parts of a message."""
+"""Queries to the parts of a message: its words, its tool names, its failed results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eventctx.messages.parts import Part, read_parts
 
 
 def words_of(message: dict[str, Any]) -> str:
-    """What somebody wrote, text by text on lines of its own; of an answer also its refusal."""
+    """The texts of a message, each on lines of its own, with a refusal of the model."""
     return "\n".join(
         [part.value for part in read_parts(message) if part.kind in ("text", "refusal")]
     )
@@ -26,7 +26,7 @@ def failed_results(message: dict[str, Any]) -> set[str]:
 
 
 def hosted_arguments(part: Part) -> Any:
-    """What a hosted call was asked for; all that it holds, where it also holds what came of it."""
+    """The arguments of a hosted call; all of its values where it holds more, such as a result."""
     block: dict[str, Any] = part.value
     given = [key for key in ("arguments", "input", "action") if key in block]
     if len(given) == 1 and "output" not in block:

@@ -1,14 +1,16 @@
-"""One normal form of a message: what is in it, part by part, whatever dialect it is written in.
+"""The one normal form of a message: its parts, in the same kinds for every dialect.
 
 The dialects: Anthropic blocks, OpenAI chat, OpenAI Responses items (which have a ``type`` where
-others have a role), Amplifier rows, and what SWE-agent and mini-swe-agent make of OpenAI chat.
-Facts, shortening, search, traces, screens and conversions read messages through this module, so
-that what one of them sees, all see: whatever has content is a part, and a block of an unknown type
-is a part of kind ``other``. Nothing is copied and nothing is changed; the place of a part leads
-back to the raw message.
+others have a role), Amplifier rows, and the variants of OpenAI chat that SWE-agent and
+mini-swe-agent write. Facts, shortening, search, traces, screens and conversions read messages
+through this module, so all of them see the same content.
+
+Invariants: everything that has content is a part, and a block of an unknown type is a part of kind
+``other``. Reading copies and changes nothing: a part's ``value`` is the object at its ``place`` in
+the raw message. Where nothing stands there, it is None, or an empty text for thinking.
 
 A host may put any JSON anywhere. So a block's type is looked up only if it is a string, and a value
-that is not what its key promises becomes ``other``.
+of another type than its key should have becomes ``other``.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     a result its content, as they stand there; of all others the block. ``type`` is the block's own
     type, empty where it has none. ``ids`` are the ids of the call, or of the calls that a result
     answers: ``function:`` and the name where the dialect has no ids. ``name`` is the tool's.
-    ``failed`` marks a result that its tool called an error.
-    ``dialect`` is set where a part shows in which dialect its message is written.
+    ``failed`` marks a result that is an error. ``dialect`` is set where a part shows the dialect of
+    its message.
     """
 
     kind: PartKind
@@ -53,11 +55,11 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 SEALED: Final = frozenset(("redacted_thinking", "encrypted_content", "compaction"))
-"""Types of thinking that is encrypted: it counts, and nobody can read it."""
+"""Types of encrypted thinking: it counts, but cannot be read."""
 
 
 def role_of(message: dict[str, Any]) -> str | None:
-    """The role that a message plays, given or by its item type; None if neither is known."""
+    """The role of a message, given or by its item type; None if neither is known."""
     role = message.get("role")
     if isinstance(role, str) and role:
         return role
@@ -86,7 +88,7 @@ def read_parts(message: dict[str, Any], *, copies: bool = False) -> list[Part]:
 
 
 def parts_of_result(part: Part) -> list[Part]:
-    """The parts of a result's content; blocks of which only results know nothing are ``other``."""
+    """The parts of a result's content; blocks of types that no result has are ``other``."""
     value = part.value
     if not isinstance(value, list):
         return [] if value is None else [_bare(value, part.place)]
@@ -127,7 +129,7 @@ def _read_row(message: dict[str, Any], copies: bool) -> list[Part]:
 
 
 def _read_beside(message: dict[str, Any], found: list[Part], copies: bool) -> None:
-    """What a row holds besides its content; reasoning comes before it, all else behind it."""
+    """Read the parts of a row besides its content: reasoning comes before it, all else behind."""
     reasoning = message.get("reasoning_content")
     if reasoning and isinstance(reasoning, str):
         found.insert(0, Part("thinking", ("reasoning_content",), reasoning))
@@ -150,7 +152,7 @@ def _read_beside(message: dict[str, Any], found: list[Part], copies: bool) -> No
     if isinstance(sealed, dict) and (
         copies or not any(part.type in ("thinking", "redacted_thinking") for part in found)
     ):
-        # Amplifier's second copy of it, or the only one beside a plain text.
+        # Amplifier's second copy of the thinking, or the only one where the content is a text.
         kind = sealed.get("type")
         reader = _READERS.get(kind, _other) if isinstance(kind, str) else _other
         second = reader(str(kind), sealed, (), "thinking_block")
@@ -186,7 +188,7 @@ def _answered(message: dict[str, Any]) -> tuple[str, ...]:
         inner: list[Part] = []
         _read_blocks(content, (), _INNER_READERS, inner)
         if any(part.ids for part in inner):
-            return ()  # its blocks say what they answer
+            return ()  # its blocks have the ids
     return (f"function:{name}",)
 
 
@@ -194,7 +196,7 @@ def _answered(message: dict[str, Any]) -> tuple[str, ...]:
 
 Step = int | str
 BlockReader = Callable[[str, dict[str, Any], Place, Step], Part | None]
-"""Reads a block of a type; the block stands at a place, behind one more step."""
+"""Reads a block: its type, the block, the place of its list, and the step from there to it."""
 
 
 def _read_blocks(
@@ -220,24 +222,24 @@ def _read_blocks(
 
 
 def _bare(value: Any, place: Place) -> Part:
-    """A value that has no type: a text, or what is none."""
+    """A value without a type: a text, or ``other``."""
     return Part("text" if isinstance(value, str) else "other", place, value)
 
 
 def _whole(kind: PartKind) -> BlockReader:
-    """A reader of blocks that are a part as they stand."""
+    """Make a reader of blocks that are a part as a whole."""
     return lambda type_, block, place, step: Part(kind, (*place, step), block, type_)
 
 
 def _worded(kind: PartKind, *keys: str) -> BlockReader:
-    """A reader of blocks whose words stand under one of ``keys``."""
+    """Make a reader of blocks with a text under one of ``keys``."""
 
     def read(type_: str, block: dict[str, Any], place: Place, step: Step) -> Part | None:
         key = next((one for one in keys if one in block), keys[0])
         text = block.get(key)
         if isinstance(text, str):
             return Part(kind, (*place, step, key), text, type_)
-        if kind == "thinking":  # a signature counts, even of nothing
+        if kind == "thinking":  # a signed block without text is a part too
             return Part(kind, (*place, step, key), "", type_)
         return None if text is None else Part("other", (*place, step), block, type_)
 
@@ -270,7 +272,7 @@ def _result_block(kind: str, block: dict[str, Any], place: Place, step: Step) ->
 
 
 def _hosted_or_other(kind: str, block: dict[str, Any], place: Place, step: Step) -> Part:
-    # Such as server_tool_use, mcp_tool_use, web_search_tool_result.
+    # For example server_tool_use, mcp_tool_use, web_search_tool_result.
     if kind.endswith(("_tool_use", "_tool_result")):
         call_id = block.get("id", block.get("tool_use_id"))
         ids = (call_id,) if isinstance(call_id, str) else ()

@@ -1,8 +1,8 @@
 """Shortened copies of messages: long tool results and arguments cut in the middle, all else as is.
 
-The copies are made for a view and stored as bodies of the compaction that asked for them; the
-message itself is never touched. Only what a limit concerns changes: ids, order, keys, thinking
-blocks and their signatures stay.
+The copies are made for a view and stored as bodies of the compaction that needs them; the message
+itself is never changed. Only texts of a kind with a limit change: ids, order, keys, thinking blocks
+and their signatures stay.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Limit(NamedTuple):
 def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any]:
     """Cut the results and arguments of ``message`` in place to the limits, and return it.
 
-    Of each text the first two thirds and the last third of its share stay, with a marker between.
-    What is made of so many parts that this is not enough becomes one text, cut like the others.
+    Each text keeps its beginning (two thirds of its share) and its end (a third), with a marker
+    between. A result or arguments of so many parts that this is not enough become one text, which
+    is cut in the same way.
     """
     if limit.outcome is not None:
         _shorten_results(message, number, limit.outcome)
@@ -64,7 +65,7 @@ def cut(text: str, number: int, characters: int) -> str:
 
 
 def _at(message: dict[str, Any], place: Place) -> tuple[Any, Any]:
-    """What holds the value at a place, and under which key."""
+    """The holder of the value at a place, and the value's key or index in it."""
     holder: Any = message
     for step in place[:-1]:
         holder = holder[step]
@@ -72,7 +73,7 @@ def _at(message: dict[str, Any], place: Place) -> tuple[Any, Any]:
 
 
 def _results(message: dict[str, Any]) -> list[Part]:
-    """The results of a message; of a row whose blocks are results, the blocks."""
+    """The results of a message; for a result whose blocks are results, the blocks."""
     found: list[Part] = []
     for part in read_parts(message):
         if part.kind == "result":
@@ -82,7 +83,7 @@ def _results(message: dict[str, Any]) -> list[Part]:
 
 
 def _texts(message: dict[str, Any], part: Part) -> list[tuple[Any, Any, str]]:
-    """The texts in a part or a result: what holds each, under which key, and itself."""
+    """The texts in a part or a result: for each its holder, its key there, and the text."""
     value = part.value
     if part.kind == "result" and isinstance(value, list):
         return [text for one in parts_of_result(part) for text in _texts(message, one)]
@@ -108,7 +109,7 @@ def _replace_arguments(message: dict[str, Any], number: int, characters: int) ->
     for holder, key in holders:
         text = cut(_as_text(holder[key]), number, characters // (2 * len(holders)))
         short = {"shortened": text}
-        # What was a text stays one: of a function JSON, of a custom tool whatever it takes.
+        # A text stays a text: a function takes JSON, a custom tool any text.
         as_text = isinstance(holder[key], str)
         holder[key] = msgspec.json.encode(short).decode() if as_text else short
 
@@ -135,7 +136,7 @@ def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> N
 
 
 def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """What holds the arguments of each call, and under which key; copies of a call included.
+    """The holder of the arguments of each call, and their key there; copies of calls included.
 
     An item of a call that the provider answers (mcp_call) counts as arguments too.
     """

@@ -1,8 +1,8 @@
-"""Counting with a tokenizer of the user's, where one is at hand: its counts are kept as facts.
+"""Counts of a user's own tokenizer, which are kept as facts.
 
-A tokenizer sees a message once, when it is added; what it counted is stored beside the body, so
-that a replay counts the same without it. What no tokenizer can tell (images, thinking, what a call
-costs besides its text) is estimated as ever.
+A tokenizer sees a message once, when it is added. Its count is stored beside the body, so that a
+replay counts the same without it. Images, thinking and the cost of a call besides its text, which
+no tokenizer counts, are still estimated.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _log = logging.getLogger("eventctx")
 
 
 def counted(facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None) -> Facts:
-    """The facts with what ``tokenizer`` counts for the message's texts.
+    """The facts with the tokens that ``tokenizer`` counts in the message's texts.
 
-    A tokenizer that raises, or answers no count, is logged and the estimate holds: an agent's
-    turn must not end in a count.
+    When a tokenizer raises, that is logged, and the estimate is used, as it is when the tokenizer
+    returns no positive int: a count must not end an agent's turn.
     """
     if tokenizer is None:
         return facts

@@ -18,7 +18,7 @@ from eventctx.messages.facts import Facts
 class Estimator(msgspec.Struct, frozen=True):
     """Rates in tenths of a character per token; costs in tokens.
 
-    ``name`` goes into the log, so that an estimate can be told from one of another release.
+    ``name`` goes into the log, so that estimates of different releases can be distinguished.
     """
 
     name: str = "by-kind-1"
@@ -42,7 +42,7 @@ class Estimator(msgspec.Struct, frozen=True):
         return self.tokens_with(facts, facts.prose, facts.arguments, facts.outcome)
 
     def tokens_with(self, facts: Facts, prose: int, arguments: int, outcome: int) -> int:
-        """Tokens of a message that is as ``facts`` say but for these numbers of characters."""
+        """Tokens of a message with these facts, but with other numbers of characters."""
         # Negated floor divisions round up; written out, as this runs for every message.
         return (
             facts.images
@@ -60,7 +60,7 @@ class Estimator(msgspec.Struct, frozen=True):
 
 
 BY_KIND = Estimator()
-"""For models of no known family: more than every family that is known, but for claude-4.7."""
+"""For models of no known family: it counts more than every known family except claude-4.7."""
 
 FAMILIES: Final = {
     "claude": Estimator("claude-1", 36, 33, 29, 25, 85, 3),
@@ -99,7 +99,7 @@ def family_of(model: str | None) -> str:
 
 
 SYNTHETIC_TOKENS: Final = 24
-"""What a made-up result for an unanswered call takes in a view."""
+"""Tokens of a synthetic result for an unanswered call in a view."""
 
 OPENING_TOKENS: Final = 28
-"""What the made-up first message of a view takes where the conversation has none."""
+"""Tokens of the synthetic first message of a view, where the conversation has no own."""

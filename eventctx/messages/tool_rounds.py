@@ -1,4 +1,4 @@
-"""Rows that belong together: a tool round stands or falls as one, in every dialect."""
+"""Tool rounds: rows that a view keeps or leaves out together, in every dialect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eventctx.messages.facts import Facts
 
 
 class Group(NamedTuple):
-    """Rows (indexes into the sequence) that stand or fall together.
+    """Rows (indexes into the sequence) that a view keeps or leaves out together.
 
     A tool round: the rows that call, the rows that answer, and the ids still unanswered. A row on
     its own is in ``calls`` alone. A row whose every result answers no call is an orphan: it is in
@@ -27,7 +27,7 @@ class Group(NamedTuple):
 
     @property
     def orphan(self) -> bool:
-        """True when there is nothing that these results answer."""
+        """True when these results answer no call."""
         return not self.calls
 
 
@@ -108,7 +108,7 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
             rounds.append(current)
         for call_id in facts.calls:
             waiting = open_calls.setdefault(call_id, [])
-            # An id that one answer uses twice is one call: a provider could not tell them apart.
+            # An id that one answer uses twice is one call: a provider could not distinguish them.
             if not waiting or waiting[-1] is not current:
                 waiting.append(current)
         last = current

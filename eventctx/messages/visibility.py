@@ -1,9 +1,9 @@
-"""What of a transcript an audience is shown (orchestrator specification, "Visibility Policy").
+"""The part of a transcript for an audience (orchestrator specification, "Visibility Policy").
 
 The log keeps everything; an application decides what it shows. A content block may be marked with
-``visibility``: ``internal``, ``developer`` or ``user``. Each audience sees what is marked for it
-and for those behind it in this list, so what a user sees is part of what a developer sees, and
-that of all there is.
+``visibility``: ``internal``, ``developer`` or ``user``. Each audience sees the blocks that are
+marked for it and for those behind it in this list. So a developer sees all that a user sees, and
+``internal`` sees everything.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _BESIDE: Final = ("tool_calls", "function_call", "thinking_block", "reasoning_co
 _USER_KEYS: Final = frozenset(
     ("role", "type", "content", "refusal", "name", "id", "timestamp", "visibility")
 )
-"""What a user sees of a message besides its blocks; other keys may hold a provider's state."""
+"""The keys of a message that a user sees; other keys may hold a provider's state."""
 
 
 def for_audience(messages: Iterable[dict[str, Any]], audience: Audience) -> list[dict[str, Any]]:
     """The messages as an audience is shown them, of any dialect, in order.
 
-    ``internal`` is shown everything; ``developer`` everything but what is marked internal;
-    ``user`` what is marked for users and, of what has no mark, what a person wrote and was
-    answered: not thinking, calls and their results, system messages, and what a harness or a hook
-    wrote in the user's role. The mark of a message holds for all its blocks without one, and what
-    is hidden hides all inside it. A message of which nothing is left is left out. Messages that
-    are shown whole are the given objects; none is changed. Raises InvalidSetting.
+    ``internal`` is shown everything; ``developer`` everything but parts marked internal;
+    ``user`` everything that is marked for users and, of all without a mark, the words of people
+    and the answers to them: not thinking, calls and their results, system messages, or texts that
+    a harness or a hook wrote in the user's role. The mark of a message holds for its blocks without
+    one, and a hidden block hides all inside it. A message without any shown part is left out.
+    Messages that are shown whole are the given objects; none is changed. Raises InvalidSetting.
     """
     if audience not in AUDIENCES:
         raise InvalidSetting(f"audience: expected one of {', '.join(AUDIENCES)}, found {audience}")
@@ -49,7 +49,7 @@ def for_audience(messages: Iterable[dict[str, Any]], audience: Audience) -> list
 
 
 class _Row(NamedTuple):
-    """What a message says of its blocks; ranks are places in ``AUDIENCES``."""
+    """A message's ranks for its blocks; a rank is a place in ``AUDIENCES``."""
 
     rank: int
     """The audience's."""
@@ -130,7 +130,7 @@ def _hidden_inside(part: object, rank: int) -> bool:
 
 
 def _level(block: Mapping[str, Any], row: _Row) -> int:
-    """The rank of a block: its own mark, else its message's, else what its kind has."""
+    """The rank of a block: its own mark, else its message's, else that of its kind."""
     own = _mark(block)
     if own is not None:
         return own
@@ -161,7 +161,7 @@ def _names_of(block: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _beside(value: Any, row: _Row, copied: Mapping[object, int]) -> object:
-    """A message's calls or thinking outside its content, as far as they are shown."""
+    """The shown ones of a message's calls or thinking outside its content."""
 
     def shown(entry: object) -> bool:
         level = _DEVELOPER if row.marked is None else row.marked

@@ -16,14 +16,14 @@ GRACE: Final = 5.0
 
 
 class Stopped(asyncio.CancelledError):
-    """The host asked to stop at once. Recorded as a cancellation, though no task is cancelled."""
+    """The host requested a stop at once. Recorded as a cancellation; no task is cancelled."""
 
 
 class Stop:
     """A host's wish to stop, read from Amplifier's ``coordinator.cancellation``.
 
-    Without a token nobody can ask for a stop. The token calls nobody when it changes, so running
-    work looks at it again and again (``within``).
+    Without a token nobody can request a stop. The token has no callback for a change, so running
+    work reads it again and again (``within``).
     """
 
     def __init__(self, token: Any = None) -> None:
@@ -31,7 +31,7 @@ class Stop:
 
     @property
     def possible(self) -> bool:
-        """Whether anybody can ask for a stop."""
+        """Whether anybody can request a stop."""
         return self._token is not None
 
     @property
@@ -45,7 +45,7 @@ class Stop:
         return bool(getattr(self._token, "is_immediate", False))
 
     def check_at_once(self) -> None:
-        """Raise Stopped when the host asked to stop at once."""
+        """Raise Stopped when the host requested a stop at once."""
         if self.at_once:
             raise Stopped("the host asked to stop")
 

@@ -55,7 +55,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """A model's call of a tool. ``error`` says why its arguments cannot be used."""
+    """A model's call of a tool. ``error`` is the reason why its arguments cannot be used."""
 
     id: str
     name: str
@@ -127,7 +127,7 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str | None:
-        """The model that will be asked; None if the provider chooses."""
+        """The name of the model that will be called; None if the provider chooses."""
         ...
 
     async def complete(self, request: Request) -> Answer:
@@ -171,7 +171,7 @@ class Tool(Protocol):
 
     @property
     def description(self) -> str:
-        """What it does, for the model."""
+        """The description of its purpose, for the model."""
         ...
 
     async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002 - the specification's name

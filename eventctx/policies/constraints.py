@@ -1,8 +1,8 @@
-"""The check of settings: what a field's annotation demands is what the field is held to.
+"""The check of settings: each field must hold a value that its annotation allows.
 
-msgspec checks annotations only where it decodes. ``check``, called by a Struct when it is made,
-lets it do so for Structs made in Python too. The kinds of settings that several of them share
-stand here; a kind's ``description`` is what the error says was expected.
+msgspec checks annotations only where it decodes. ``check`` makes it check Structs made in Python
+too; a Struct calls it when it is made. The kinds of values that several settings share are defined
+here. An error gives a kind's ``description`` as the expected value.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Seconds = Annotated[float, Meta(gt=0, description="more than 0 s")]
 _PLAIN: Final = {bool: "a bool", int: "an int", float: "a number", str: "a text", NoneType: "None"}
 
 _WIDENED: Final = {(int, float), (list, tuple)}
-"""Types that may stand for another; msgspec would also take a Decimal, or a set, without order."""
+"""Types that are accepted for another. msgspec would also take a Decimal, or an unordered set."""
 
 
 def check(settings: msgspec.Struct) -> None:
-    """Hold every field to its annotation; a list given for a tuple becomes one.
+    """Check every field against its annotation; a list given for a tuple becomes a tuple.
 
     Raises InvalidSetting, which names the field, what was expected and what was found.
     """

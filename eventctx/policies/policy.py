@@ -184,6 +184,6 @@ class Policy(Protocol):
 
 
 def is_policy(thing: object) -> TypeGuard[Policy]:
-    """Whether a thing has what a policy has. A class of policies is none."""
+    """Whether an object has the attributes of a policy. A class of policies is not a policy."""
     has_all = all(hasattr(thing, name) for name in ("name", "version", "max_messages"))
     return has_all and not isinstance(thing, type) and callable(getattr(thing, "propose", None))

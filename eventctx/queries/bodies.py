@@ -1,4 +1,4 @@
-"""Whether stored bodies are what their records say."""
+"""The check of stored bodies against the digests in their records."""
 
 from __future__ import annotations
 

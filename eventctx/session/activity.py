@@ -1,4 +1,4 @@
-"""How turns and calls reach the log of their session."""
+"""The emitter: appends the records of turns and calls to the log of their session."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 
 MAX_REMEMBERED = 256
-"""Turns and iterations whose last request is known for the model call that sends it."""
+"""Turns and iterations for which the position of the last request is kept in memory."""
 
 
 class Emitter(Protocol):
-    """What turns need of the session that they are recorded in."""
+    """The interface through which turns use the session that records them."""
 
     @property
     def session_id(self) -> str:
@@ -26,7 +26,7 @@ class Emitter(Protocol):
 
     @property
     def current_span(self) -> CurrentSpan | None:
-        """How to make a span the host's current one; None without a trace sink."""
+        """Makes a span the host's current one; None without a trace sink."""
         ...
 
     def new_span_id(self) -> str:
@@ -52,9 +52,10 @@ def new_turn(emitter: Emitter, turn_id: str) -> TurnRecorder:
 
 
 def enter_turn(emitter: Emitter, turn: TurnRecorder) -> tuple[Scope, str | None]:
-    """Enter a turn where the host's trace is now: the turn's scope, and the trace that it joins.
+    """Enter a turn under the host's current span; return its scope, and the trace id that it joins.
 
-    Outside of a host's span the trace id follows from the session's id and the turn's.
+    Outside of a host's span that trace id is None, and the scope's is derived from the session's id
+    and the turn's.
     """
     span = emitter.current_span
     ambient = span.ambient() if span is not None else None
@@ -85,8 +86,8 @@ class SessionEmitter:
     async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
         """Append ``prompt:submit`` and return the turn's number.
 
-        Waited for, unlike other activity events: the number is right only if nobody else began a
-        turn in between, in this process or another.
+        Unlike other activity events it is waited for: the number is right only if no other turn
+        began in between, in this process or another.
         """
         while True:
             view, version = await self._session.appends.settled()
@@ -98,16 +99,16 @@ class SessionEmitter:
                     return number
 
     def remember(self, scope: Scope, position: int) -> None:
-        """Note where the request of a turn's iteration was prepared."""
+        """Note the position of the request that was prepared in a turn's iteration."""
         self._prepared.pop((scope.turn_id, scope.iteration), None)
         self._prepared[scope.turn_id, scope.iteration] = position
         if len(self._prepared) > MAX_REMEMBERED:
             del self._prepared[next(iter(self._prepared))]
 
     def prepared_in(self, scope: Scope) -> int | None:
-        """Position of the request last prepared in a turn's iteration, or outside of any in it.
+        """Position of the request last prepared in a turn's iteration; None if there is none.
 
-        None if there is none.
+        An iteration without one has that of the turn's requests outside of any iteration.
         """
         outside = self._prepared.get((scope.turn_id, None))
         return self._prepared.get((scope.turn_id, scope.iteration), outside)
@@ -115,8 +116,8 @@ class SessionEmitter:
     async def emit(self, event: Event, scope: Scope) -> None:
         """Append an activity event in its place without waiting for the disk.
 
-        Raises InvalidSetting for an event that a command writes, since only that command keeps
-        what the event promises, for a value that its payload does not allow, and for no event.
+        Raises InvalidSetting for an event that a command writes, since only that command keeps the
+        event's guarantees, for a value that its payload does not allow, and for no event.
         """
         if not isinstance(event, Event):
             raise InvalidSetting(f"emit: expected an event of the catalogue, found {event!r}")

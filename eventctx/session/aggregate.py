@@ -1,10 +1,12 @@
 """The aggregate: one session's state in this process, folded from its records.
 
-The only place where records are folded ahead of the disk. A draft that was handed to the store is
-noted at once and folded when somebody looks at the view; a draft that is only considered is folded
-by ``preview``. Invariant: the view is that of the records up to the last one handed to the store;
-where that assumption breaks, since another process wrote in between, ``install`` replaces all of
-it with what was read from the store.
+This is the only place where records are folded ahead of the disk. A draft that was handed to the
+store is noted at once and folded when somebody reads the view. ``preview`` folds drafts that are
+only considered, and changes nothing.
+
+Invariant: the view is that of all records up to the last one handed to the store. When another
+process wrote in between, this no longer holds, and ``install`` replaces the whole state with the
+one that was read from the store.
 
 Every method that changes the aggregate is called under ``lock``, which the append queue shares.
 """
@@ -29,7 +31,7 @@ SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""
 
 MAX_UNFOLDED = 32
-"""Records whose fold may be put off until somebody looks at the view."""
+"""Records that may wait for their fold until the view is read."""
 
 
 class Loaded(NamedTuple):
@@ -54,7 +56,7 @@ class Aggregate:
         self.install(loaded)
 
     def install(self, loaded: Loaded) -> None:
-        """Take the state that was read from the store, and forget what was folded ahead of it."""
+        """Replace the state with the one that was read from the store."""
         self._view = loaded.view
         self._unfolded.clear()
         self._snapshot = loaded.snapshot
@@ -74,7 +76,8 @@ class Aggregate:
     def appended(self, drafts: Sequence[Draft], after: ViewState | None = None) -> None:
         """Note drafts that were handed to the store; ``after`` is the view behind them, if known.
 
-        Folding at once would keep the store's thread from starting: it waits until it is needed.
+        They are folded when the view is read: folding now would keep the store's thread from
+        starting.
         """
         self._unfolded.extend(drafts)
         if after is not None and len(self._unfolded) == len(drafts):
@@ -104,7 +107,7 @@ class Aggregate:
     def snapshot_due(self, records: Sequence[Record]) -> Snapshot | None:
         """A snapshot of the view behind ``records``, the last ones of all; None if none is due."""
         if self.open_compactions:
-            return None  # behind a snapshot nobody would see that a compaction was left open
+            return None  # loading starts behind the snapshot, and would not see the open compaction
         last = records[-1]
         since = last.position - self._snapshot
         compacted = any(one.type == "context:post_compact" for one in records)
@@ -118,9 +121,9 @@ class Aggregate:
 def preview(
     view: ViewState, stream: str, drafts: Sequence[Draft], at: int | None = None
 ) -> ViewState:
-    """The view as it is once ``drafts`` are the records from position ``at``, else the next ones.
+    """The view after ``drafts``, which become the records from position ``at``, else the next ones.
 
-    A draft has no digest before it is stored; the request view needs none of a record itself.
+    A draft has no digest before it is stored; folding the request view needs none.
     """
     first = view.position + 1 if at is None else at
     for position, draft in enumerate(drafts, start=first):

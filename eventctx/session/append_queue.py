@@ -1,13 +1,16 @@
-"""Appends of one session under way: in order, sharing commits, with retries behind other writers.
+"""The append queue: one session's appends under way, in order, with retries behind other writers.
 
-Appending is a short synchronous step under a lock: give the drafts their positions, hand them to
-the store, note them in the aggregate. So calls from several tasks and threads keep one order, and
-waiting for the disk happens outside. Each append expects the last record that this process knows.
-When another process wrote in between, all appends under way fail; the queue is then *stale*: the
-session is read again, and drafts that hold whatever others wrote are sent again behind that.
+An append is a short synchronous step under a lock: it gives the drafts their positions, hands them
+to the store, and notes them in the aggregate. So calls from several tasks and threads keep one
+order. Waiting for the disk happens outside of the lock, so many appends share one commit. Each
+append expects the last record that this process knows. When another process wrote in between, all
+appends under way fail and the queue is *stale*: it reads the session again, and then sends the
+drafts that hold whatever others wrote behind the new records. Drafts for one exact version are
+dropped; their caller gets the conflict.
 
-Invariant: drafts reach the store in the order in which they were given to the queue; a draft that
-is sent again keeps its id, so a store that has it already says so instead of storing it twice.
+Invariant: drafts reach the store in the order in which the queue took them. A draft that is sent
+again keeps its id, so a store that already holds it there returns its record instead of a second
+one.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ MAX_IN_FLIGHT = 256
 
 
 class Clock(Protocol):
-    """Where times come from: UTC nanoseconds."""
+    """A source of times, in UTC nanoseconds."""
 
     def __call__(self) -> int:
         """The time now."""
@@ -43,7 +46,10 @@ class Clock(Protocol):
 
 
 class Listener(NamedTuple):
-    """Who hears of appends: of each record in order, and of the time that callers waited for."""
+    """The listeners to appends: ``publish`` gets every stored record, in order.
+
+    ``appended`` gets the seconds that a caller waited for an append, and its number of records.
+    """
 
     publish: Callable[[Record], None]
     appended: Callable[[float, int], None] | None = None
@@ -52,8 +58,8 @@ class Listener(NamedTuple):
 class PendingAppend:
     """An append under way. ``records`` is set when it is on disk.
 
-    ``exact`` drafts hold for one version alone and are dropped on a conflict. All others are sent
-    again behind what the other process wrote; ``again`` is then the append that carries them.
+    The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. All
+    others are sent again behind the records of the other process, by the append ``again``.
     """
 
     __slots__ = (
@@ -86,7 +92,7 @@ class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
     ``head`` is the position of the last record that was handed to the store, -1 for none. ``held``
-    is where a host said that the session is, for tasks that are in no turn of their own.
+    is the scope that a host reported, for tasks that are in no turn of their own.
     """
 
     def __init__(
@@ -128,15 +134,15 @@ class AppendQueue:
 
     @property
     def scope(self) -> Scope:
-        """Where the running task is in this session, else where a host said that it is."""
+        """The running task's scope in this session; outside of turns the one a host reported."""
         scope = scope_of(self._stream)
         return self.held if scope.turn_id is None and self.held is not None else scope
 
     def draft(self, event: Event, bodies: Sequence[Body] = (), scope: Scope | None = None) -> Draft:
-        """Put an event into its envelope, where the session is now, or in ``scope``.
+        """Put an event into its envelope, in ``scope`` or the queue's present one.
 
-        Its time is the clock's, never before the last one's. Raises InvalidSetting for a value
-        that the event's payload does not allow.
+        Its time is the clock's, never before that of an earlier draft. Raises InvalidSetting for a
+        value that the event's payload does not allow.
         """
         name, version, payload = encode_event(event)
         scope = self.scope if scope is None else scope
@@ -157,7 +163,7 @@ class AppendQueue:
     # -- appending -------------------------------------------------------------------------------
 
     async def append(self, *drafts: Draft) -> tuple[Record, ...]:
-        """Append what holds whatever others wrote in between; returns when it is on disk."""
+        """Append drafts that hold whatever others wrote; return when they are on disk."""
         own = {draft.id for draft in drafts}
         self._awaited_ids |= own
         try:
@@ -177,7 +183,7 @@ class AppendQueue:
             self._awaited_ids -= own
 
     async def _sent_again(self, pending: PendingAppend) -> PendingAppend:
-        """The append that carries the drafts of one that met a conflict."""
+        """Return the append that sends the drafts of ``pending`` again, after a conflict."""
         while pending.again is None:
             await self.ready()
             with self._lock:
@@ -190,8 +196,9 @@ class AppendQueue:
     ) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
 
-        ``after`` is the view behind the drafts, if the caller has folded them already. None when
-        this process appended in between; WrongExpectedVersion when another one did.
+        ``after`` is the view behind the drafts, if the caller has folded them already. Returns
+        None when this process appended in between; raises WrongExpectedVersion when another one
+        did.
         """
         with self._lock:
             if self._stale or self.head != version or self._unsent:
@@ -202,7 +209,7 @@ class AppendQueue:
     async def emit(self, draft: Draft) -> None:
         """Append an activity event in its place without waiting for the disk.
 
-        If it cannot be written, the next call that waits sends it again, and raises if it must.
+        If it cannot be written, the next call that waits sends it again, and raises if that fails.
         """
         await self.ready()
         while len(self._in_flight) >= MAX_IN_FLIGHT:
@@ -256,7 +263,7 @@ class AppendQueue:
         try:
             return await self._ended(pending)
         except asyncio.CancelledError:
-            # The append goes on without its caller; somebody has to see how it ends.
+            # The append continues without its caller, and its outcome still has to be handled.
             self._watch(pending)
             raise
 
@@ -289,14 +296,17 @@ class AppendQueue:
         return appended.records
 
     def _failed(self, pending: PendingAppend, error: EventctxError) -> None:
-        """Take a failed append out, once, whoever sees it first; keep what is to be sent again."""
+        """Remove a failed append and keep the drafts to send again. Later calls do nothing.
+
+        Every task that awaits the append sees it fail; the first one handles it.
+        """
         if pending.failed:
             return
         pending.failed = True
         self._stale = True
         self._in_flight.remove(pending)
         if not isinstance(error, StoreError):
-            return  # what can never be stored is not tried again
+            return  # a draft that no store accepts is not tried again
         conflict = isinstance(error, WrongExpectedVersion)
         for draft in pending.drafts[: len(pending.drafts) - pending.exact]:
             if conflict or draft.id not in self._awaited_ids:
@@ -306,7 +316,7 @@ class AppendQueue:
     # -- staying in step with the store ----------------------------------------------------------
 
     async def ready(self) -> None:
-        """Wait until the view is sound: read again what another writer made obsolete."""
+        """Wait until the queue is not stale: read the session again if another process wrote."""
         while self._stale:
             await self.drained()
             loaded = await self._reload()
@@ -318,7 +328,7 @@ class AppendQueue:
                     self._install(loaded)
 
     async def drained(self) -> None:
-        """Wait until nothing is under way. Errors are left to those who wait for them."""
+        """Wait until no append is under way. Errors are raised to the callers of the appends."""
         while self._in_flight:
             await self._oldest()
 
@@ -332,9 +342,9 @@ class AppendQueue:
                 return
 
     async def settled(self) -> tuple[ViewState, int]:
-        """The view and its version after everything of this process that was under way.
+        """The view and its version, after all appends of this process are on disk.
 
-        Raises what kept an earlier activity event from being written.
+        Raises the error that kept an earlier activity event from being written.
         """
         while True:
             await self.ready()
@@ -351,7 +361,7 @@ class AppendQueue:
                 continue
 
     async def synchronised(self) -> tuple[ViewState, int]:
-        """As ``settled``, and after what other processes wrote until now."""
+        """As ``settled``, and after all that other processes have written until now."""
         while True:
             view, head = await self.settled()
             info = await self._store.head(self._stream)

@@ -1,9 +1,9 @@
-"""The bytes of bodies that this process holds in memory, by address, within a bound.
+"""The body cache: bytes of bodies in memory, by address, within a bound.
 
-Invariant: the bytes held never exceed ``MAX_BYTES``. A body that was just appended is worth more
-than one that was fetched, since the next request shows it: an appended body makes room by letting
-the oldest go, a fetched one is kept only where there is room. So a view that is larger than the
-bound reads the rest from the store again for each request, and memory stays where it is.
+Invariant: the bytes held never exceed ``MAX_BYTES``. The next request shows a body that was just
+appended, so an appended body replaces the oldest ones; a fetched body is kept only where there is
+room. A view larger than the bound reads the rest from the store for each request, and the memory
+does not grow.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class BodyCache:
         self.bytes_held += len(data or b"") - len(self._held.get(place) or b"")
         self._held[place] = data
 
-    async def texts(self, wanted: Sequence[Address]) -> Texts:
-        """Stored bytes of ``wanted``; one call to the store for what is not in memory."""
+    async def texts(self, wanted: Sequence[tuple[int, int]]) -> Texts:
+        """Stored bytes of ``wanted``. One call to the store reads all that are not in memory."""
         with self._lock:
             held = self._held
-            texts: Texts = {address: held[address] for address in wanted if address in held}
-        missing = [address for address in wanted if address not in texts]
+            texts: Texts = {place: held[place] for place in wanted if place in held}
+        missing = [Address(*place) for place in wanted if place not in texts]
         if missing:
             found = await self._store.bodies(self._stream, missing)
             with self._lock:
@@ -63,7 +63,7 @@ class BodyCache:
                         self._put(address, body.data)
         return texts
 
-    def keep_only(self, wanted: Iterable[Address]) -> None:
+    def keep_only(self, wanted: Iterable[tuple[int, int]]) -> None:
         """Forget the bodies that a view with ``wanted`` no longer shows."""
         with self._lock:
             held = self._held
@@ -76,6 +76,6 @@ class BodyCache:
         return len(self._held)
 
     def clear(self) -> None:
-        """Forget all of it, as after a conflict, whose positions belong to other records now."""
+        """Forget all bodies: after a conflict their positions may belong to other records."""
         with self._lock:
             self._held, self.bytes_held = OrderedDict(), 0

@@ -1,8 +1,14 @@
-"""One compaction from its beginning to its two records: ask, decide, fall back, never break.
+"""The run of one compaction: ask, decide, fall back where that fails, and make its two records.
 
-A compaction that needs no model is decided in one go, and its two records are appended together.
-One that asks a model first has its ``context:pre_compact`` on disk before the call. Invariant: a
-beginning that is on disk gets exactly one ``context:post_compact``, whatever happens.
+``decide`` is called with the present view until it returns a decision, and again when the view
+changed before the decision was appended. A compaction that needs no model is decided at once, and
+the request handler appends its two records together. A compaction that calls a model has its
+``context:pre_compact`` on disk before the call (``is_open``). When the policy or a model fails,
+the fallback policy decides.
+
+Invariant: a ``context:pre_compact`` on disk gets exactly one ``context:post_compact``. It comes
+from ``decide``; after an error or a cancellation from ``abandoned``; after a crash from the next
+process that opens the session (``repository.open_session``).
 """
 
 from __future__ import annotations
@@ -44,14 +50,14 @@ from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
 FALLBACK = Ladder()
-"""The policy that decides where the chosen one cannot."""
+"""The policy that decides where the chosen one fails."""
 
 MAX_QUESTIONS = 8
 """Questions that a policy may ask in one compaction."""
 
 
 class CompactionCause(NamedTuple):
-    """Why a compaction is made, and who asked for it; ``hint`` is what they want kept."""
+    """The cause of a compaction and its requester; ``hint`` describes in words what to keep."""
 
     trigger: Trigger
     requested_by: str | None = None
@@ -60,10 +66,10 @@ class CompactionCause(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A compaction's end: drafts still to append, its record, and the view after it.
+    """A decision: the drafts still to append, the event that ends the compaction, the view after.
 
-    ``ended`` is None, and there are no drafts, where nothing can change and nothing was begun.
-    ``overflow`` are the parts of a floor that exceeds the budget.
+    ``ended`` is None, and there are no drafts, where nothing can change and no beginning is on
+    disk. ``overflow`` has the counted tokens of each part of a floor that exceeds the budget.
     """
 
     drafts: tuple[Draft, ...]
@@ -73,7 +79,7 @@ class Decided(NamedTuple):
 
 
 class CompactionRun:
-    """One compaction under way. ``decide`` may be called again when the view moved on."""
+    """One compaction under way. ``decide`` may be called again when the view has changed."""
 
     def __init__(
         self,
@@ -105,24 +111,24 @@ class CompactionRun:
         )
 
     async def decide(self, frame: Frame, intercept: Intercept | None = None) -> Decided | None:
-        """Decide what becomes of a view; None when a question was answered: decide again then.
+        """Decide how to compact a view. None: a question was answered, so decide again.
 
         Raises what the store raises.
         """
         open_compactions = self._session.aggregate.open_compactions
         if self.is_open and self._scope.span_id not in open_compactions:
-            # Another process took it for abandoned and closed it: this is one of its own now.
+            # Another process closed it as abandoned. This run continues as a new compaction.
             self.is_open = False
             self._scope = self._new_span()
         if self._began is None or not self.is_open:
             self._began = await self._beginning(frame, intercept)
         view, goal = frame.view, frame.goal
-        # The view may have grown over the budget while the interceptors thought about it.
+        # While the interceptors ran the view may have grown over the budget; then no veto holds.
         if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins))
         if self._cause.trigger == "manual":
-            # Asked for below the threshold, too: the view itself is what there is to cut down.
+            # It may be requested below the threshold, so the target is a share of the view itself.
             share = visible.tokens * goal.target // goal.tokens
             goal = msgspec.structs.replace(goal, target=max(1, min(goal.target, share)))
         while True:
@@ -147,17 +153,17 @@ class CompactionRun:
             surplus = after.layout.tokens - frame.goal.tokens
             if surplus <= 0 or outcome.overflow or goal.tokens == 1:
                 break
-            # The bound that ``fit`` counts with was too low (arguments of very many parts).
+            # ``fit`` estimated too low (arguments of very many parts): try again with less room.
             goal = msgspec.structs.replace(goal, tokens=max(1, goal.tokens - surplus))
         return self._ended(frame, after, made, outcome.overflow)
 
     @property
     def span_id(self) -> str | None:
-        """The span of its records."""
+        """The span id of its records."""
         return self._scope.span_id
 
     def abandoned(self, frame: Frame, outcome: events.Outcome, error: str) -> tuple[Draft, ...]:
-        """The records of a compaction that came to nothing: its end, a beginning if need be."""
+        """Drafts of an end without a plan, and of the beginning if that is not on disk."""
         self._began = self._began or self._describe(frame, NO_OBJECTION)
         ended = self._post(frame, frame.view, None)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=fit_for_log(error))
@@ -226,7 +232,7 @@ class CompactionRun:
                     return outcome
                 raise NoAnswer(f"policy {self._policy.name!r} asks again and again")
             except Exception as error:
-                # A policy may be anybody's code: whatever it does wrong, the session goes on.
+                # A policy may be a user's code: no error of it may end the session.
                 self._fall_back(error)
         outcome = outline(visible, FALLBACK, goal, state)
         assert isinstance(outcome, Fitted)  # noqa: S101 - the ladder asks nothing
@@ -238,7 +244,7 @@ class CompactionRun:
             return
         if not self.is_open:
             opening = self._opening()
-            # A cancellation from here on leaves a beginning on disk all the same.
+            # Set before the append: after a cancellation the beginning may be on disk all the same.
             self.is_open = True
             try:
                 await self._session.appends.append(*opening)
@@ -252,7 +258,7 @@ class CompactionRun:
         except StoreError:
             raise
         except Exception as error:
-            # A policy's question may be as wrong as its proposal.
+            # A question is the policy's own data, and may be wrong in any way.
             self._fall_back(error)
 
     def _fall_back(self, error: Exception) -> None:
@@ -271,7 +277,7 @@ class CompactionRun:
         )
 
     def _after(self, frame: Frame, made: Completed) -> ViewState:
-        """The view under a plan, as the fold will see it."""
+        """The view under a plan, folded from the record that will hold it."""
         ended = self._post(frame, frame.view, made)
         draft = self._session.appends.draft(ended, made.bodies, self._scope)
         at = frame.version + 1 + (0 if self.is_open else 1)

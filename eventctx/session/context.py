@@ -1,4 +1,4 @@
-"""The context manager: what an agent calls. It decides, appends, and only then returns.
+"""The context manager, which an agent calls. It decides, appends, and only then returns.
 
 ``Context`` implements the ContextManager protocol of the Amplifier context contract 2.1.0
 (``add_message``, ``get_messages_for_request``, ``get_messages``, ``set_messages``, ``clear``) and
@@ -48,8 +48,8 @@ class Context:
     """One session's context manager. ``Engine.session`` makes it.
 
     Safe to call from several tasks, threads and event loops. Messages go in as dicts of any
-    dialect and come out equal. What a caller does with what is returned reaches neither the log
-    nor a later request.
+    dialect and come out equal. A caller may change the returned messages: that reaches neither the
+    log nor a later request.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Context:
     # -- the protocol ----------------------------------------------------------------------------
 
     async def add_message(self, message: dict[str, Any]) -> Receipt:
-        """Append a message; returns when it is on disk, with a receipt to keep.
+        """Append a message; return its receipt when it is on disk.
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
@@ -101,9 +101,9 @@ class Context:
     ) -> list[dict[str, Any]]:
         """The messages to send now, within the budget, recorded before they are returned.
 
-        The budget is ``token_budget``, else what the provider says of its window, else the
-        session's ``max_tokens``, which caps both. ``tools`` are the definitions that will be sent
-        along; they count. ``model`` says which one will be asked, where that is known. Compacts
+        The budget is ``token_budget``, else what the provider's window leaves, else the session's
+        ``max_tokens``, which caps both. ``tools`` are the definitions that will be sent along; they
+        count. ``model`` is the name of the model that will be called, where that is known. Compacts
         when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
 
@@ -127,29 +127,30 @@ class Context:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 
         Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
-        wrote what this one has not seen.
+        wrote records that this one has not seen.
         """
         await self._transcript.replace(messages)
 
     async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
-        """Take the transcript that a host kept of this session, as far as it says anything new.
+        """Take over the transcript that a host kept of this session, where it differs from ours.
 
-        What lacks only system or developer messages, or keys that storage drops, is recorded as
-        ``context:set_ignored`` and changes nothing. Anything else takes effect as ``set_messages``
-        does, but what was merely left out stays (``eventctx.session.reconcile``). Returns whether
-        anything changed. Raises as ``set_messages``.
+        A copy that lacks only system or developer messages, or keys that storage drops, is recorded
+        as ``context:set_ignored`` and changes nothing. Any other takes effect as ``set_messages``
+        does, but system and developer messages that it left out stay
+        (``eventctx.session.reconcile``). Returns whether anything changed. Raises as
+        ``set_messages``.
         """
         return await self._transcript.resume(messages)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.
 
-        Raises WrongExpectedVersion when another process wrote what this one has not seen.
+        Raises WrongExpectedVersion when another process wrote records that this one has not seen.
         """
         await self._transcript.clear()
 
     async def set_system_prompt(self, text: str | None) -> bool:
-        """Put ``text`` before every view from here on; None: nothing. Says whether it changed.
+        """Put ``text`` before every view from here on; None: nothing. Returns whether it changed.
 
         For hosts that make their system prompt anew for every request: it is no message of the
         transcript, and is recorded when it differs from the one before. Raises InvalidMessage.
@@ -159,7 +160,7 @@ class Context:
     # -- the older guide's, and pins -------------------------------------------------------------
 
     async def get_token_count(self) -> int:
-        """Estimated tokens of the view as it stands, with what is sent beside the messages."""
+        """Estimated tokens of the present view, and of all that is sent beside its messages."""
         view, _ = await self._session.appends.synchronised()
         scale = calibration.scale(view.calibration, self.settings.reserve_tokens)
         return scale.tokens(view.layout.tokens)
@@ -175,11 +176,11 @@ class Context:
     ) -> CompactionResult:
         """Compact now, whatever the threshold. Where nothing can go, the result is 0 and skipped.
 
-        ``reason`` is recorded, ``keep`` tells a summarizer or scorer in words what matters,
-        ``policy`` decides instead of the session's this once. ``budget`` is in tokens: else the
-        last request's, or the session's ``max_tokens`` where there was none. A ``dry_run``
-        records nothing and calls no model. Raises WrongExpectedVersion when another process wrote
-        in between.
+        ``reason`` is recorded. ``keep`` describes what matters, in words for a summarizer or
+        scorer. ``policy`` decides instead of the session's this once. ``budget`` is in tokens;
+        without it the last request's holds, or the session's ``max_tokens`` where there was none.
+        A ``dry_run`` records nothing and calls no model. Raises InvalidSetting, and
+        WrongExpectedVersion when another process wrote in between.
         """
         for name, text in (("reason", reason), ("keep", keep)):
             if text is not None and not isinstance(text, str):
@@ -208,8 +209,8 @@ class Context:
     async def restore(self, *numbers: int) -> tuple[int, ...]:
         """Bring messages back into view, whole and with their tool rounds, until a compaction.
 
-        Returns the numbers that came back; those in view already are not among them. Pin what is
-        to stay. Raises as ``pin``.
+        Returns the numbers that came back, without those that were in view already. Use ``pin`` for
+        messages that must stay. Raises as ``pin``.
         """
         return await show(self._session, numbers, "restore") if numbers else ()
 
@@ -219,7 +220,7 @@ class Context:
             await unpin(self._session, numbers)
 
     def recall_tool(self, *, max_characters: int = 8_000, limit: int = 5) -> RecallTool:
-        """A tool that an agent can be given to search what was said and to fetch a message back.
+        """Make a tool with which an agent searches the transcript and reads a message again.
 
         It has ``anthropic`` and ``openai`` definitions, and is called with the model's arguments;
         an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
@@ -249,10 +250,11 @@ class Context:
         additions: Sequence[tuple[int, dict[str, Any]]],
         missing: int = 0,
     ) -> None:
-        """Record how what a host sent differs from the request prepared at a position.
+        """Record how the request that a host sent differs from the one prepared at a position.
 
-        ``additions`` are messages that it added, each behind so many of the prepared ones. One
-        that was recorded before is referred to, not stored again. Raises InvalidMessage.
+        ``additions`` are messages that the host added, each with the number of prepared ones before
+        it. An addition that was recorded before is referred to, not stored again. Raises
+        InvalidMessage.
         """
         await self._additions.record_sent(prepared, messages, additions, missing)
 
@@ -265,9 +267,9 @@ class Context:
         await self._emitter.emit(event, self._session.appends.scope)
 
     def following(self) -> Following:
-        """Follow a host that tells of its turns, instead of entering blocks.
+        """Record the turns of a host that reports them instead of entering blocks.
 
-        What happens outside of blocks then belongs to the turn that the host is in.
+        Records made outside of blocks then belong to the turn that the host is in.
         """
 
         def hold(scope: Scope | None) -> None:
@@ -276,7 +278,7 @@ class Context:
         return Following(self._emitter, hold, self._session.random)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
-        """Observe this session alone, as ``Engine.on``; returns a function that ends it.
+        """Observe this session alone, as ``Engine.on``; returns a function that stops it.
 
         Raises UnknownEventName, and InvalidSetting for a context that was made without an engine.
         """
@@ -291,7 +293,7 @@ class Context:
         return self._observe(name, of_session)
 
     async def close(self) -> None:
-        """Wait for what is under way. The engine does this when it closes."""
+        """Wait for appends and compactions under way. The engine does this when it closes."""
         await self._requests.ended()
         await self._session.appends.settled()
 

@@ -1,4 +1,4 @@
-"""A compaction that is decided and not made: nothing is written, and no model is called."""
+"""The dry run of a compaction: it is decided, but nothing is written and no model is called."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def dry_run(
     cause: CompactionCause,
     limit: int | None = None,
 ) -> CompactionResult:
-    """What a compaction on demand would do now. Nothing is written, and no model is called.
+    """Return the result of a compaction on demand. Nothing is written, and no model is called.
 
     ``limit`` is a budget in tokens to use instead of the last request's. Raises StreamNotFound.
     """

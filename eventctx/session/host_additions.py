@@ -1,4 +1,4 @@
-"""What a host puts beside the transcript: its system prompt, and what it adds to one request."""
+"""Command handlers of a host's additions: its system prompt, and messages for one request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventctx.session.open_session import OpenSession
 from eventctx.session.transcript import body_of, stripped_by
 
 MAX_ADDITIONS: Final = 256
-"""Texts that a host added to requests and that are known again when it adds them again."""
+"""Additions whose stored place is kept in memory, so that a repeated one is not stored again."""
 
 
 class HostAdditions:
@@ -41,7 +41,7 @@ class HostAdditions:
             draft = self._session.appends.draft(
                 msgspec.structs.replace(event, unbound=stripped), bodies
             )
-            # What another process wrote meanwhile is no reason to fail: look again.
+            # When another process wrote in between, compare with its prompt and try again.
             with contextlib.suppress(WrongExpectedVersion):
                 if await self._session.appends.append_exactly(version, draft) is not None:
                     return True

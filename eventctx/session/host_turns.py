@@ -1,10 +1,10 @@
 """The turns of a host that runs the agent itself and only reports its events.
 
-Nobody enters our blocks there: the host reports that a turn began, that a model was asked, that a
-tool ended, and often leaves out the end of something. Its reports are recorded by the rules of
-``log/turn_recorder.py``, and what it left open is ended by what comes next, so every beginning in
-the log has one end. The session is held at the turn's place, as a host's listeners run in tasks of
-their own and cannot set a context variable.
+Such a host does not enter our blocks. It reports that a turn began, a model was called, a tool
+ended, and it often leaves out an end. Its reports are recorded by the rules of
+``log/turn_recorder.py``. The next report ends what the host left open, so every beginning in the
+log has one end. A host's listeners run in tasks of their own and cannot set a context variable, so
+the append queue holds the turn's scope for them (``AppendQueue.held``).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
 
-UNTOLD: Final = "the host did not say how it ended"
-_LEFT_OPEN: Final = SpanOutcome("cancelled", "NotTold", UNTOLD)
+NO_END: Final = "the host did not say how it ended"
+_LEFT_OPEN: Final = SpanOutcome("cancelled", "NotTold", NO_END)
 
 
 def _whole(
     step: Callable[Concatenate[Following, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Following, P], Coroutine[Any, Any, None]]:
-    """A step that is not taken before the one before it has ended, nor left halfway.
+    """Make a method that runs after the one before it has ended, and always to its own end.
 
-    A host's listeners run side by side and are cancelled with their turns; what began must still
-    get its one end.
+    A host's listeners run side by side and are cancelled with their turns, but each beginning must
+    still get its one end.
     """
 
     @wraps(step)
@@ -60,9 +60,9 @@ def _whole(
 class Following:
     """One session's turns as its host reports them. ``Context.following`` makes it.
 
-    Every method may be called at any time, also where it makes no sense: then it does nothing.
-    What is reported at the same time is recorded one after the other, and wholly, also when the
-    caller is cancelled. Raises what the store raises.
+    Every method may be called at any time; a report that fits nothing open does nothing. Reports
+    made at the same time are recorded one after the other, and completely, also when a caller is
+    cancelled. Raises what the store raises.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Following:
 
     @property
     def scope(self) -> Scope | None:
-        """Where the session is: the turn, in its iteration; None outside of turns."""
+        """The scope of the turn in its present iteration; None outside of turns."""
         return None if self._turn is None or self._cycle is None else self._at(self._cycle.ids)
 
     def _at(self, ids: RecordIds) -> Scope:
@@ -107,9 +107,9 @@ class Following:
 
     @_whole
     async def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None:
-        """A turn began. One that is still open ended without a report."""
+        """A turn began. One that is still open is ended first."""
         if self._turn is not None:
-            left_open = SpanOutcome("cancelled", message=UNTOLD)
+            left_open = SpanOutcome("cancelled", message=NO_END)
             if self._failure is not None:
                 left_open = msgspec.structs.replace(self._failure, status="error")
             await self._end_turn(left_open)
@@ -122,7 +122,7 @@ class Following:
 
     @_whole
     async def turn_ended(self, status: Status = "ok", error: str | None = None) -> None:
-        """The turn ended; so did everything in it."""
+        """The turn ended, and all calls in it with it."""
         await self._end_turn(SpanOutcome(status, message=error))
 
     async def _end_turn(self, outcome: SpanOutcome) -> None:
@@ -140,8 +140,8 @@ class Following:
     # -- model calls -----------------------------------------------------------------------------
 
     @_whole
-    async def model_asked(self, provider: str | None = None, model: str | None = None) -> None:
-        """The next cycle of the turn begins, with a request that is still to be prepared."""
+    async def iteration_began(self, provider: str | None = None, model: str | None = None) -> None:
+        """The turn's next iteration began, with a request that is still to be prepared."""
         if self._turn is None:
             return
         await self._end_what_is_open("ok")
@@ -151,7 +151,7 @@ class Following:
 
     @_whole
     async def request_prepared(self) -> None:
-        """The request of the present cycle was prepared: the model is about to get it."""
+        """The request of the present iteration was prepared, and is about to be sent."""
         if self._call is not None:
             await self._begin(self._call)
 
@@ -164,7 +164,7 @@ class Following:
         response_id: str | None = None,
         finish_reason: str | None = None,
     ) -> None:
-        """Something about the present call became known; its end is reported apart."""
+        """Facts of the present model call became known; its end is reported separately."""
         if self._call is not None:
             call = self._call.of
             call.model = model or call.model
@@ -202,7 +202,7 @@ class Following:
 
     @_whole
     async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
-        """A tool call began; the host will name it by ``key`` when it reports its end."""
+        """A tool call began; the host reports its end with the same ``key``."""
         if self._turn is None or self._cycle is None:
             return
         await self._end_call(OK)
@@ -211,7 +211,7 @@ class Following:
         self._tools.append((key, call))
 
     def open_call(self, name: str) -> object:
-        """The key of the tool's call that began first and has not ended; None if there is none."""
+        """The key of the tool's oldest open call; None if there is none."""
         return next((key for key, call in self._tools if call.of.name == name), None)
 
     @_whole
@@ -232,10 +232,10 @@ class Following:
             self._tools.remove(found)
             await self._record(found[1].end(outcome))
 
-    # -- what the host left open -----------------------------------------------------------------
+    # -- open calls ------------------------------------------------------------------------------
 
     async def _end_what_is_open(self, status: Status) -> None:
-        """End the calls that the host reported no end of; ``status`` is that of what is around."""
+        """End the calls that are still open, in a turn or iteration that ends with ``status``."""
         while self._tools:
             _, call = self._tools.pop(0)
             await self._record(call.end(_LEFT_OPEN))

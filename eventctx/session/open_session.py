@@ -1,8 +1,8 @@
-"""A session that is open in this process: what its command handlers work on.
+"""A session that is open in this process: the parts that its command handlers use.
 
-It only holds the parts together that have a file each: the aggregate (folded state), the append
-queue (the way to the store), the body cache, and the transcript lines; and the sources of random
-bytes and durations.
+Each part has a file of its own: the aggregate (folded state), the append queue (the way to the
+store), the body cache, and the transcript lines. The sources of random bytes and durations are
+beside them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from eventctx.session.transcript_lines import TranscriptLines
 class OpenSession(NamedTuple):
     """One session in this process. Made by ``repository.open_session``.
 
-    ``random(n)`` returns n bytes; ``stopwatch`` returns nanoseconds of a clock that only durations
-    are measured by. ``tokenizer`` counts the texts of messages that are added from here on.
+    ``random(n)`` returns n bytes; ``stopwatch`` returns nanoseconds, and only differences between
+    them mean anything. ``tokenizer`` counts the texts of messages that are added from here on.
     """
 
     stream: str

@@ -1,8 +1,8 @@
-"""Answering a policy's questions: the only place where a compaction calls a model.
+"""Answers to a policy's questions: the only place where a compaction calls a model.
 
-Every call is a span of its own inside the compaction's, recorded as a model call with its usage.
-Whatever goes wrong (an exception, a time-out, an answer that cannot be used) becomes ``NoAnswer``,
-which says so in words fit for the log.
+Every call of a summarizer or scorer is a span of its own inside the compaction's, recorded as a
+model call with its usage. An exception, a time-out and an answer that cannot be used become
+``NoAnswer``, whose text is fit for the log.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from eventctx.session.scope import Scope
 from eventctx.session.turns import ProviderCall, adviser_call
 
 MAX_QUERY = 2_000
-"""Characters of a message that are searched for: more would match anything."""
+"""Characters of a message that a memory search uses: a longer query would match anything."""
 
 
 class NoAnswer(CompactionError):
-    """A policy's question that was not answered; the text says why."""
+    """A policy's question has no answer; the text gives the reason."""
 
 
 class Advisers(NamedTuple):
-    """Who answers: the user's functions. ``timeout`` is in seconds."""
+    """The user's functions that answer questions. ``timeout`` is in seconds."""
 
     summarizer: Summarizer | None = None
     scorer: Scorer | None = None
@@ -87,7 +87,7 @@ class PolicyQuestions:
             raise NoAnswer("no summarizer was given: open the session with summarizer=…")
         refs = _chosen(view, ask.numbers)
         entries = view.layout.entries()
-        # A result without a call is in no entry, and may be asked about all the same.
+        # The question may name a result without a call, which is in no entry.
         wanted = [Address(ref.position, ref.index) for ref in refs]
         wanted += [Address(ref.position, ref.index) for ref in ask.merged]
         texts = await self._session.bodies.texts([*addresses(entries), *wanted])
@@ -143,7 +143,7 @@ class PolicyQuestions:
         return Memory(tuple([text for text in found if isinstance(text, str)]))
 
     async def _called(self, call: Callable[[], Awaitable[Any]], scope: Scope, who: str) -> Any:
-        """Await a model call inside a span of its own; the value that it answered."""
+        """Await a model call inside a span of its own, and return its answer."""
         span = adviser_call(self._emitter, scope)
         try:
             async with span:
@@ -159,7 +159,7 @@ class PolicyQuestions:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Somebody cancelled the adviser's own work, not the agent's.
+            # The adviser's own work was cancelled, not the agent's task.
             raise NoAnswer(_failed(who, error)) from error
         except Exception as error:
             raise NoAnswer(_failed(who, error)) from error
@@ -175,7 +175,7 @@ class PolicyQuestions:
 
 
 def placeholder(ask: Ask) -> Answer:
-    """What stands for an answer in a dry run, which calls no model."""
+    """A placeholder for an answer in a dry run, which calls no model."""
     if isinstance(ask, AskSummary):
         return Summary(f"(a summary of {len(ask.numbers)} messages will stand here)")
     if isinstance(ask, AskScores):
@@ -203,7 +203,7 @@ def _chosen(view: ViewState, numbers: Sequence[int]) -> list[MessageRef]:
 
 
 def _around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
-    """How many entries stand before the first and behind the last that is asked about."""
+    """The numbers of entries before the first and behind the last one to summarize."""
     wanted = set(ask.numbers)
     rows = [
         row
@@ -243,14 +243,14 @@ def _checked_scores(given: object, numbers: Sequence[int]) -> dict[int, float]:
 def _failed(who: str, error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"the {who} took longer than its time-out"
-    said = str(error)[:300].encode("utf-8", "backslashreplace").decode()
-    return f"the {who} raised {type(error).__name__}: {said}"
+    message = str(error)[:300].encode("utf-8", "backslashreplace").decode()
+    return f"the {who} raised {type(error).__name__}: {message}"
 
 
 def _shown(value: object) -> str:
     try:
         text = repr(value)
     except Exception:
-        # The answer is anybody's object; a number of thousands of digits has no text either.
+        # The answer is a user's object, and even an int of thousands of digits raises here.
         return f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:80]}…"

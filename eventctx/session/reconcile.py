@@ -1,10 +1,10 @@
-"""What a host's own storage brings back, against what the log holds.
+"""Reconciles the transcript that a host stored itself with the one in the log.
 
 Hosts keep a transcript of their own and set it when a session is resumed. Theirs is a poorer copy:
 system and developer messages are left out, and some keys are dropped or added (Amplifier's command
-line does both: `SessionStore`, `sanitize_message`). Where it says nothing that the log does not
-know better, it is ignored (context contract 2.1.0, "File-Based Context Managers"); what it says
-otherwise takes effect, and what it merely lacks stays.
+line does both: `SessionStore`, `sanitize_message`). A copy that differs in nothing else is ignored
+(context contract 2.1.0, "File-Based Context Managers"). Other differences take effect, but the
+system and developer messages that the copy lacks stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = tuple[int | None, int | None]
 
 
 class Returned(NamedTuple):
-    """What the transcript becomes.
+    """The new transcript.
 
     ``rows`` is None where nothing changes; then ``missing_roles`` are the roles of the messages
     that the host left out.
@@ -39,10 +39,10 @@ class Returned(NamedTuple):
 def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]) -> Returned:
     """Compare a host's transcript with the stored one; None stands for an erased message.
 
-    A given message that is a poorer copy of a stored one is that one. Stored system and developer
-    messages that are not among the given ones stay behind the message that they followed; but where
-    the host begins with another system prompt, it takes the place of those at the beginning.
-    Raises InvalidMessage.
+    A given message that is a poorer copy of a stored one counts as the stored one. Stored system
+    and developer messages that are not among the given ones stay behind the message that they
+    followed. A different system prompt at the beginning replaces those at the beginning of the
+    stored transcript. Raises InvalidMessage.
     """
     keys = [None if row is None else _key(row) for row in stored]
     matched = match_in_order(keys, [_key(row) for row in given])
@@ -64,14 +64,15 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
             end += 1
         rows.append((place, None))
         end = len(rows)
-    # What stood behind every recognised message stays right behind the last of them.
+    # Kept messages that followed every recognised one come right behind the last of those.
     return Returned((*rows[:end], *[(place, None) for place in kept], *rows[end:]))
 
 
 class AddedAgain:
-    """What a host adds one by one, in order, to a session that holds it already.
+    """Recognises messages that a host adds one by one, in order, though the session holds them.
 
-    Amplifier's command line fills a resumed child so. ``count`` rows were known until now.
+    Amplifier's command line fills a resumed child in this way. ``count`` rows were recognised so
+    far.
     """
 
     def __init__(self, stored: Sequence[dict[str, Any]]) -> None:
@@ -82,7 +83,7 @@ class AddedAgain:
         self.count = 0
 
     def holds(self, row: dict[str, Any]) -> bool:
-        """Whether ``row`` is a copy of one behind those that came back. Raises InvalidMessage."""
+        """Whether ``row`` copies a message behind the last one found. Raises InvalidMessage."""
         try:
             place = self._keys.index(_key(row), self._next)
         except ValueError:
@@ -94,7 +95,7 @@ class AddedAgain:
 
     @property
     def missing_roles(self) -> tuple[str, ...]:
-        """Roles of the system and developer messages that did not come back."""
+        """Roles of the system and developer messages that the host has not added again."""
         pairs = zip(self._left_out, self._roles, strict=True)
         return tuple(dict.fromkeys([role for left_out, role in pairs if left_out]))
 
@@ -112,15 +113,15 @@ def _role(row: dict[str, Any] | None) -> str:
 
 
 def _key(row: dict[str, Any]) -> bytes:
-    """What a poorer copy of a message has in common with it."""
+    """A key that a message and its poorer copy share: its JSON without ``STORAGE_KEYS``."""
     own = {name: value for name, value in row.items() if name not in STORAGE_KEYS}
-    return encode_message(_bare(own))
+    return encode_message(_normal(own))
 
 
-def _bare(value: Any) -> Any:
-    """Without nulls, which storage leaves out, and with keys in one order."""
+def _normal(value: Any) -> Any:
+    """A value without nulls, which storage leaves out, and with sorted keys."""
     if isinstance(value, dict):
-        # Keys that cannot be sorted are no JSON, which `encode_message` says better.
+        # `encode_message` refuses keys of other types, with a better message than `sorted` has.
         names = sorted(value, key=str)
-        return {name: _bare(value[name]) for name in names if value[name] is not None}
-    return [_bare(one) for one in value] if isinstance(value, list) else value
+        return {name: _normal(value[name]) for name in names if value[name] is not None}
+    return [_normal(one) for one in value] if isinstance(value, list) else value

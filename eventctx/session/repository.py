@@ -1,7 +1,7 @@
-"""The repository: takes a session up from its snapshot and the records behind it.
+"""The repository: loads a session from its snapshot and the records behind it.
 
-``open_session`` creates a session that is new, and closes what a crash left open in one that is
-not. ``load`` reads the state alone, also for an append queue that met another process's records.
+``open_session`` creates a new session, and in an existing one closes the compactions that a crash
+left open. ``load`` only reads the state; an append queue uses it again after a conflict.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def open_session(
     session = make_session(store, stream, loaded, listener, clock, random, tokenizer)
     if loaded.head < 0:
         start = events.SessionStart(library=__version__, settings=settings or {})
-        # Another process may create it at the same moment: its record is as good as ours.
+        # Another process may create the session at the same moment; either record will do.
         with contextlib.suppress(WrongExpectedVersion):
             await session.appends.append_exactly(
                 -1, session.appends.draft(start, scope=Scope(stream))
@@ -62,7 +62,7 @@ async def open_session(
         await session.appends.ready()
     for record in loaded.open_compactions:
         draft = session.appends.draft(_closed(record), scope=_scope(record))
-        # Whoever opened the session at the same moment closes it too; one of us is enough.
+        # Another process that opens the session now closes it too; one end is enough.
         with contextlib.suppress(WrongExpectedVersion):
             await session.appends.append_exactly(session.appends.head, draft)
     await session.appends.ready()
@@ -78,7 +78,7 @@ def make_session(
     random: Callable[[int], bytes] = os.urandom,
     tokenizer: Tokenizer | None = None,
 ) -> OpenSession:
-    """The parts of a session on the state that was read; nothing is written."""
+    """Make the parts of a session from its loaded state; nothing is written."""
     bodies = BodyCache(store, stream)
     aggregate = Aggregate(stream, loaded, bodies)
     reload = partial(load, store, stream)
@@ -103,7 +103,8 @@ async def load(store: EventStore, stream: str) -> Loaded | None:
             state, start = usable, snapshot.position + 1
     last_id, time = b"", 0
     compactions: dict[str | None, Record] = {}
-    # The last record is read even when the snapshot covers it: its time must not be undercut.
+    # The last record is read even when the snapshot covers it: the next append needs its id, and
+    # no earlier time than it has.
     async for record in store.read(stream, start=min(start, info.head), bodies=False):
         if record.position >= start:
             state = request_view.evolve(state, record)
@@ -126,7 +127,7 @@ async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewS
             try:
                 return view_snapshot.load(snapshot.data)
             except (msgspec.DecodeError, DecodeError):
-                return None  # a snapshot is only a cache: a damaged one is as good as none
+                return None  # a snapshot is only a cache: a damaged one is ignored
     return None
 
 

@@ -1,4 +1,9 @@
-"""Preparing requests and compacting: decide, append, and only then hand out a view."""
+"""The request handler: prepares requests and compacts. It decides, appends, then returns a view.
+
+Invariant: a request, and the end of a compaction made for it, are appended together and only behind
+the version for which they were decided. When the session changed in between, the decision is made
+again on the new view. So every request shows the view that the log gives at its position.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ from eventctx.policies.trigger import Frame, due, make_budget
 from eventctx.policies.working_set import kept_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import state as view_state
-from eventctx.projections.view.render import addresses, render
+from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.aggregate import preview
@@ -32,13 +37,13 @@ from eventctx.session.result import CompactionResult
 from eventctx.session.settings import Settings
 
 MAX_CONFLICTS = 8
-"""How often a request is decided again because another process wrote meanwhile."""
+"""Conflicts with other processes after which a request raises instead of deciding again."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
     """A request to prepare: its budget in tokens, its model, and the tools sent beside it as JSON.
 
-    ``reserve`` is in tokens, for what else is sent beside the messages.
+    ``reserve`` is in tokens, for all else that is sent beside the messages.
     """
 
     limit: int
@@ -59,7 +64,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
-    """A request as recorded: its position, its view, and that of a compaction made for it."""
+    """A recorded request: its position, its view, and the position of a compaction made for it."""
 
     position: int
     view: ViewState
@@ -120,7 +125,7 @@ class RequestHandler:
                     counted_anew = view.estimator != known.estimator
                     done = await self._append(frame, wanted, decided, counted_anew)
                 except WrongExpectedVersion:
-                    # Nothing was decided for good: decide again on what the other process added.
+                    # Nothing was appended: decide again, on the other process's records too.
                     conflicts += 1
                     if conflicts == MAX_CONFLICTS:
                         raise
@@ -135,7 +140,7 @@ class RequestHandler:
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""
         entries = prepared.view.layout.entries()
-        wanted = addresses(entries)
+        wanted = places(entries)
         bodies = self._session.bodies
         texts = await bodies.texts(wanted)
         if len(bodies) > 2 * len(wanted) + 64:
@@ -173,9 +178,9 @@ class RequestHandler:
             raise
 
     def _last_limit(self, view: ViewState) -> int:
-        """The budget of the last request; what the settings say where there was none."""
-        asked = view.calibration.asked[-1:]
-        limit = asked[0].budget if asked else None
+        """The budget of the last request in tokens; the settings' limit where there was none."""
+        last = view.calibration.requests[-1:]
+        limit = last[0].budget if last else None
         return self._settings.limit if limit is None else limit
 
     def _begun(self, frame: Frame) -> CompactionRun | None:
@@ -236,12 +241,12 @@ class RequestHandler:
             records[-1].position, after, records[-2].position if applied else None
         )
 
-    # -- when it does not work out ---------------------------------------------------------------
+    # -- overflow and errors ---------------------------------------------------------------------
 
     async def _record_overflow(
         self, underway: CompactionRun | None, frame: Frame, error: ContextOverflow
     ) -> None:
-        """Leave a trace of a request that could not be prepared, once for every state."""
+        """Record that a request could not be prepared, once for every state of the session."""
         view, version = await self._session.appends.settled()
         if underway is None:
             underway = CompactionRun(
@@ -257,7 +262,7 @@ class RequestHandler:
     async def _close(
         self, underway: CompactionRun | None, budget: Budget, error: BaseException
     ) -> None:
-        """A compaction whose beginning is on disk gets its end, whatever stopped it."""
+        """Append the end of a compaction whose beginning is on disk, after any error."""
         if underway is None or not underway.is_open:
             return
         # A task that is cancelled again must not leave the compaction without an end.
@@ -267,7 +272,7 @@ class RequestHandler:
         await asyncio.shield(ending)
 
     async def ended(self) -> None:
-        """Wait until every compaction that was broken off has its end."""
+        """Wait until every compaction that an error stopped has its end."""
         while self._ending:
             await asyncio.wait(self._ending)
 
@@ -277,8 +282,8 @@ class RequestHandler:
         appends, aggregate = self._session.appends, self._session.aggregate
         while True:
             try:
-                # An end may be on disk that was handed to the store before the task was cancelled,
-                # or that another process wrote: look before a second one is written.
+                # The end may be on disk already: handed to the store before the cancellation, or
+                # written by another process. Look, so that there is no second one.
                 view, version = await appends.synchronised()
                 if underway.span_id not in aggregate.open_compactions:
                     return
@@ -297,23 +302,23 @@ class RequestHandler:
 
 
 def is_stuck(view: ViewState, budget: Budget) -> bool:
-    """Whether a view that exceeds the budget may go as it is, as only a floor would be left of it.
+    """Whether a view over the budget is sent as it is, because a compaction would leave the floor.
 
-    Where the last compaction ended above the budget and what must stay is above it still, the
-    next one waits until the view is a quarter larger: one for every request would gain nothing
-    and change the prefix every time.
+    Where the last compaction ended above the budget and what must stay still exceeds it, the next
+    one waits until the view is a quarter larger: one for every request would gain nothing and
+    change the prefix every time.
     """
     low = view.size_after_compaction
     if low <= budget.tokens or view.layout.tokens > low + low // 4:
         return False
     visible = visible_of(view)
     fitted = fit(visible, kept_whole(visible), budget)
-    # The last compaction may have been for another budget: then it says nothing about the floor.
+    # The last compaction may have been for another budget; then it does not show the floor.
     return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 
 
 def _overflow(frame: Frame, decided: Decided | None) -> ContextOverflow | None:
-    """The error that says by what a view exceeds the budget; None if it does not."""
+    """The error for a view that exceeds the budget, with its parts; None if it does not."""
     view, budget, scale = frame.view, frame.budget, frame.scale
     tokens = frame.tokens_of(view if decided is None else decided.view)
     if tokens <= budget.tokens:

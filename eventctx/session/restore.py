@@ -1,4 +1,4 @@
-"""Command handlers of what stays in view: bring messages back, pin them, and unpin them."""
+"""Command handlers that bring messages back into view, pin them, and unpin them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eventctx.session.transcript import stripped_by
 async def show(
     session: OpenSession, numbers: Sequence[int], command: str, then: Sequence[Event] = ()
 ) -> tuple[int, ...]:
-    """Bring messages back into view with their tool rounds, and append ``then`` behind that.
+    """Bring messages back into view with their tool rounds, and append ``then`` behind them.
 
     Returns the numbers that came back. Raises InvalidSetting, which names ``command``, for a
     number that is not in the transcript, and WrongExpectedVersion when another process wrote in
@@ -62,7 +62,7 @@ async def whole_rounds(
     numbers: Sequence[int],
     command: str,
 ) -> list[Located]:
-    """The messages ``numbers`` of a transcript, and all that belong to the same tool rounds.
+    """The messages ``numbers`` of a transcript, and all others of the same tool rounds.
 
     Raises InvalidSetting for a number that is not in the transcript.
     """

@@ -1,4 +1,4 @@
-"""What ``compact()`` returns."""
+"""The result of ``compact()``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class CompactionResult(int):
 
     The names of the counts are those of the orchestrator specification's compaction events.
     ``position`` is that of the ``context:post_compact``, None in a dry run, which records nothing.
-    ``strategy`` is the policy that was asked, ``fallback`` the one that decided instead, with
-    ``error`` saying why. ``plan`` is None unless ``outcome`` is ``applied``.
+    ``strategy`` is the policy that was used, ``fallback`` the one that decided instead, and
+    ``error`` the reason for that. ``plan`` is None unless ``outcome`` is ``applied``.
     """
 
     position: int | None
@@ -31,7 +31,7 @@ class CompactionResult(int):
 
     @classmethod
     def of(cls, event: events.PostCompact, position: int | None) -> CompactionResult:
-        """The result that a compaction's record tells."""
+        """Make the result from a compaction's record."""
         result = cls(event.tokens_before - event.tokens_after)
         result.position = position
         result.outcome = event.outcome

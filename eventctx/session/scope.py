@@ -1,4 +1,4 @@
-"""Where in which session the running task is, carried by a context variable.
+"""The scope: the running task's place in a session, carried by a context variable.
 
 Only the ``async with`` blocks of ``session/turns.py`` set the variable, never a listener, and no
 block spans a ``yield``. Parallel tool calls are separate tasks, so each sees its own span.
@@ -15,7 +15,7 @@ from eventctx.log.ids import CurrentSpan, RecordIds
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Where in a session the running task is. ``outer`` is the scope around it, of any session."""
+    """A place in a session, with its ids. ``outer`` is the scope around it, of any session."""
 
     session_id: str
     turn_id: str | None = None
@@ -54,9 +54,9 @@ def scope_of(session_id: str) -> Scope:
 
 
 def enter_scope(scope: Scope, span: CurrentSpan | None = None) -> Callable[[], None]:
-    """Make this the running task's scope, and its span the host's current one, where ``span`` can.
+    """Make this the running task's scope and, with ``span``, its span the host's current one.
 
-    Returns what restores both.
+    Returns a function that restores both.
     """
     before = _current.get()
     token = _current.set(msgspec.structs.replace(scope, outer=before))
@@ -70,7 +70,7 @@ def enter_scope(scope: Scope, span: CurrentSpan | None = None) -> Callable[[], N
         try:
             _current.reset(token)
         except ValueError:
-            # The block was closed in another task's context than it was opened in.
+            # The block was closed in the context of another task than the one that opened it.
             _current.set(before)
 
     return leave

@@ -1,4 +1,4 @@
-"""The sessions of one engine: opened once, however many ask, closed once, forked, and linked."""
+"""The sessions of one engine: each is opened once and closed once; also fork and link."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from eventctx.session.settings import Settings
 
 
 class Environment(NamedTuple):
-    """What the sessions of one engine share.
+    """The parts that the sessions of one engine share.
 
-    ``catch_up(session)`` lets sinks fold what a session holds before it is opened. ``recall``
-    searches a session for what bears on a query, ``recaller`` gives the search itself.
+    ``catch_up(session)`` lets sinks fold a session's records before it is opened.
+    ``recall(session)`` returns the function that answers memory questions about it. ``recaller``
+    returns the search itself.
     """
 
     store: EventStore
@@ -51,7 +52,7 @@ class Environment(NamedTuple):
 
 
 class SessionOpening(NamedTuple):
-    """How a session is asked for; None where the caller leaves it to how the session is open."""
+    """The options of a caller that opens a session; None means: as the session is open already."""
 
     policy: Policy
     settings: Settings
@@ -82,12 +83,12 @@ class Sessions:
     async def open(self, session: str, opening: SessionOpening) -> Context:
         """The context manager of a session, opened if it is not yet, created if it is new.
 
-        Raises InvalidSetting where it is open in another way, and what the store raises; then
-        nothing is remembered of the attempt.
+        Raises InvalidSetting where the session is open with other options, and what the store
+        raises. A failed attempt leaves nothing behind, so the next one may use other options.
         """
         opened = self._opened.get(session)
         if opened is None:
-            # A sink that caught up again would forget what it heard of the session since.
+            # A sink that catches up a second time forgets the records since the first time.
             async with self._locks(session):
                 opened = self._opened.get(session)
                 if opened is None:
@@ -123,21 +124,21 @@ class Sessions:
         settings: dict[str, Any] | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> OpenSession:
-        """A session to append to, beside the one that may be open already."""
+        """Load a session to append to, also beside one that is open already."""
         rim = self._environment
         return await open_session(
             rim.store, session, rim.listener, rim.clock, rim.random, settings, tokenizer
         )
 
     async def close(self, session: str) -> None:
-        """Write what is under way in a session, and forget it. One that is not open is no error."""
+        """Write all that is under way in a session, and forget it. No error if it is not open."""
         async with self._locks(session):
             opened = self._opened.pop(session, None)
             if opened is not None:
                 await opened.context.close()
 
     async def close_all(self) -> None:
-        """Close every session; what the first one raised is raised when all are closed."""
+        """Close every session; then raise the first error, if there was one."""
         failed: BaseException | None = None
         for session in list(self._opened):
             try:
@@ -149,7 +150,7 @@ class Sessions:
 
 
 def _check_equal(session: str, found: SessionOpening, wanted: SessionOpening) -> None:
-    """Refuse what the open session cannot give any more. Raises InvalidSetting."""
+    """Raise InvalidSetting for options that the open session does not have."""
     for name in ("summarizer", "scorer", "tokenizer"):
         if getattr(wanted, name) not in (None, getattr(found, name)):
             raise InvalidSetting(

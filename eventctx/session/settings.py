@@ -1,7 +1,7 @@
 """A session's settings, by the names that the specifications use for them.
 
-``choose`` makes settings and policy of what a caller gave; ``resolve_budget`` says how many tokens
-one request may have.
+``choose`` makes settings and a policy from a caller's arguments; ``resolve_budget`` determines the
+tokens that one request may have.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Sizes are tokens, thresholds fractions of the budget of a request, times seconds.
 
     ``max_tokens`` caps every budget; without it (None) a provider's window is used whole, and
-    ``max_tokens_fallback`` where nobody says how large that is.
-    ``on_overflow`` says what happens when what must stay exceeds the budget: ``raise``
-    ContextOverflow, or ``send_floor``, which sends it all the same and records that. Without
+    ``max_tokens_fallback`` where the size of the window is not known.
+    ``on_overflow`` decides what happens when the floor, which must stay, exceeds the budget:
+    ``raise`` ContextOverflow, or ``send_floor``, which sends the floor and records that. Without
     ``auto_compact`` a view is only compacted when it exceeds the budget. ``reserve_tokens`` are
-    kept for what is sent beside the messages (system prompt, tool definitions), until a provider
-    reported how much that is. With ``export_on_compact`` the transcript is written to the folder
-    ``storage_path`` whenever a compaction was applied. ``adviser_timeout`` is the longest that a
-    summarizer or scorer may take.
+    kept for all that is sent beside the messages (system prompt, tool definitions), until a
+    provider's reports show how much that is. With ``export_on_compact`` the transcript is written
+    to the folder ``storage_path`` whenever a compaction was applied. ``adviser_timeout`` is the
+    longest that a summarizer or scorer may take.
     """
 
     max_tokens: Tokens | None = 200_000
@@ -68,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def limit(self) -> int:
-        """The budget of a request of which neither the caller nor a provider says anything."""
+        """The budget in tokens of a request for which neither caller nor provider gives one."""
         return self.max_tokens_fallback if self.max_tokens is None else self.max_tokens
 
 
@@ -83,10 +83,10 @@ def choose(
     *,
     stacklevel: int = 4,
 ) -> tuple[Settings, Policy]:
-    """Settings and policy of what a caller gave, under whichever names.
+    """Settings and policy from a caller's arguments, under any of their names.
 
-    Warns of settings that nothing reads. A ``scorer`` that is given is meant to be asked. Raises
-    InvalidSetting.
+    Warns of settings that nothing reads. A given ``scorer`` makes a policy by name use it, where it
+    can. Raises InvalidSetting.
     """
     given = by_own_name(settings if policy is None else {"policy": policy, **settings})
     policy = given.pop("policy", None)
@@ -111,9 +111,9 @@ def choose(
 
 
 def by_own_name(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings under their own names. Raises InvalidSetting when one is given under two.
+    """Settings under their own names. Raises InvalidSetting when two names give one two values.
 
-    A policy that is None is not given.
+    A policy that is None is left out.
     """
     named: dict[str, Any] = {}
     for name, value in given.items():
@@ -127,7 +127,7 @@ def by_own_name(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def warn_of_unknown(names: Iterable[str], known: Iterable[str], stacklevel: int = 3) -> None:
-    """Warn of every setting that nothing reads, with the nearest name that something does."""
+    """Warn of every setting that nothing reads, with the nearest known name."""
     candidates = sorted({*known, *ALIASES, *NAMES})
     for name in names:
         near = difflib.get_close_matches(name, candidates, n=1)
@@ -138,7 +138,7 @@ def warn_of_unknown(names: Iterable[str], known: Iterable[str], stacklevel: int 
 
 
 def check_advised(policy: Policy, summarizer: Summarizer | None, scorer: Scorer | None) -> None:
-    """Refuse a policy that asks for what nobody can answer. Raises InvalidSetting."""
+    """Raise InvalidSetting for a policy whose summarizer or scorer is missing or no function."""
     for name, adviser in (("summarizer", summarizer), ("scorer", scorer)):
         if getattr(policy, f"needs_{name}", False) and adviser is None:
             raise InvalidSetting(
@@ -156,7 +156,7 @@ async def resolve_budget(
 
     An explicit ``token_budget`` wins, then the provider's context window less its largest answer
     and a margin, then ``max_tokens``, which also caps both, then ``fallback``. Raises
-    InvalidSetting for a budget that is no positive int; what a provider says wrongly is not used.
+    InvalidSetting for a budget that is no positive int. Unusable values of a provider are ignored.
     """
     if token_budget is not None:
         checked("token_budget", token_budget, Tokens)

@@ -24,7 +24,7 @@ from eventctx.session.open_session import OpenSession
 from eventctx.session.reconcile import reconcile
 
 _ERASED: Final = encode_message({"role": "user", "content": ERASED})
-"""What stands in a transcript for an erased message."""
+"""The message that replaces an erased one in a transcript."""
 
 
 def body_of(session: OpenSession, message: Any) -> Body:
@@ -47,13 +47,13 @@ class Transcript:
         self._session = session
 
     async def add(self, message: dict[str, Any]) -> Record:
-        """As ``Context.add_message``; the record that brought it."""
+        """As ``Context.add_message``; returns the message's record."""
         body, facts = _body_and_facts(self._session, message)
         draft = self._session.appends.draft(self._added(body, facts), (body,))
         return (await self._session.appends.append(draft))[-1]
 
     def _added(self, body: Body, facts: Facts) -> events.MessageAdded:
-        """The event of a message; a late result says whose thinking it takes the prefix from."""
+        """Make the event of a message; for a late result with the thinking that it invalidates."""
         event = events.MessageAdded()
         if not facts.results:
             return event
@@ -63,7 +63,7 @@ class Transcript:
         return events.MessageAdded(unbound=stripped_by(self._session, view, event, (body,)))
 
     async def messages(self) -> list[dict[str, Any]]:
-        """The whole transcript, after what other processes wrote until now."""
+        """The whole transcript, with all that other processes have written until now."""
         _, version = await self._session.appends.synchronised()
         _, stored = await self._stored(version)
         return decode_bodies([_ERASED if data is None else data for data in stored])
@@ -96,7 +96,7 @@ class Transcript:
         while True:
             view, version = await self._session.appends.settled()
             state, stored = await self._stored(version)
-            # An erased message comes back as it was shown, and is that one.
+            # A host brings an erased message back as it was shown; it must match the erased one.
             known = decode_bodies([data or _ERASED for data in stored])
             found = reconcile(known, list(messages))
             if found.rows is None:
@@ -123,7 +123,7 @@ class Transcript:
         state: TranscriptState,
         rows: Sequence[tuple[Body | None, int | None]],
     ) -> Draft:
-        """A set to ``rows``: the place of a stored message, else the body of a new one."""
+        """Draft a set to ``rows``, each the body of a new message or the place of a stored one."""
         following = state.next_number
         numbers: list[int] = []
         for _, place_ in rows:
@@ -132,8 +132,8 @@ class Transcript:
         fresh = [body for body, place_ in rows if place_ is None and body is not None]
         event = events.MessagesSet(order=runs_of_numbers(numbers))
         stripped = stripped_by(self._session, view, event, fresh)
-        # A host has the messages that it brings anew from somewhere, with their thinking bound to
-        # what precedes them there: only messages that stood elsewhere lose it.
+        # New messages come from a host, and their thinking is bound to the rows before them there,
+        # so only stored messages lose it.
         newest = state.next_number - 1
         known = tuple([(a, min(b, newest)) for a, b in stripped if a <= newest])
         return self._session.appends.draft(msgspec.structs.replace(event, unbound=known), fresh)

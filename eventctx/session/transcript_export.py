@@ -1,6 +1,6 @@
-"""Writing the transcript to a file when a compaction was applied, for those who want a copy.
+"""Writes the transcript to a file when a compaction was applied (``export_on_compact``).
 
-The log keeps everything anyway; this is the ``export_on_compact`` of context-persistent.
+The log keeps everything anyway; context-persistent has this setting, for users who want a copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ async def write_transcript(
 ) -> Path | None:
     """Write ``messages``, one a line, to ``SESSION-POSITION.jsonl`` in ``folder``.
 
-    A file that cannot be written is logged and None returned: a copy must not end an agent's turn.
+    A file that cannot be written is logged and None is returned: this must not end an agent's turn.
     """
     path = Path(folder) / f"{session}-{position}.jsonl"
     try:

@@ -1,4 +1,4 @@
-"""Where the messages of a session's transcript lie, folded from its records when somebody asks."""
+"""The places of a session's messages in the log, folded from its records on demand."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from eventctx.projections.transcript import TranscriptState
 
 
 class TranscriptLines:
-    """The one fold of the transcript in this process. Most sessions are never asked for it.
+    """The one fold of the transcript in this process. Most sessions never need it.
 
-    It goes on from where the last call left off. ``times`` are those of the records that brought
+    Each call continues the fold of the last one. ``times`` are those of the records that brought
     messages, in UTC nanoseconds by position.
     """
 
@@ -22,7 +22,7 @@ class TranscriptLines:
 
     async def at(self, head: int) -> TranscriptState:
         """The transcript behind the record at ``head``. Raises what the store raises."""
-        # Another task may be reading the same; each goes on from what it found.
+        # Another task may fold at the same time, so each call works on a state of its own.
         state = self._state if self._state.position <= head else transcript.initial()
         if state.position < head:
             async for record in self._store.read(

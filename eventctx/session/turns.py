@@ -30,7 +30,7 @@ from eventctx.session.scope import Scope, enter_scope
 
 
 class _Block:
-    """What the blocks share: their scope, and the record of their end."""
+    """The common part of the blocks: their scope, and the record of their end."""
 
     _ENTER = "enter this block with `async with` first"
 
@@ -43,7 +43,7 @@ class _Block:
 
     @property
     def scope(self) -> Scope:
-        """Where the records inside of the block stand. Raises TurnError while there is none."""
+        """The scope of the records inside of the block. Raises TurnError before the block began."""
         if self._scope is None:
             raise TurnError(self._ENTER)
         return self._scope
@@ -90,7 +90,7 @@ class Turn(_Block):
         try:
             self.number = await finish(self._emitter.begin_turn(scope, self.agent, joined))
         except asyncio.CancelledError as error:
-            if error.__cause__ is None:  # it is in the log, and nobody will leave this block
+            if error.__cause__ is None:  # it is in the log, and ``__aexit__`` will not be called
                 self._scope = scope
                 await self._record_end(error)
             raise
@@ -152,7 +152,7 @@ class _Call(_Block):
         self._begin = span.begin
 
     async def _enter(self) -> None:
-        # First the record, then the scope: a block that could not be entered leaves nothing set.
+        # First the record, then the scope: a block that could not be entered changes no scope.
         await self._record(self._begin())
         self._leave = enter_scope(self.scope, self._emitter.current_span)
 
@@ -196,7 +196,7 @@ class ProviderCall(_Call):
         self._sends_view = sends_view
 
     async def __aenter__(self) -> ProviderCall:
-        # A call that summarizes the view is no request of it, and its usage says nothing about it.
+        # An adviser's call does not send the view, so its usage must not calibrate it.
         if self._sends_view:
             self._call.of.prepared = self._emitter.prepared_in(self.scope)
         await self._enter()
@@ -214,7 +214,7 @@ class ProviderCall(_Call):
 
     @property
     def model(self) -> str | None:
-        """The model's name. Set it where the answer names another one than was asked for."""
+        """The model's name. Set it where the answer names another one than was requested."""
         return self._call.of.model
 
     @model.setter
@@ -230,7 +230,7 @@ class ProviderCall(_Call):
         cache_write: int | None = 0,
         reasoning: int | None = 0,
     ) -> None:
-        """Record what the provider counted, in tokens; ``prompt`` holds the caches.
+        """Record the tokens that the provider counted; ``prompt`` includes the caches.
 
         None, where a provider leaves a count out, is recorded as 0.
         """

@@ -14,15 +14,15 @@ ERASED = "[erased]"
 THINKING_LEFT_OUT = "[Only thinking was here; it is left out.]"
 
 
+def places(entries: Iterable[Entry]) -> list[tuple[int, int]]:
+    """``(position, index)`` of the bodies that ``render`` needs, without repetition."""
+    found = [(entry.ref.position, entry.ref.index) for entry in entries if entry.ref is not None]
+    return list(dict.fromkeys(found))
+
+
 def addresses(entries: Iterable[Entry]) -> list[Address]:
-    """The addresses of the bodies that ``render`` needs, each once."""
-    return list(
-        dict.fromkeys(
-            Address(entry.ref.position, entry.ref.index)
-            for entry in entries
-            if entry.ref is not None
-        )
-    )
+    """The same places as a store takes them."""
+    return [Address(*place) for place in places(entries)]
 
 
 def render(

@@ -239,7 +239,7 @@ def _prompted(state: ViewState, record: Record) -> ViewState:
     refs = stripped_in(state.layout.refs, event.unbound, state.estimator)
     layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
     # A system prompt set before the first request breaks no earlier view.
-    sent = bool(state.calibration.asked)
+    sent = bool(state.calibration.requests)
     breaks = _with_break(state.breaks, "insertion") if sent else state.breaks
     return state._replace(layout=layout, breaks=breaks)
 

@@ -36,8 +36,8 @@ def digests(agent: Agent) -> None:
     missing = agent.does(_read("eventctx/digest.py"), say="Perhaps there is a module for it.")
     true(missing[0].startswith("Error: no such file"), "there is no digest.py")
     source = agent.does(
-        _read("eventctx/record.py"),
-        think="No digest.py. The definition of chain_digest is in record.py; read all of it.",
+        _read("eventctx/log/record.py"),
+        think="No digest.py. chain_digest is defined in log/record.py; read all of it.",
     )[0]
     true("_FIXED.pack" in source and "body_digests" in source, "chain_digest packs the fields")
     agent.does(
@@ -46,7 +46,7 @@ def digests(agent: Agent) -> None:
         say="Who computes these, and who checks them?",
     )
     checker = agent.does(
-        _read("eventctx/verify.py"),
+        _read("eventctx/queries/verify.py"),
         _read("eventctx/stores/rules.py"),
         think="verify.py checks. The stores must compute the digest on append; rules.py is shared.",
     )[0]
@@ -69,7 +69,7 @@ def digests(agent: Agent) -> None:
     true("facts, same digest: True" in facts, "facts are outside the digest")
     true("time,  same digest: False" in facts, "time is inside the digest")
     agent.answers(
-        "Records are digested by `chain_digest` in `eventctx/record.py`; contents (bodies) by "
+        "Records are digested by `chain_digest` in `eventctx/log/record.py`; contents (bodies) by "
         "`body_digest` in the same file, with a random salt of 16 bytes.\n\n"
         "A record's digest is SHA-256 over length-prefixed fields: the digest of the record "
         "before, position, event id, time, schema version, type, turn id, span id, parent span "
@@ -91,12 +91,12 @@ def to_disk(agent: Agent) -> None:
         _grep(r"def (append|append_exactly|emit|submit|_submit|_settle)\b", "eventctx"),
         say="First the entry point and everything called append or submit.",
     )
-    agent.does(_read("eventctx/context.py", 110, 175))
+    agent.does(_read("eventctx/session/context.py", 50, 130))
     agent.does(
-        _read("eventctx/live.py", 1, 120),
-        _read("eventctx/live.py", 120, 300),
-        think="The context hands a draft to LiveSession.append. Read it in two parts.",
-        say="`LiveSession` is where drafts get their positions.",
+        _read("eventctx/session/transcript.py", 1, 90),
+        _read("eventctx/session/append_queue.py"),
+        think="The context hands the message to Transcript.add, which appends a draft.",
+        say="`AppendQueue` is where drafts get their positions.",
     )
     sealed = agent.does(_grep("synchronous", "eventctx/stores"), _grep("COMMIT", "eventctx/stores"))
     true("synchronous" in sealed[0], "the stores set synchronous")
@@ -112,10 +112,12 @@ def to_disk(agent: Agent) -> None:
     true("PRAGMA synchronous={durability}" in durable, "durability is SQLite's synchronous")
     agent.answers(
         "The path of one message:\n\n"
-        "1. `Context.add_message` (`context.py`) checks and encodes it (`codec.encode_message`), "
-        "salts and digests the bytes (`record.make_body`) and makes a draft.\n"
-        "2. `LiveSession.append` (`live.py`) gives the draft its position under a lock, hands it "
-        "to the store and folds it into the view; the wait for the disk happens outside the lock.\n"
+        "1. `Context.add_message` hands it to `Transcript.add` (both in `session/`), which checks "
+        "and encodes it (`encode_message`), salts and digests the bytes (`make_body`) and makes a "
+        "draft.\n"
+        "2. `AppendQueue.append` (`session/append_queue.py`) gives the draft its position under a "
+        "lock, hands it to the store and notes it for the view; the wait for the disk happens "
+        "outside the lock.\n"
         "3. `SqliteStore.append` puts it into the writer's mailbox and returns an `Ack` at once.\n"
         "4. The one writer thread (`stores/sqlite_writer.py`) takes all that waits in the mailbox "
         "and commits it in one transaction, so many callers share one flush to the disk.\n\n"
@@ -137,13 +139,13 @@ def pairs(agent: Agent) -> None:
         say="Two words to look for: synthetic results, and orphans.",
     )
     layout = agent.does(
-        _read("eventctx/projections/layout.py", 1, 120),
-        _read("eventctx/projections/layout.py", 120, 300),
+        _read("eventctx/projections/view/layout.py", 1, 130),
+        _read("eventctx/projections/view/layout.py", 130, 360),
         think="The rules are in layout.py. Read all of it; build and append must agree.",
     )[0]
     true("No result was recorded for this call" in layout, "the synthetic text")
-    agent.does(_read("eventctx/messages.py", 330, 450), say="And how rows are grouped into rounds.")
-    agent.does(_read("eventctx/projections/render.py"))
+    agent.does(_read("eventctx/messages/tool_rounds.py"), say="And how rows make rounds.")
+    agent.does(_read("eventctx/projections/view/render.py"))
     tried = agent.does(
         (
             "run_python",
@@ -171,10 +173,10 @@ def pairs(agent: Agent) -> None:
     agent.answers(
         "Both are repaired in the view only; the transcript keeps what was added.\n\n"
         "* A call without a result gets a synthetic, marked one directly behind it: "
-        "`SYNTHETIC_RESULT` in `projections/layout.py`, rendered in the caller's dialect by "
-        "`synthetic_result` in `projections/render.py`. For Anthropic it carries "
+        "`SYNTHETIC_RESULT` in `projections/view/layout.py`, rendered in the caller's dialect by "
+        "`synthetic_result` in `projections/view/render.py`. For Anthropic it carries "
         "`is_error: true`.\n"
-        "* A result that answers no call in view is left out (`Group.orphan` in `messages.py`).\n"
+        "* A result that answers no call in view is left out (`Group.orphan` in `messages/tool_rounds.py`).\n"
         "* A row that stands between a call and its result is moved behind the result.\n\n"
         "In my example the request had the synthetic result and not the lost one, while "
         "`get_messages` still returned all four messages.",
@@ -186,7 +188,7 @@ def package_size(agent: Agent) -> None:
     agent.asks("How large is this code base? Which are the longest files and functions?")
     listing = agent.does(("list_files", {"path": "eventctx"}))[0]
     files = re.findall(r"\S+\.py$", listing, flags=re.MULTILINE)
-    core = [file for file in files if file.count("/") == 1]
+    core = [file for file in files if "/session/" in file]
     totals = agent.does(
         ("count_lines", {"paths": core}),
         ("count_lines", {"paths": [file for file in files if "/stores/" in file]}),
@@ -207,7 +209,7 @@ def package_size(agent: Agent) -> None:
             {
                 "code": "import ast, pathlib\n"
                 "found = []\n"
-                "for path in sorted(pathlib.Path('eventctx').glob('*.py')):\n"
+                "for path in sorted(pathlib.Path('eventctx/session').glob('*.py')):\n"
                 "    for node in ast.walk(ast.parse(path.read_text())):\n"
                 "        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):\n"
                 "            lines = node.end_lineno - node.lineno + 1\n"
@@ -227,9 +229,9 @@ def package_size(agent: Agent) -> None:
     true(bool(functions and median), "the snippet prints both")
     agent.does(_read(first[1].split(":")[0], 1, 80), say=f"A look at the file of {first[1]}.")
     agent.answers(
-        f"The core (`eventctx/*.py`) has {sums[0]:,} lines, the stores {sums[1]:,}, the "
+        f"The write side (`eventctx/session`) has {sums[0]:,} lines, the stores {sums[1]:,}, the "
         f"projections {sums[2]:,} and the importers {sums[3]:,}.\n\n"
-        f"The longest function of the core is `{first[1].split(':')[1]}` with {first[0]} lines; of "
+        f"The longest function of the write side is `{first[1].split(':')[1]}` with {first[0]} lines; of "
         f"{functions[1] if functions else '?'} functions half have at most "
         f"{median[1] if median else '?'} lines. My search for common words was a mistake: it "
         "returned 160,000 characters, and nothing to learn from.",
@@ -239,7 +241,7 @@ def package_size(agent: Agent) -> None:
 def new_store(agent: Agent) -> None:
     """The needs of a PostgreSQL store."""
     agent.asks("I want to add a PostgreSQL store. What do I have to write, and what checks it?")
-    protocol = agent.does(_read("eventctx/store.py"), say="The protocol first.")[0]
+    protocol = agent.does(_read("eventctx/log/store.py"), say="The protocol first.")[0]
     methods = re.findall(r"(?:async )?def (\w+)\(", protocol.split("class EventStore")[1])
     agent.does(
         ("list_files", {"path": "eventctx/stores"}),
@@ -247,12 +249,12 @@ def new_store(agent: Agent) -> None:
         think="Which files does a store consist of, and where is the contract suite?",
     )
     suite = agent.does(
-        _read("tests/stores/conftest.py"),
-        _grep(r"^async def test_", "tests/stores/test_contract.py"),
-        _grep(r"^async def test_", "tests/stores/test_contract_live.py"),
+        _read("tests/stores/test_contract.py"),
+        _read("eventctx/testing/store_contract/__init__.py"),
+        _grep(r"async def test_", "eventctx/testing/store_contract"),
         say="The contract suite: how a store is plugged in, and what is tested.",
     )
-    tests = suite[1].count("async def test_") + suite[2].count("async def test_")
+    tests = suite[2].count("async def test_")
     true(tests > 20, "there is a contract suite")
     agent.does(
         _read("eventctx/stores/rules.py"),
@@ -261,18 +263,18 @@ def new_store(agent: Agent) -> None:
     )
     agent.does(
         _read("eventctx/stores/memory.py", 130, 310),
-        _grep("_open_store|SqliteStore|MemoryStore", "eventctx/engine.py"),
+        _grep("open_store|SqliteStore|MemoryStore", "eventctx/stores/location.py"),
     )
     agent.does(_grep(r"import (sqlite3|apsw)|from eventctx.stores", "eventctx"))
     agent.answers(
-        f"Write one class with the {len(methods)} methods of `EventStore` (`eventctx/store.py`): "
+        f"Write one class with the {len(methods)} methods of `EventStore` (`eventctx/log/store.py`): "
         f"{', '.join(f'`{name}`' for name in methods)}.\n\n"
         "* `stores/rules.py` has what all stores share, so that positions, digests and retries "
         "come out the same; `stores/memory.py` is the shortest complete example.\n"
-        "* Plug it into `_open_store` in `engine.py`, the one place that knows stores by name.\n"
+        "* Plug it into `open_store` in `stores/location.py`, the one place that knows stores by name.\n"
         "* A driver's own exception may only be the `__cause__` of one from `errors.py`.\n"
-        f"* The contract suite in `tests/stores` has {tests} tests in `test_contract.py` and "
-        "`test_contract_live.py`; a store that passes them is usable by everything above it.",
+        f"* The contract suite, `eventctx.testing.StoreContract`, has {tests} tests that a store's "
+        "own test class inherits; a store that passes them is usable by everything above it.",
     )
 
 

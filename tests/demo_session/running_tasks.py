@@ -26,7 +26,11 @@ def _python(code: str) -> tuple[str, dict[str, object]]:
 def imports(agent: Agent) -> None:
     """The cost of importing."""
     agent.asks("Is `import eventctx` cheap? Measure it, and tell me what it loads.")
-    agent.does(_read("eventctx/__init__.py"), say="What the package does when it is imported.")
+    agent.does(
+        _read("eventctx/__init__.py"),
+        _read("eventctx/lazy_names.py"),
+        say="What the package does when it is imported.",
+    )
     timing = (
         "import subprocess, sys, time\n"
         "def best(code):\n"
@@ -57,8 +61,8 @@ def imports(agent: Agent) -> None:
     )[0]
     took = re.findall(r"(\S+): (\S+) ms", measured)
     agent.answers(
-        "Yes. The package's names are loaded on first use (`__getattr__` in "
-        "`eventctx/__init__.py`). Best of nine, above a bare interpreter, on this machine:\n\n"
+        "Yes. The package's names are loaded on first use (`eventctx/lazy_names.py` reads them "
+        "from the stub). Best of nine, above a bare interpreter, on this machine:\n\n"
         + "\n".join(f"* `import {name}`: {value} ms" for name, value in took)
         + "\n\nNeither a database driver (apsw) nor a sink (structlog, OpenTelemetry) is loaded by "
         "the engine; they come when a store or a sink is opened. A name that does not exist is an "
@@ -70,7 +74,7 @@ def compaction(agent: Agent) -> None:
     """A compaction, step by step."""
     agent.asks("Explain what one compaction does, step by step, and run one so that I can see it.")
     agent.does(
-        _read("eventctx/compaction.py"),
+        _read("eventctx/policies/planner.py"),
         _read("eventctx/policies/simple.py"),
         _read("eventctx/policies/trigger.py"),
         think="Three small files: the three steps, the policy, and when it is due.",
@@ -78,8 +82,8 @@ def compaction(agent: Agent) -> None:
     )
     fit = agent.does(_read("eventctx/policies/fit.py"), say="And the stage behind every policy.")
     true("OLD_CHARACTERS" in fit[0], "fit shortens old results")
-    agent.does(_read("eventctx/plan.py"), _grep("REASONS", "eventctx"))
-    agent.does(_read("eventctx/shorten.py"), say="How a result is cut down.")
+    agent.does(_read("eventctx/log/plan.py"), _grep("REASONS", "eventctx"))
+    agent.does(_read("eventctx/messages/shorten.py"), say="How a result is cut down.")
     seen = agent.does(
         _python(
             "import asyncio, eventctx\n"
@@ -109,7 +113,7 @@ def compaction(agent: Agent) -> None:
         "message and the last ten messages, whole tool rounds only, and merges duplicates.\n"
         "3. **Fit.** `policies/fit.py` is behind every policy: oversized results are shortened, "
         "then old results, then old arguments, then the oldest groups are dropped.\n"
-        "4. **Complete.** `compaction.complete` makes the shortened copies and the plan: runs of "
+        "4. **Complete.** `planner.complete` makes the shortened copies and the plan: runs of "
         "message numbers, each with a disposition and a reason.\n"
         "5. **Record.** `context:pre_compact` and `context:post_compact` are appended; the second "
         "carries the plan. Nothing is deleted.\n\n"
@@ -122,7 +126,7 @@ def compaction(agent: Agent) -> None:
 def tampering(agent: Agent) -> None:
     """A flipped byte."""
     agent.asks("Prove that tampering shows: change one byte in a stored message and verify it.")
-    agent.does(_grep(r"class Problem|ProblemKind|def verify", "eventctx/verify.py"))
+    agent.does(_grep(r"class Problem|ProblemKind|def verify", "eventctx/queries/verify.py"))
     wrong = agent.does(
         _python(_PROBE + "        await engine.store.execute('SELECT 1')\nasyncio.run(main())\n"),
         think="Perhaps the store lets me run SQL.",
@@ -169,7 +173,7 @@ def tampering(agent: Agent) -> None:
     )
     true("the tail was cut" in both[0], "the receipt shows the cut")
     true("missing" in both[1] or "position" in both[1], "the gap shows")
-    agent.does(_read("eventctx/store.py", 58, 90), say="What a receipt holds.")
+    agent.does(_read("eventctx/log/store.py", 50, 100), say="What a receipt holds.")
     agent.answers(
         "All three attacks show:\n\n"
         "* One letter changed in the message at position 7: `verify` reports that body as edited, "
@@ -196,19 +200,19 @@ def catalogue(agent: Agent) -> None:
     rows = [line for line in table.split("\n") if line.strip()]
     durable = sum("durable=True" in row for row in rows)
     agent.does(
-        _read("eventctx/events.py", 1, 130),
-        _read("eventctx/events.py", 130, 300),
+        _read("eventctx/log/events.py", 1, 130),
+        _read("eventctx/log/events.py", 130, 300),
         think="Look at the payloads too, to describe the two families correctly.",
     )
     emit = agent.does(
-        _grep("_unsent|_in_flight", "eventctx/live.py"),
-        _read("eventctx/turns.py", 150, 312),
+        _grep("_unsent|_in_flight", "eventctx/session/append_queue.py"),
+        _read("eventctx/session/turns.py"),
         say="How the events that are not waited for are written.",
     )
     true("_unsent" in emit[0], "unsent events are kept")
-    agent.does(_grep(r"class \w+\(Event", "eventctx/events.py"))
+    agent.does(_grep(r"class \w+\(Event", "eventctx/log/events.py"))
     agent.answers(
-        f"There are {len(rows)} event types in `eventctx/events.py`, in two families: *context* "
+        f"There are {len(rows)} event types in `eventctx/log/events.py`, in two families: *context* "
         "events change what is in the context, *activity* events say what happened around it.\n\n"
         f"{durable} of them are durable: the call returns when they are on disk. Among these are "
         "`context:message_added`, `context:post_compact` and `context:request_prepared`, so no "

@@ -50,17 +50,17 @@ def strictness(agent: Agent) -> None:
     """Values that are refused as messages."""
     agent.asks("Which values in a message are refused, and is anything stored when one is?")
     agent.does(
-        _read("eventctx/codec.py", 60, 155),
+        _read("eventctx/messages/encoding.py"),
         _grep("InvalidMessage", "eventctx"),
         think="encode_message is the gate. Read it and find who else raises InvalidMessage.",
-        say="The codec is the gate.",
+        say="The encoding is the gate.",
     )
     tried = agent.does(_python(_REFUSED), say="Six values that JSON has no exact form for.")[0]
     true("0 messages stored" in tried and "taken" not in tried, "all six are refused")
     agent.does(_grep("MAX_DEPTH", "eventctx"), say="Deep nesting has a limit of its own.")
     deep = agent.does(
         _python(
-            "from eventctx.log.codec import encode_message\n"
+            "from eventctx.messages.encoding import encode_message\n"
             "value = 'x'\n"
             "for _ in range(300):\n    value = [value]\n"
             "encode_message({'role': 'user', 'content': value})\n"
@@ -71,7 +71,7 @@ def strictness(agent: Agent) -> None:
     agent.answers(
         "Refused, each with the path to the value: NaN and infinities, tuples, dates and other "
         "objects, bytes, lone surrogates, integers beyond 64 bits, keys that are no text, and "
-        "nesting deeper than `MAX_DEPTH` in `codec.py`. The serialiser alone would have turned "
+        "nesting deeper than `MAX_DEPTH` in `messages/encoding.py`. The serialiser alone would have turned "
         "some of these into something else without a word.\n\n"
         "Nothing is stored when one is refused: after six attempts the session held 0 messages."
     )
@@ -81,13 +81,15 @@ def estimates(agent: Agent) -> None:
     """How tokens are counted."""
     agent.asks("How are tokens estimated? Would characters divided by four not be good enough?")
     source = agent.does(
-        _read("eventctx/tokens.py"),
+        _read("eventctx/messages/tokens.py"),
         _grep("BY_KIND", "eventctx"),
         say="The estimator and everyone who uses it.",
     )[0]
     rates = dict(re.findall(r"(\w+): int = (\d+)", source))
     true({"prose", "outcome", "per_call"} <= rates.keys(), "the rates have names")
-    agent.does(_read("eventctx/messages.py", 60, 130), think="Facts: what it is made from.")
+    agent.does(
+        _read("eventctx/messages/facts_reader.py", 55, 140), think="Facts: what it is made from."
+    )
     tried = agent.does(
         _python(
             "from eventctx.messages.facts_reader import read_facts\n"
@@ -101,12 +103,12 @@ def estimates(agent: Agent) -> None:
         ),
         say="The same text as prose and as a tool result.",
     )[0]
-    agent.does(_read("eventctx/images.py"), say="Images are counted by their size.")
+    agent.does(_read("eventctx/messages/images.py"), say="Images are counted by their size.")
     found = re.findall(r"(\w+) \d+ characters (\d+) tokens, a quarter would be (\d+)", tried)
     true(len(found) == 2 and all(int(a) > int(b) for _, a, b in found), "more than a quarter")
     agent.answers(
         "By kind of content, from facts that are stored beside each message, so nobody has to read "
-        f"the text again (`tokens.py`): {int(rates['prose']) / 10} characters per token of prose, "
+        f"the text again (`messages/tokens.py`): {int(rates['prose']) / 10} characters per token of prose, "
         f"{int(rates['arguments']) / 10} of tool arguments, {int(rates['outcome']) / 10} of tool "
         f"results, and {rates['per_call']} tokens for every call.\n\n"
         + "\n".join(f"* as {name}: {a} tokens, a quarter would say {b}" for name, a, b in found)

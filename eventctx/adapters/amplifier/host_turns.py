@@ -37,7 +37,7 @@ Step = Callable[[Following, Data], Awaitable[None]]
 class HostTurns:
     """Listens to a host's registry for one session.
 
-    ``following`` opens the session if necessary. ``owned`` says of a turn id whether its
+    ``following`` opens the session if necessary. ``owned`` returns, for a turn id, whether its
     orchestrator records it. ``call_id`` finds a tool call that the host names by tool and arguments
     only. ``sent`` gets a provider's report of the request that it sent.
     """
@@ -78,7 +78,7 @@ class HostTurns:
         # The events around every request are only noted, and recorded with the next event. An async
         # handler would cost the kernel a change of threads and back, and a second write to disk.
         noted: dict[str, Step] = {
-            "provider:request": self._asked,
+            "provider:request": self._iteration_began,
             "provider:response": self._answered,
         }
         return {
@@ -147,8 +147,8 @@ class HostTurns:
     async def _completed(self, following: Following, data: Data) -> None:
         await following.turn_ended(_STATUS.get(str(data.get("status")), "ok"))
 
-    async def _asked(self, following: Following, data: Data) -> None:
-        await following.model_asked(_text(data.get("provider")), _text(data.get("model")))
+    async def _iteration_began(self, following: Following, data: Data) -> None:
+        await following.iteration_began(_text(data.get("provider")), _text(data.get("model")))
 
     async def _was_sent(self, following: Following, data: Data) -> None:
         # Hooks and tools call models, too; their requests were not prepared here.

@@ -19,7 +19,7 @@ from eventctx.messages.parts import (
 )
 
 LINES: Final = 12
-"""Lines of one part that a terminal shows unless all are asked for."""
+"""Lines of one part that a terminal shows unless all are requested."""
 
 LINE_CHARACTERS: Final = 400
 """Characters of one such line; minified JSON has lines of megabytes."""

@@ -20,7 +20,7 @@ S = TypeVar("S")
 
 
 class PassedOver:
-    """What one command passed over; ``tell`` says it on stderr when its output is complete."""
+    """Records that one command skipped; ``tell`` lists them on stderr behind the full output."""
 
     def __init__(self) -> None:
         self._later: Counter[str] = Counter()

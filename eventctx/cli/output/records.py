@@ -76,7 +76,7 @@ def details(record: Record) -> str:
 
 
 def _unread(event: Unknown) -> str:
-    """What can be said of a record that this release cannot read."""
+    """Describe a record that this release cannot read."""
     row = CATALOGUE.get(event.type)
     if row is not None and event.version <= row.version:
         return f"the payload is no {event.type}; `eventctx verify` lists all damage"

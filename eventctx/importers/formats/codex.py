@@ -52,7 +52,7 @@ TYPES: Final = frozenset(
     ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
 )
 
-# Events for the user interface; response items repeat them, or they say nothing about any item.
+# Events for the user interface; response items repeat them, or they concern no item.
 _EVENTS: Final = frozenset(
     (
         "agent_message",

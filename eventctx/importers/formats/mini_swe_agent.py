@@ -2,8 +2,8 @@
 
 ``extra`` holds the whole provider response, which repeats the content. It is taken out of each row
 and kept as ``Raw``; the rest of a row is the message. A row in role ``exit`` is no message, but
-says how the run ended. In format 1 the last row in role user is the submitted diff, which was never
-sent. Only the first row in role user is a person's.
+holds the end of the run. In format 1 the last row in role user is the submitted diff, which was
+never sent. Only the first row in role user is a person's.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From items to records of a session."""
+"""Recording an import: a parser's items become records of a session."""

@@ -1,4 +1,4 @@
-"""A compaction that a transcript tells of, as the records of one."""
+"""The records of a compaction that a transcript of another program reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRATEGY = "imported"
 
 
 class Compacted:
-    """The events of a compaction, from the view before it and what replaced it.
+    """The events of a compaction, made from the view before it and the messages that replaced it.
 
     ``earlier`` are the positions of the file's compactions before this one.
     """
@@ -53,7 +53,7 @@ class Compacted:
         self._plan = Plan(view.next_number - 1, tuple(runs), (), tuple(insertions))
 
     def before(self) -> events.PreCompact:
-        """The compaction begins."""
+        """Make the event of the beginning."""
         return events.PreCompact(
             trigger="imported",
             strategy=STRATEGY,
@@ -64,7 +64,7 @@ class Compacted:
         )
 
     def after(self, stream: str, position: int) -> events.PostCompact:
-        """The compaction as applied, in a record at ``position``."""
+        """Make the event of the applied compaction, for a record at ``position``."""
         bodies = tuple([Body(b"", content.facts) for content in self.contents])
         record = Record(
             stream, position, -1, b"", "", 1, 0, b"", bodies, None, None, None, None, b""
@@ -87,7 +87,7 @@ class Compacted:
 
 
 def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
-    """The insertions that compactions at these positions made and that are still in the view."""
+    """The insertions in the view that compactions at these positions made."""
     return [
         Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
         for one in view.layout.insertions
@@ -96,7 +96,7 @@ def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
 
 
 def _stays(item: CompactionItem, places: Places) -> Callable[[MessageRef], str | None]:
-    """Why a message stays, as a function of it; None where it goes."""
+    """Make a function that gives the reason why a message stays, None where it goes."""
     kept_from = None if item.kept_from is None else places.number(item.kept_from)
     forgotten = (
         None if item.forgotten is None else {places.number(place) for place in item.forgotten}
@@ -106,7 +106,7 @@ def _stays(item: CompactionItem, places: Places) -> Callable[[MessageRef], str |
     def reason(ref: MessageRef) -> str | None:
         if kept_from is not None and ref.number >= kept_from:
             return "recent"
-        # A history that brings its own developer messages stands for the old ones too.
+        # A history with developer messages of its own replaces the old ones too.
         if ref.facts.kind == "system" and ref.facts.role not in replaced:
             return "system"
         if forgotten is not None and ref.number not in forgotten:
@@ -119,7 +119,7 @@ def _stays(item: CompactionItem, places: Places) -> Callable[[MessageRef], str |
 def _runs(
     view: ViewState, stays: Callable[[MessageRef], str | None], went: Disposition
 ) -> tuple[list[Run], list[tuple[int, int]]]:
-    """The runs of a plan over all messages so far, and those of them that went."""
+    """The runs of a plan over all messages so far, and the runs of messages that went."""
     staying = [(ref.number, why) for ref in view.layout.refs if (why := stays(ref)) is not None]
     runs: list[Run] = []
     gone: list[tuple[int, int]] = []

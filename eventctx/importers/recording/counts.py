@@ -1,4 +1,4 @@
-"""What an import saw in its file."""
+"""Counts of a file's contents, and the warnings of its import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KEPT_WARNINGS: Final = 100
 
 
 class ImportCounts:
-    """What was seen in the file, whether it is new or was imported before."""
+    """Counts over the whole file, both of new contents and of those imported before."""
 
     def __init__(self) -> None:
         self.messages = self.turns = self.calls = self.compactions = 0

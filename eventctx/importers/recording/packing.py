@@ -1,4 +1,4 @@
-"""How the bytes of ``import:raw`` records are kept: compressed, since they are read rarely."""
+"""The stored form of ``import:raw`` records: compressed bytes, since they are read rarely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventctx.log.events import Encoding, ImportRaw
 from eventctx.log.record import Record
 
 LEVEL: Final = 3
-"""Of a Claude Code transcript 15 % is left, at about 180 MB/s; level 6 is half as fast for 13 %."""
+"""A Claude Code transcript shrinks to 15 %, at about 180 MB/s; at level 6 to 13 %, half as fast."""
 
 SMALLEST: Final = 512
 """Below this many bytes compression saves nothing worth having."""
@@ -24,7 +24,7 @@ def pack(data: bytes) -> tuple[bytes, Encoding]:
 
 
 def raw_of(record: Record) -> bytes | None:
-    """The parts that an ``import:raw`` record keeps, a line end between two; None if erased."""
+    """The parts in an ``import:raw`` record, joined by line ends; None if erased."""
     event = decode_event(record)
     data = record.bodies[0].data
     if data is None or not isinstance(event, ImportRaw) or event.encoding == "plain":

@@ -13,24 +13,24 @@ from eventctx.messages.facts_reader import read_facts
 
 
 class Places:
-    """Counts messages as they come. One that could not be stored has a place but no number."""
+    """Counts messages in file order. One that could not be stored has a place but no number."""
 
     def __init__(self) -> None:
         self._next = 0
         self._unstorable: list[int] = []
 
     def took(self, *, stored: bool) -> None:
-        """A message came."""
+        """Count a message."""
         if not stored:
             self._unstorable.append(self._next)
         self._next += 1
 
     def number(self, place: int) -> int:
-        """The number of the message in a place, or of the next one that has a number."""
+        """The number of the message at a place, or of the next one that has a number."""
         return place - bisect_left(self._unstorable, place)
 
     def branched(self, item: Branched) -> tuple[MessagesSet, tuple[Content, ...]]:
-        """The event of a conversation that goes on from an earlier point, and its bodies."""
+        """The event of a conversation that continues from an earlier point, and its bodies."""
         contents: list[Content] = []
         runs: list[tuple[int, int]] = []
         for one in item.order:

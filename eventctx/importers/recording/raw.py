@@ -1,4 +1,4 @@
-"""What became no message, in batches: one ``import:raw`` record for many parts of a file."""
+"""Parts of a file that became no message, in batches: one ``import:raw`` record for many."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BATCH_BYTES: Final = 128 * 1024
 class RawParts:
     """Parts in file order, waiting to be written. ``kinds`` counts all that were added.
 
-    Where a batch ends depends on where the file ended when it was imported first, so on a second
-    import batches are cut where the stored ones are.
+    The end of a batch depends on where the file ended at its first import, so a second import cuts
+    the batches as the stored ones are.
     """
 
     def __init__(self, track: Track, key: str, source: str, imported_at: int) -> None:
@@ -36,7 +36,7 @@ class RawParts:
         self._bytes = 0
         self._written = 0
         self._volatile: list[Raw] = []
-        self._asked = (-1, 0)
+        self._size_at = (-1, 0)
 
     async def add(self, item: Raw) -> None:
         """Take a part; write a full batch before it, unless that would cut a line in two."""
@@ -51,10 +51,10 @@ class RawParts:
         self._bytes += len(item.data) + 1
 
     async def match(self, needed: bool = False) -> None:
-        """Match the batches that are stored in the place where the next record would go.
+        """Match the stored batches that come next in the stream.
 
-        ``needed``: a record of another type comes next, so a batch that still lacks parts is not
-        the one that was imported before.
+        ``needed``: a record of another type follows, so every part of a stored batch must be here.
+        Raises SourceChanged if one is missing.
         """
         while (stored := self._track.next) is not None and stored.type == "import:raw":
             size = self._size_of(stored)
@@ -69,15 +69,15 @@ class RawParts:
             await self._write(size)
 
     def _size_of(self, stored: Record) -> int:
-        """How many parts a stored batch holds; decoded once, asked for with every part."""
-        if self._asked[0] != stored.position:
+        """Number of parts in a stored batch. It is needed for every part, and decoded once."""
+        if self._size_at[0] != stored.position:
             event = decode_event(stored)
             size = sum(event.kinds.values()) if isinstance(event, ImportRaw) else 0
-            self._asked = (stored.position, size)
-        return self._asked[1]
+            self._size_at = (stored.position, size)
+        return self._size_at[1]
 
     async def end(self) -> None:
-        """Write what is left, then what the program rewrites as it goes, if that is new."""
+        """Write the remaining parts, then new volatile ones, which their program rewrites."""
         await self.match(needed=True)
         if self._parts and self._track.next is None:
             await self._write(len(self._parts))

@@ -1,8 +1,8 @@
-"""From a parser's items to records: turns, iterations, spans, requests, and compactions.
+"""The recorder of an import: a parser's items become turns, spans, requests and compactions.
 
-Every record's id is made of the source, the line and its ordinal there, so a second import makes
-the same records (``track.py``). The request view is folded along, which gives each model call its
-reconstructed ``context:request_prepared``.
+Every record's id is derived from the source, the line, the type and the ordinal in that line, so a
+second import makes the same records (``track.py``). The request view is folded record by record, so
+each model call gets its reconstructed ``context:request_prepared``.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Recorder:
         await self.raw.match()
 
     async def end(self, closed: bool) -> None:
-        """The file is over; ``closed`` says that it grows no more, so its last turn is over too."""
+        """End the import. A ``closed`` file grows no more, so its last turn is ended too."""
         self._at = self._line
         if closed:
             await self._end_turn(None, OK)
@@ -211,7 +211,7 @@ class Recorder:
         self.counts.calls += 1
         self._interrupted = False
         self._cycle = self._turn.iteration()
-        # The model's window is the only budget that a transcript has.
+        # A transcript holds no budget but the model's window.
         event = request_view.prepared(
             self._view, model=item.model, budget=item.context_window, reconstructed=True
         )
@@ -234,7 +234,7 @@ class Recorder:
             call.response_id = item.response_id or call.response_id
             await self._end_call(item.time)
         elif item.usage is not None and last is not None and last.of.usage is None:
-            # Counted after the answer was already over; a repeated count is not taken again.
+            # The usage came after the end of the call; a repeated report is ignored.
             last.of.usage, last.of.output_exact = item.usage, True
             await self._record(usage_record(last), item.time)
 

@@ -1,9 +1,9 @@
-"""Writing records into a stream that may hold the first of them already.
+"""Writes an import's records into a stream that may hold the first of them already.
 
-An import is deterministic, so a second one is the first one again: as long as the stream holds
-records, each record that the importer makes must be the one that is stored in that place, by id
-and by the bytes of its bodies; what comes after the last stored one is appended. Memory stays
-flat: the stored stream is read in step.
+An import is deterministic, so a second import of a file makes the same records again. As long as
+the stream holds records, each new record must equal the stored one at that position, by id and by
+the bytes of its bodies; records behind the last stored one are appended. The stored stream is read
+in step with the import, so memory stays flat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BATCH_BYTES: Final = 1 << 20
 _IN_FLIGHT: Final = 2
 
 NO_IDS: Final = RecordIds()
-"""Of a record outside of any turn."""
+"""The ids of a record outside of any turn."""
 
 _ASIDE: Final = frozenset(
     (
@@ -37,13 +37,13 @@ _ASIDE: Final = frozenset(
         "context:erased",
     )
 )
-"""What others may write to an imported session without changing its conversation."""
+"""Records that others may add to an imported session, as they leave its conversation as it is."""
 
 
 class Content(NamedTuple):
     """A body to be: its bytes and its encoded facts.
 
-    ``plain`` is what packed bytes stand for; another release may pack the same into other bytes.
+    ``plain`` are the unpacked bytes; another release may pack the same into other bytes.
     """
 
     data: bytes
@@ -76,11 +76,11 @@ class Track:
             self._stored = self._store.read(self.stream)
             await self._advance()
 
-    # -- what is stored --------------------------------------------------------------------------
+    # -- stored records --------------------------------------------------------------------------
 
     @property
     def next(self) -> Record | None:
-        """The stored record that the next one must match; None: it will be appended."""
+        """The stored record that the next one must match; None if the next one is appended."""
         return self._next
 
     async def _advance(self) -> None:
@@ -117,7 +117,7 @@ class Track:
             )
         same = len(stored.bodies) == len(data)
         for body, content in zip(stored.bodies, data, strict=False):
-            # An erased body has no data left to compare.
+            # An erased body has no data to compare.
             same = same and (
                 body.data is None
                 or body.data == content.data
@@ -167,7 +167,7 @@ class Track:
         return record
 
     async def flush(self, in_flight: int = 0) -> None:
-        """Hand over what is pending, and wait until at most ``in_flight`` appends are under way."""
+        """Append pending drafts, and wait until at most ``in_flight`` appends are under way."""
         if self._pending:
             drafts, self._pending, self._pending_bytes = self._pending, [], 0
             before = self._position - len(drafts)

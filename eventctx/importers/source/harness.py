@@ -1,4 +1,4 @@
-"""Telling a person's words from what a harness writes in the user's role."""
+"""The distinction of a person's words from a harness's texts in the user's role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def by_person(message: dict[str, Any]) -> bool:
 
 
 def interrupts(message: dict[str, Any]) -> bool:
-    """Whether a message says that the person stopped the model."""
+    """Whether a message reports that the person stopped the model."""
     text = _first_text(message)
     return text is not None and text.startswith(_INTERRUPTED)
 

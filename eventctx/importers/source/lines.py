@@ -100,7 +100,7 @@ def first_line(lines: Iterable[FileLine]) -> tuple[FileLine | None, Iterable[Fil
 
 
 def not_understood(line: int, kind: str, data: bytes, warning: str) -> Iterator[Item]:
-    """A row that its format does not explain: it is kept, and a warning tells of it."""
+    """A row that its format does not define: it is kept, and reported by a warning."""
     yield Raw(line, kind, data, understood=False)
     yield Warned(line, warning)
 

@@ -1,1 +1,1 @@
-"""A host's hooks: what they are told of a turn, and how their answers are read."""
+"""A host's hooks: the events of a turn that they get, and the reader of their answers."""

@@ -119,7 +119,7 @@ class Host:
     ) -> HookAnswers:
         """Tell the hooks how a step ended.
 
-        A cancellation in the meantime is raised when they were told, or after GRACE seconds. With
+        A cancellation in the meantime is raised when they have ended, or after GRACE seconds. With
         ``broken_off`` the hooks get at most GRACE seconds even without a further cancellation.
         """
         if not self._handlers:
@@ -206,7 +206,7 @@ def _joined(answers: HookAnswers, result: Any) -> HookAnswers:
         reason = getattr(result, "reason", None)
         return msgspec.structs.replace(answers, denied=str(reason or "no reason was given"))
     if action == "ask_user" and getattr(result, "approval_default", None) != "allow":
-        return msgspec.structs.replace(answers, denied=f"{_UNASKED}: {_question(result)}")
+        return msgspec.structs.replace(answers, denied=f"{_NOBODY_TO_ASK}: {_question(result)}")
     # Amplifier's registry answers a chain that modified something with "continue" and its data.
     if action in ("modify", "continue") and isinstance(getattr(result, "data", None), Mapping):
         return msgspec.structs.replace(answers, data=result.data)
@@ -224,7 +224,7 @@ def _joined(answers: HookAnswers, result: Any) -> HookAnswers:
     return answers
 
 
-_UNASKED: Final = "the user is to be asked, and nobody here could"
+_NOBODY_TO_ASK: Final = "the user is to be asked, and nobody here could"
 
 
 def _question(result: Any) -> str:

@@ -1,6 +1,6 @@
 """One answer of a model, in as many attempts as it takes.
 
-Each attempt is a span of its own, and the host's hooks are told of its start and of its end. All
+Each attempt is a span of its own, and the host's hooks get an event of its start and its end. All
 attempts send the same prepared messages, plus what hooks inject into one attempt. They are prepared
 again only after a compaction, when the API refused the request as too long. An answer of which the
 reader has seen a piece is never requested again.
@@ -203,7 +203,7 @@ class ModelCaller:
         host = self._run.host
         await host.tell_end("provider:response", ids, facts | more)
         if outlet is not None:
-            return  # the outlet told the hooks of the blocks as they came
+            return  # the outlet reported the blocks to the hooks as they came
         contents = [one.get("content") for one in answer.messages]
         blocks = [block for one in contents if isinstance(one, list) for block in one]
         for index, block in enumerate(blocks):

@@ -1,8 +1,8 @@
 """One call of ``execute``: its participants, its totals, and how its turn begins and ends.
 
-``Orchestrator`` is the part that the three loops share. A loop says in ``_take_turn`` what it does
-between the prompt and the end of the turn. Around that, ``run_turn`` keeps one promise: each start
-that the host's hooks were told of gets its end, whether the turn succeeds, fails or is cancelled.
+``Orchestrator`` is the part that the three loops share. A loop's ``_take_turn`` is its work between
+the prompt and the end of the turn. Around that, ``run_turn`` keeps one promise: each start that was
+reported to the host's hooks gets its end, whether the turn succeeds, fails or is cancelled.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class TurnRun:
         self.usage = Usage(**sums)
 
     def check_stop(self) -> None:
-        """Raise Over or Stopped when the host asked to stop."""
+        """Raise Over or Stopped when the host requested a stop."""
         self.stop.check_at_once()
         if self.stop.requested:
             raise Over("stopped")
@@ -170,14 +170,14 @@ async def run_turn(run: TurnRun, prompt: str, turn_id: str | None, body: Body) -
     ended: Finish = "stopped"
     try:
         async with turn:
-            ended = await _run_told(run, turn, prompt, body)
+            ended = await _run_reported(run, turn, prompt, body)
     except Stopped:
         # It broke off what was running, which is recorded as cancelled; nobody cancelled this task.
         pass
     return Response(run.text, turn.turn_id, ended, run.iterations, run.usage)
 
 
-async def _run_told(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
+async def _run_reported(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
     """Run the inside of a turn, and tell the hooks how it ended in every case."""
     ids = ids_of(turn.scope)
     raised: BaseException | None = None

@@ -21,8 +21,8 @@ Sleep = Callable[[float], Awaitable[None]]
 class OrchestratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds; None means no limit.
 
-    ``max_iterations`` counts the provider/tool cycles of a turn; after them the model is asked for
-    its answer without tools. ``max_retries`` counts the attempts after the first, for a model call
+    ``max_iterations`` counts the provider/tool cycles of a turn; after them the model must answer
+    without tools. ``max_retries`` counts the attempts after the first, for a model call
     that may succeed later. ``provider_timeout`` is the longest wait for an answer, or for the next
     piece of a streamed one. ``planning`` begins every turn with a plan. ``provider`` names the
     provider to ask where there are several. ``sleep`` waits between attempts; ``jitter`` draws

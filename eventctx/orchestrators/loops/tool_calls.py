@@ -99,13 +99,13 @@ class ToolCalls:
     async def _outcome(self, call: ToolRequest) -> ToolOutcome:
         try:
             async with self._cycle.tool_call(call.name, call.id) as block:
-                return await self._run_told(call, ids_of(block.scope))
+                return await self._run_reported(call, ids_of(block.scope))
         except Stopped:
             return ToolOutcome(call, CANCELLED, is_error=True)
         except Exception as error:
             return ToolOutcome(call, str(described(error)), is_error=True)
 
-    async def _run_told(self, call: ToolRequest, ids: Ids) -> ToolOutcome:
+    async def _run_reported(self, call: ToolRequest, ids: Ids) -> ToolOutcome:
         """Run a call, and tell the host's hooks of its start and its end."""
         host = self._run.host
         facts = {

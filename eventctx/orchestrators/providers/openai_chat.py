@@ -25,7 +25,7 @@ class OpenAIChatProvider(SdkProvider):
     """Asks a model by chat completions.
 
     ``client`` is an ``AsyncOpenAI`` of yours (with the ``base_url`` of a compatible server, such as
-    DeepSeek or vLLM; then ``name`` says whose it is), an ``AsyncAzureOpenAI``, or None for one made
+    DeepSeek or vLLM; then ``name`` is that server's), an ``AsyncAzureOpenAI``, or None for one made
     from the environment. ``context_window`` and ``max_output_tokens``, in tokens, let the context
     fit its requests to the model; the latter is by default the option ``max_completion_tokens`` or
     ``max_tokens``. Everything in ``options`` goes into each request; ``tools`` (a server's own)
@@ -52,7 +52,7 @@ class OpenAIChatProvider(SdkProvider):
         super().__init__(name, model, info, usable(client), options, propagate)
 
     def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
-        """A row of role ``tool``. Only its text says that a call failed; the API has no field."""
+        """A row of role ``tool``. Only its text shows a failure; the API has no field for it."""
         return {"role": "tool", "tool_call_id": outcome.call.id, "content": outcome.content}
 
     def _definition(self, tool: ToolDefinition) -> dict[str, Any]:

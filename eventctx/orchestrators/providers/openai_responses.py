@@ -66,7 +66,7 @@ class OpenAIResponsesProvider(SdkProvider):
         super().__init__(name, model, info, usable(client), options, propagate)
 
     def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
-        """An item ``function_call_output``. Only its text says that a call failed."""
+        """An item ``function_call_output``. A failure of the call is only in its text."""
         return {
             "type": "function_call_output",
             "call_id": outcome.call.id,

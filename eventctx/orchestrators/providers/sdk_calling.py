@@ -1,4 +1,4 @@
-"""One endpoint of an SDK's client, asked once and answered in the API's own JSON.
+"""One request to an endpoint of an SDK's client, and its answer in the API's own JSON.
 
 The JSON is used rather than the SDK's objects, so that an answer is stored as it came, also with
 fields that this release of the SDK does not know.
@@ -110,7 +110,7 @@ class Connection:
 class Client(msgspec.Struct, frozen=True):
     """An SDK's client without its own retries, because each attempt is a call in the log.
 
-    ``made`` says that it was made here, so that nobody else will close it.
+    ``made`` is true where it was made here, so that its provider must close it.
     """
 
     sdk: Any

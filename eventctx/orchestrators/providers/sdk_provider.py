@@ -1,4 +1,4 @@
-"""The common part of the providers that use an SDK: one endpoint, asked in the API's own JSON.
+"""The common part of the providers that use an SDK: one endpoint, with the API's own JSON.
 
 The provider of one API defines how a request, a tool, a result and an answer look in its dialect.
 An ``AnswerCollector`` turns a streamed answer into the same JSON as a whole one, so that one
@@ -20,7 +20,7 @@ from eventctx.orchestrators.providers.sdk_calling import Client, Connection
 class AnswerCollector(Protocol):
     """Puts the events of one streamed answer together; ``body`` is the answer's JSON so far.
 
-    ``problems`` says, by the id of a tool call, why the arguments of the call cannot be used.
+    ``problems`` has, by the id of a tool call, why the arguments of the call cannot be used.
     """
 
     @property

@@ -176,7 +176,8 @@ def pairs(agent: Agent) -> None:
         "`SYNTHETIC_RESULT` in `projections/view/layout.py`, rendered in the caller's dialect by "
         "`synthetic_result` in `projections/view/render.py`. For Anthropic it carries "
         "`is_error: true`.\n"
-        "* A result that answers no call in view is left out (`Group.orphan` in `messages/tool_rounds.py`).\n"
+        "* A result that answers no call in view is left out (`Group.orphan` in "
+        "`messages/tool_rounds.py`).\n"
         "* A row that stands between a call and its result is moved behind the result.\n\n"
         "In my example the request had the synthetic result and not the lost one, while "
         "`get_messages` still returned all four messages.",
@@ -231,8 +232,8 @@ def package_size(agent: Agent) -> None:
     agent.answers(
         f"The write side (`eventctx/session`) has {sums[0]:,} lines, the stores {sums[1]:,}, the "
         f"projections {sums[2]:,} and the importers {sums[3]:,}.\n\n"
-        f"The longest function of the write side is `{first[1].split(':')[1]}` with {first[0]} lines; of "
-        f"{functions[1] if functions else '?'} functions half have at most "
+        f"The longest function of the write side is `{first[1].split(':')[1]}` with {first[0]} "
+        f"lines; of {functions[1] if functions else '?'} functions half have at most "
         f"{median[1] if median else '?'} lines. My search for common words was a mistake: it "
         "returned 160,000 characters, and nothing to learn from.",
     )
@@ -267,11 +268,13 @@ def new_store(agent: Agent) -> None:
     )
     agent.does(_grep(r"import (sqlite3|apsw)|from eventctx.stores", "eventctx"))
     agent.answers(
-        f"Write one class with the {len(methods)} methods of `EventStore` (`eventctx/log/store.py`): "
+        f"Write one class with the {len(methods)} methods of `EventStore` "
+        "(`eventctx/log/store.py`): "
         f"{', '.join(f'`{name}`' for name in methods)}.\n\n"
         "* `stores/rules.py` has what all stores share, so that positions, digests and retries "
         "come out the same; `stores/memory.py` is the shortest complete example.\n"
-        "* Plug it into `open_store` in `stores/location.py`, the one place that knows stores by name.\n"
+        "* Plug it into `open_store` in `stores/location.py`, the one place that knows "
+        "stores by name.\n"
         "* A driver's own exception may only be the `__cause__` of one from `errors.py`.\n"
         f"* The contract suite, `eventctx.testing.StoreContract`, has {tests} tests that a store's "
         "own test class inherits; a store that passes them is usable by everything above it.",

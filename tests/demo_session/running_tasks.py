@@ -212,7 +212,8 @@ def catalogue(agent: Agent) -> None:
     true("_unsent" in emit[0], "unsent events are kept")
     agent.does(_grep(r"class \w+\(Event", "eventctx/log/events.py"))
     agent.answers(
-        f"There are {len(rows)} event types in `eventctx/log/events.py`, in two families: *context* "
+        f"There are {len(rows)} event types in `eventctx/log/events.py`, in two families: "
+        "*context* "
         "events change what is in the context, *activity* events say what happened around it.\n\n"
         f"{durable} of them are durable: the call returns when they are on disk. Among these are "
         "`context:message_added`, `context:post_compact` and `context:request_prepared`, so no "

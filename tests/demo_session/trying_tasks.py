@@ -71,7 +71,8 @@ def strictness(agent: Agent) -> None:
     agent.answers(
         "Refused, each with the path to the value: NaN and infinities, tuples, dates and other "
         "objects, bytes, lone surrogates, integers beyond 64 bits, keys that are no text, and "
-        "nesting deeper than `MAX_DEPTH` in `messages/encoding.py`. The serialiser alone would have turned "
+        "nesting deeper than `MAX_DEPTH` in `messages/encoding.py`. The serialiser alone "
+        "would have turned "
         "some of these into something else without a word.\n\n"
         "Nothing is stored when one is refused: after six attempts the session held 0 messages."
     )
@@ -108,7 +109,8 @@ def estimates(agent: Agent) -> None:
     true(len(found) == 2 and all(int(a) > int(b) for _, a, b in found), "more than a quarter")
     agent.answers(
         "By kind of content, from facts that are stored beside each message, so nobody has to read "
-        f"the text again (`messages/tokens.py`): {int(rates['prose']) / 10} characters per token of prose, "
+        f"the text again (`messages/tokens.py`): {int(rates['prose']) / 10} characters per "
+        "token of prose, "
         f"{int(rates['arguments']) / 10} of tool arguments, {int(rates['outcome']) / 10} of tool "
         f"results, and {rates['per_call']} tokens for every call.\n\n"
         + "\n".join(f"* as {name}: {a} tokens, a quarter would say {b}" for name, a, b in found)

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.errors import TurnError
+from eventctx.errors import InvalidSetting, TurnError
 from eventctx.orchestrators import BasicOrchestrator
 from eventctx.session.context import Context
 from eventctx.session.scope import current_scope
 from eventctx.testing import FixedClock, FixedRandom
 from eventctx.testing.providers import ScriptedProvider
+from tests.sessions import names
 
 QUESTION = {"role": "user", "content": "a"}
 
@@ -46,6 +47,23 @@ async def test_a_fixed_clock_and_fixed_random_bytes_give_the_same_digests(
             runs.append([(one.turn_id, one.digest) async for one in engine.records("s")])
     assert runs[0] == runs[1]
     assert any(turn_id is not None for turn_id, _ in runs[0])
+
+
+async def test_what_a_host_reports_wrongly_keeps_neither_tools_nor_turns_from_their_end() -> None:
+    async with eventctx.open() as engine:
+        host = (await engine.session("s")).following()
+        await host.turn_began()
+        with pytest.raises(InvalidSetting, match="tool:pre"):
+            await host.tool_began("odd \ud800", "c1", "first")
+        await host.tool_began("read", "c2", "second")
+        await host.()
+        model: Any = 7
+        await host.model_known(model=model)
+        with pytest.raises(InvalidSetting, match="provider:request"):
+            await host.turn_ended()
+        assert not host.in_turn
+        ended = ["tool:pre", "tool:error", "prompt:complete"]
+        assert (await names(engine))[2:] == ended
 
 
 async def test_a_turn_id_has_the_form_of_a_random_uuid() -> None:

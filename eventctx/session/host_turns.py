@@ -131,9 +131,11 @@ class Following:
             return
         try:
             await self._end_what_is_open(outcome.status)
-            await self._record(turn.span.end(outcome))
         finally:
-            self._hold(None)
+            try:
+                await self._record(turn.span.end(outcome))
+            finally:
+                self._hold(None)
 
     # -- model calls -----------------------------------------------------------------------------
 
@@ -205,8 +207,8 @@ class Following:
             return
         await self._end_call(OK)
         call = self._cycle.tool_call(name, call_id)
-        self._tools.append((key, call))
         await self._record(call.begin())
+        self._tools.append((key, call))
 
     def open_call(self, name: str) -> object:
         """The key of the tool's oldest open call; None if there is none."""

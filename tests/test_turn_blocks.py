@@ -56,7 +56,7 @@ async def test_what_a_host_reports_wrongly_keeps_neither_tools_nor_turns_from_th
         with pytest.raises(InvalidSetting, match="tool:pre"):
             await host.tool_began("odd \ud800", "c1", "first")
         await host.tool_began("read", "c2", "second")
-        await host.model_asked()
+        await host.iteration_began()
         model: Any = 7
         await host.model_known(model=model)
         with pytest.raises(InvalidSetting, match="provider:request"):

@@ -143,7 +143,7 @@ class Sessions:
         for session in list(self._opened):
             try:
                 await self.close(session)
-            except Exception as error:
+            except BaseException as error:  # a cancellation, too, waits until all are closed
                 failed = failed or error
         if failed is not None:
             raise failed

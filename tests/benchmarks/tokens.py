@@ -2,7 +2,7 @@
 
 Most transcripts hold neither the system prompt nor the tool definitions, so an estimator is judged
 by growth: what it counts for the messages between two requests of one stretch, against how much
-the reported prompt grew. The gauge, which learns from reports, is judged by what it says of a
+the reported prompt grew. The calibration, which learns from reports, is judged by what it says of a
 request before its prompt is reported, replayed from the first request on. Of the next request the
 last report tells nearly all, whatever is counted; 20,000 tokens later, the rates show.
 """
@@ -236,7 +236,7 @@ def family_rows(family: str, members: list[Recorded]) -> list[Row]:
     """The figures that have a target, over all sessions of a family."""
     estimator = FAMILIES[family].tokens
     ours = [replayed(member, estimator) for member in members]
-    # What the crudest count does with the same gauge: learning alone makes up for much.
+    # What the crudest count does with the same calibration: learning alone makes up for much.
     crude = [replayed(member, quarter) for member in members]
     return [
         *_growth_rows(family, members, 8.0),
@@ -296,7 +296,7 @@ def _learnt_rows(
             value=abs(ours.median),
             unit="%",
             limit=limit,
-            note=f"{ours} in {len(ours.all)}; chars/4 with the same gauge {crude}",
+            note=f"{ours} in {len(ours.all)}; chars/4 with the same calibration {crude}",
         ),
         Row(
             figure=FIGURE,
@@ -305,7 +305,7 @@ def _learnt_rows(
             unit="%",
             limit=share,
             better="more",
-            note=f"chars/4 with the same gauge {_share_near(crude):.1f} %",
+            note=f"chars/4 with the same calibration {_share_near(crude):.1f} %",
         ),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 
 import pytest
@@ -78,3 +79,38 @@ async def test_an_open_session_refuses_another_tokenizer_in_words() -> None:
         await engine.session("s", tokenizer=lambda text: 1)
     await engine.close_session("s")
     await engine.session("s", tokenizer=lambda text: 1)
+
+
+async def test_an_engine_whose_close_is_cancelled_closes_every_session_first() -> None:
+    store = Held()
+    engine = Engine(store)
+    for name in ("a", "b"):
+        await (await engine.session(name)).emit(PlanStart())
+    store.held = asyncio.get_running_loop().create_future()
+    await (await engine.session("a")).emit(PlanStart())
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    store.held.set_result(None)
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert engine._sessions.context("a") is engine._sessions.context("b") is None
+
+
+class Held(FullFor):
+    """A store whose appends wait for ``held``, where there is one."""
+
+    held: asyncio.Future[None] | None = None
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        ack = super().append(stream, drafts, expected)
+        return ack if self.held is None else self._after(self.held, ack)
+
+    async def _once(self, held: asyncio.Future[None], ack: Awaitable[Appended]) -> Appended:
+        await asyncio.shield(held)
+        return await ack
+
+    def _after(self, held: asyncio.Future[None], ack: Awaitable[Appended]) -> Awaitable[Appended]:
+        return asyncio.ensure_future(self._once(held, ack))

@@ -99,11 +99,11 @@ async def end_within(
     of ``check``. In these cases, and when the caller is cancelled, the task is cancelled and given
     ``grace`` seconds to end; after that it goes on alone.
     """
-    clock = asyncio.get_running_loop().time
-    end = None if seconds is None else clock() + seconds
+    loop = asyncio.get_running_loop()
+    end = None if seconds is None else loop.time() + seconds
     try:
         while not task.done():
-            left = None if end is None else end - clock()
+            left = None if end is None else end - loop.time()
             if left is not None and left <= 0:
                 raise TimeoutError(f"it took longer than {seconds:g} s and was ended")
             if check is not None:

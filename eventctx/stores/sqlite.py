@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
+from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import Address, Appended, Expected, Snapshot, StreamInfo
-from eventctx.stores.ack import Ack, Bell
+from eventctx.stores.ack import Ack
 from eventctx.stores.rules import sizes
-from eventctx.stores.sqlite_errors import read_only
+from eventctx.stores.sqlite_errors import closed
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_queries import PAGE_RECORDS, Queries
-from eventctx.stores.sqlite_reader import Reader
-from eventctx.stores.sqlite_schema import Durability, Opened, open_file
-from eventctx.stores.sqlite_writer import Writer
+from eventctx.stores.sqlite_schema import Durability
+from eventctx.stores.sqlite_shared import SharedFile, acquire, release
 
 _SMALL_JOB_BYTES = 512
 
@@ -36,22 +35,16 @@ class SqliteStore:
     Appends queue up to 64 MiB. Beyond that ``append`` blocks its thread until the disk has taken
     the surplus, so that appends which nobody awaits cannot fill the memory.
 
-    An object belongs to the process that opened it: do not use it after ``os.fork``.
+    All stores that a process opens on one file share its connections and threads. An object
+    belongs to the process that opened it: after ``os.fork`` every use in the child raises
+    StoreUnavailable. So does an append after the file was removed or replaced by another one.
     """
 
-    def __init__(self, opened: Opened, path: Path) -> None:
+    def __init__(self, file: SharedFile) -> None:
         """Use ``SqliteStore.open``."""
-        self._path = path
-        self._bell = Bell()
+        self._file = file
         self._closed = False
-        self._shut_lock = threading.Lock()
-        self._connection = opened.writer
-        self._reader = Reader(opened.reader, path, self._bell.ring)
-        self._writer = (
-            None
-            if opened.writer is None
-            else Writer(opened.writer, path, opened.lock, self._bell.ring)
-        )
+        self._last: Ack[Any] | None = None
 
     @classmethod
     async def open(
@@ -65,22 +58,30 @@ class SqliteStore:
         """Open the store at ``path``, creating it unless ``create`` is false.
 
         A file or folder without write permission is opened for reading. ``lock_timeout`` is the
-        longest wait, in seconds, while another process writes. Raises NotAStore, StoreTooNew,
-        StoreUnavailable, StoreReadOnly (new, but not writable), StoreFull, InvalidSetting.
+        longest wait, in seconds, while another process writes. Where this process has the file
+        open already, the stronger durability and the longer wait hold for all.
+
+        Raises NotAStore, StoreTooNew, StoreUnavailable, StoreReadOnly (new, but not writable),
+        StoreFull, InvalidSetting.
         """
         if durability not in get_args(Durability):
             raise InvalidSetting(
                 f"durability: expected one of {get_args(Durability)}, found {durability!r}"
             )
-        place, opened = await asyncio.to_thread(
-            open_file, path, durability=durability, create=create, lock_timeout=lock_timeout
+        return cls(
+            await asyncio.to_thread(
+                acquire,
+                Path(path),
+                durability=durability,
+                create=create,
+                lock_timeout=lock_timeout,
+            )
         )
-        return cls(opened, place)
 
     @property
     def path(self) -> Path:
         """The absolute path of the database file."""
-        return self._path
+        return self._file.path
 
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
@@ -101,9 +102,7 @@ class SqliteStore:
         """See ``EventStore.read``. Records appended after the read began are left out."""
         left = _count(limit)
         while True:
-            page, stop = await self._reader.call(
-                Queries.page, stream, start, stop, backward, left, bodies
-            )
+            page, stop = await self._read(Queries.page, stream, start, stop, backward, left, bodies)
             for record in page:
                 yield record
             left -= len(page)
@@ -121,7 +120,10 @@ class SqliteStore:
     ) -> AsyncIterator[Record]:
         """See ``EventStore.read_all``."""
         left = _count(limit)
-        while left > 0 and (page := await self._reader.call(Queries.page_all, after, left, bodies)):
+        while left > 0:
+            page = await self._read(Queries.page_all, after, left, bodies)
+            if not page:
+                return
             for record in page:
                 yield record
             left -= len(page)
@@ -129,15 +131,15 @@ class SqliteStore:
 
     async def head(self, stream: str) -> StreamInfo | None:
         """See ``EventStore.head``."""
-        return cast(StreamInfo | None, await self._reader.call(Queries.head, stream))
+        return cast(StreamInfo | None, await self._read(Queries.head, stream))
 
     async def streams(self) -> list[StreamInfo]:
         """See ``EventStore.streams``."""
-        return cast(list[StreamInfo], await self._reader.call(Queries.streams))
+        return cast(list[StreamInfo], await self._read(Queries.streams))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """See ``EventStore.bodies``."""
-        return cast(list[Body], await self._reader.call(Queries.bodies, stream, addresses))
+        return cast(list[Body], await self._read(Queries.bodies, stream, addresses))
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
         """See ``EventStore.fork``. A retry with the same first record returns the stored one."""
@@ -152,10 +154,10 @@ class SqliteStore:
         Commits of other processes are noticed within about 20 ms. ``close`` may end a subscription
         before it has delivered the last records; subscribe again after the last one handled.
         """
-        self._reader.watch(1)
+        self._file.reader.watch(1)
         try:
             while not self._closed:
-                bell = self._bell.listen()
+                bell = self._file.bell.listen()
                 page = await self._news(stream, after, bodies)
                 for record in page:
                     after = record.global_position if stream is None else record.position
@@ -166,14 +168,14 @@ class SqliteStore:
             if not self._closed:
                 raise
         finally:
-            self._reader.watch(-1)
+            self._file.reader.watch(-1)
 
     async def _news(self, stream: str | None, after: int, bodies: bool) -> list[Record]:
         if stream is None:
-            page = await self._reader.call(Queries.page_all, after, PAGE_RECORDS, bodies)
+            page = await self._read(Queries.page_all, after, PAGE_RECORDS, bodies)
         else:
             try:
-                page, _ = await self._reader.call(
+                page, _ = await self._read(
                     Queries.page, stream, after + 1, None, False, PAGE_RECORDS, bodies
                 )
             except StreamNotFound:
@@ -193,7 +195,7 @@ class SqliteStore:
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
         """See ``EventStore.load_snapshot``."""
-        return cast(Snapshot | None, await self._reader.call(Queries.snapshot, stream, name))
+        return cast(Snapshot | None, await self._read(Queries.snapshot, stream, name))
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
         """See ``EventStore.save_snapshot``. Visible to loads after the next awaited write."""
@@ -202,7 +204,7 @@ class SqliteStore:
 
     async def load_checkpoint(self, name: str) -> int | None:
         """See ``EventStore.load_checkpoint``."""
-        return cast(int | None, await self._reader.call(Queries.checkpoint, name))
+        return cast(int | None, await self._read(Queries.checkpoint, name))
 
     async def save_checkpoint(self, name: str, position: int) -> None:
         """See ``EventStore.save_checkpoint``."""
@@ -210,28 +212,28 @@ class SqliteStore:
 
     async def close(self) -> None:
         """See ``EventStore.close``."""
-        await asyncio.to_thread(self._shut)
+        if self._closed:
+            return
+        self._closed = True
+        if self._last is not None:
+            # Others may use the file for long. Errors went to those who awaited the writes.
+            with suppress(EventctxError):
+                await self._last
+        self._file.bell.ring()
+        await asyncio.to_thread(release, self._file)
 
     def _write(
         self, function: Callable[..., Any], *args: Any, size: int = _SMALL_JOB_BYTES
     ) -> Ack[Any]:
-        if self._writer is None:
-            return Ack.failed(read_only(self._path))
-        return self._writer.submit(function, args, size)
+        if self._closed:
+            return Ack.failed(closed(self.path))
+        self._last = self._file.write(function, args, size)
+        return self._last
 
-    def _shut(self) -> None:
-        with self._shut_lock:
-            if self._closed:
-                return
-            if self._writer is not None:
-                self._writer.stop()
-            self._closed = True
-            self._bell.ring()
-            self._reader.stop()
-            # The writer closes last: the last connection moves the log into the file, and removes
-            # the log.
-            if self._connection is not None:
-                self._connection.close(True)
+    def _read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
+        if self._closed:
+            return Ack.failed(closed(self.path))
+        return self._file.read(function, *args)
 
 
 def _count(limit: int | None) -> int:

@@ -9,7 +9,10 @@ less. An erased body has no salt and no data.
 
 from __future__ import annotations
 
+import logging
+import os
 import random
+import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,13 +24,18 @@ import apsw
 from eventctx.errors import StoreTooNew, StoreUnavailable
 from eventctx.stores.sqlite_errors import not_a_store, read_only, translated
 
+_log = logging.getLogger("eventctx.stores")
+
 Durability = Literal["full", "normal"]
 
 APPLICATION_ID = 0x45435458  # "ECTX"
 SCHEMA_VERSION = 1
 MMAP_BYTES = 256 * 2**20
 
-_MAGIC = b"SQLite format 3\0"
+OLDEST_SQLITE = 3_051_000
+"""SQLite notices from 3.51.0 on that another part of its process dropped its locks on a file."""
+
+_SMALLEST_PAGE = 512
 _TABLES = """
 CREATE TABLE streams(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent INTEGER REFERENCES streams(id),
@@ -64,7 +72,7 @@ class LockWait:
     """
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+        self.timeout = timeout
         self._deadline = 0.0
         self.waited = False
 
@@ -72,7 +80,7 @@ class LockWait:
         """Pause, and return whether to try again; SQLite counts ``attempts`` from 0."""
         now = time.monotonic()
         if attempts == 0:
-            self._deadline = now + self._timeout
+            self._deadline = now + self.timeout
         if now >= self._deadline:
             return False
         self.waited = True
@@ -93,7 +101,8 @@ def open_file(
     """
     # Absolute: the working directory may change, and ``:memory:`` is a file name here.
     path = Path(path).absolute()
-    _check_path(path, create)
+    _check_library()
+    check_path(path, create)
     lock = LockWait(lock_timeout)
     connections: list[apsw.Connection] = []
 
@@ -101,18 +110,23 @@ def open_file(
         connection = apsw.Connection(name, flags=flags)
         connections.append(connection)
         connection.set_busy_handler(busy)
+        _guard(connection)
         return connection
 
     try:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        made = create and _make_private(path)
         writer = connect(str(path), flags, lock)
         if writer.readonly("main") or not _can_use_wal(writer):
             writer.close()
             reader = _open_for_reading(path, connect, LockWait(lock_timeout))
             return path, Opened(None, reader, lock)
         if _is_new(writer, path):
+            if made:
+                path.chmod(0o600)
             _create(writer, path, lock_timeout)
         _configure(writer, path, durability, lock_timeout)
+        _tell_rights(writer, path)
         reader = connect(str(path), apsw.SQLITE_OPEN_READWRITE, LockWait(lock_timeout))
         reader.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
         return path, Opened(writer, reader, lock)
@@ -125,32 +139,82 @@ def open_file(
         raise
 
 
+def _guard(connection: apsw.Connection) -> None:
+    """Trust nothing that another hand put into the schema, and notice damaged pages early."""
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.execute("PRAGMA cell_size_check=ON").fetchall()
+
+
 def _close(connections: list[apsw.Connection]) -> None:
     for connection in connections:
         with suppress(apsw.Error):
             connection.close(True)
 
 
-def _check_path(path: Path, create: bool) -> None:
+def check_path(path: Path, create: bool) -> None:
     """Refuse a path that is plainly no database, before SQLite touches it.
 
-    Raises NotAStore, StoreUnavailable.
+    The file is not opened: closing it again would drop this process's locks on it. Raises
+    NotAStore, StoreUnavailable.
     """
     try:
-        if path.is_dir():
-            raise not_a_store(path, "a folder")
         if not path.exists():
             if not create:
                 raise StoreUnavailable(f"{path}: expected a store, found nothing there")
             if not path.parent.is_dir():
                 raise StoreUnavailable(f"{path}: its folder does not exist; create it first")
             return
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
+        found = path.stat()
     except OSError as error:
         raise StoreUnavailable(f"{path}: cannot be read: {error.strerror}") from error
-    if start and start != _MAGIC:
+    if stat.S_ISDIR(found.st_mode):
+        raise not_a_store(path, "a folder")
+    if not stat.S_ISREG(found.st_mode):
+        # SQLite would wait for ever for somebody to write to a pipe.
+        raise not_a_store(path, "a pipe, a socket or a device")
+    if 0 < found.st_size < _SMALLEST_PAGE:  # SQLite would take it for an empty file
         raise not_a_store(path, "a file of another format")
+
+
+def _check_library() -> None:
+    if apsw.SQLITE_VERSION_NUMBER < OLDEST_SQLITE:
+        raise StoreUnavailable(
+            f"expected SQLite 3.51.0 or newer, found {apsw.sqlite_lib_version()}: an older one "
+            "does not notice that its locks were dropped; upgrade the package apsw"
+        )
+
+
+def _make_private(path: Path) -> bool:
+    """Create a missing file for its owner alone; true if it was missing.
+
+    SQLite gives the rights of the file to its log, too.
+    """
+    try:
+        # Not ``open``: closing the descriptor would drop locks that another thread took by now.
+        os.mknod(path, stat.S_IFREG | 0o600)
+    except FileExistsError:
+        return False
+    except (OSError, AttributeError):
+        return not path.exists()  # SQLite makes it, or says why it cannot
+    return True
+
+
+def _tell_rights(connection: apsw.Connection, path: Path) -> None:
+    """Warn once in the life of a store that others may read it, as releases before 0.2 let them."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name != "posix" or not mode & 0o077:
+        return
+    told = "INSERT OR IGNORE INTO checkpoints VALUES('eventctx:rights', ?)"
+    connection.execute(told, (mode,)).fetchall()
+    if connection.changes():
+        _log.warning(
+            "%s can be read by other users of this machine (mode %03o); if that is not meant, "
+            "close the store and run: chmod 600 '%s'*",
+            path, mode, path,
+        )  # fmt: skip
 
 
 def _can_use_wal(connection: apsw.Connection) -> bool:

@@ -13,6 +13,7 @@ that only the bad one fails.
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.sqlite_errors import closed, is_passing, translated
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_mailbox import Job, Mailbox
-from eventctx.stores.sqlite_schema import LockWait
+from eventctx.stores.sqlite_schema import Durability, LockWait
 
 QUEUE_BYTES = 64 * 2**20
 BATCH_JOBS = 512
@@ -46,7 +47,8 @@ SQLite's own waiting let one process starve for seconds.
 class Writer:
     """Runs functions of a ``Log`` in transactions, in the order of ``submit``.
 
-    ``committed`` is called in the writer thread after every transaction.
+    ``check_place`` is called in the writer thread before every transaction, which fails with the
+    error that it raises, and ``committed`` after every transaction.
     """
 
     def __init__(
@@ -55,11 +57,14 @@ class Writer:
         path: Path,
         lock: LockWait,
         committed: Callable[[], None],
+        check_place: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._path = path
         self._lock = lock
         self._committed = committed
+        self._check_place = check_place
+        self._stronger: Durability | None = None
         self._log = Log(connection)
         self._mailbox = Mailbox(QUEUE_BYTES)
         self._log_pages = 0
@@ -79,6 +84,12 @@ class Writer:
         if not self._mailbox.put(Job(ack, function, args, size)):
             return Ack.failed(closed(self._path))
         return ack
+
+    def strengthen(self, durability: Durability, lock_timeout: float) -> None:
+        """Use the stronger durability and the longer wait from the next transaction on."""
+        self._lock.timeout = max(self._lock.timeout, lock_timeout)
+        if durability == "full":
+            self._stronger = durability
 
     def stop(self) -> None:
         """Write what is queued, then end the thread; the connection stays open."""
@@ -100,6 +111,8 @@ class Writer:
         log = self._log
         self._lock.waited = False
         try:
+            self._check_place()
+            self._apply_durability()
             foreign = log.begin()
             for job in jobs:
                 try:
@@ -117,6 +130,12 @@ class Writer:
         settle(outcomes)
         self._committed()
         return foreign or self._lock.waited
+
+    def _apply_durability(self) -> None:
+        # SQLite takes this setting only between two transactions.
+        if self._stronger is not None:
+            self._connection.execute(f"PRAGMA synchronous={self._stronger}").fetchall()
+            self._stronger = None
 
     def _undo(self, jobs: list[Job], error: Exception) -> None:
         system_errno = self._connection.system_errno
@@ -141,6 +160,10 @@ class Writer:
 
 
 _running: WeakSet[Writer] = WeakSet()
+
+if hasattr(os, "register_at_fork"):
+    # The threads are the parent's.
+    os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register

@@ -1,0 +1,223 @@
+"""One set of connections for each SQLite file in this process, shared by all who open the file.
+
+POSIX drops every lock that a process holds on a file as soon as the process closes any descriptor
+of it. SQLite keeps its own descriptors from doing that, so nothing in this process may open the
+file of a store but SQLite, and a test reads the locks to see it.
+
+Invariants: a file that can be written is in ``_open`` under its identity while somebody uses it. An
+object of a process is never used in a process that was forked from it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from eventctx.errors import StoreUnavailable
+from eventctx.stores.ack import Ack, Bell
+from eventctx.stores.sqlite_errors import read_only
+from eventctx.stores.sqlite_reader import Reader
+from eventctx.stores.sqlite_schema import Durability, Opened, check_path, open_file
+from eventctx.stores.sqlite_writer import Writer
+
+
+class FileIdentity(NamedTuple):
+    """The device and inode of a file: while it is open, no other file has them."""
+
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileIdentity | None:
+        """The identity of the file at ``path``; None if there is none."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(found.st_dev, found.st_ino)
+
+
+class SharedFile:
+    """The connections and threads of one open file. Made by ``acquire``, ended by ``release``."""
+
+    def __init__(self, opened: Opened, path: Path) -> None:
+        self.path = path
+        self.users = 1
+        self.bell = Bell()
+        self.reader = Reader(opened.reader, path, self.bell.ring)
+        self._connection = opened.writer
+        self._connections = [one for one in opened[:2] if one is not None]
+        self._forked = False
+        self._files = _identities(path)
+        self._writer = (
+            None
+            if opened.writer is None
+            else Writer(opened.writer, path, opened.lock, self.bell.ring, self.check_place)
+        )
+
+    @property
+    def writable(self) -> bool:
+        """Whether this process may write the file."""
+        return self._writer is not None
+
+    @property
+    def identity(self) -> FileIdentity | None:
+        """The identity of the database file that was opened."""
+        return self._files[0]
+
+    def write(self, function: Callable[..., Any], args: tuple[Any, ...], size: int) -> Ack[Any]:
+        """Run ``function(log, *args)`` in the writer thread; see ``Writer.submit``."""
+        if self._forked:
+            return Ack.failed(_forked(self.path))
+        if self._writer is None:
+            return Ack.failed(read_only(self.path))
+        return self._writer.submit(function, args, size)
+
+    def read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
+        """Run ``function(queries, *args)`` in the reader thread; see ``Reader.call``."""
+        if self._forked:
+            return Ack.failed(_forked(self.path))
+        return self.reader.call(function, *args)
+
+    def strengthen(self, durability: Durability, lock_timeout: float) -> None:
+        """Give all users what the most demanding of them asked for."""
+        if self._writer is not None:
+            self._writer.strengthen(durability, lock_timeout)
+
+    def check_place(self) -> None:
+        """Raise StoreUnavailable if the file or its log is no longer the one that was opened.
+
+        Records written from then on would be in files that no process will find.
+        """
+        for path, opened, found in zip(
+            _paths(self.path), self._files, _identities(self.path), strict=True
+        ):
+            if found != opened:
+                happened = "was removed" if found is None else "was replaced by another file"
+                raise StoreUnavailable(
+                    f"{path}: expected the file that was opened, but it {happened} since; nothing "
+                    "more is written. Put the file back, or close the store and open it again"
+                )
+
+    def shut(self) -> None:
+        """Write what is queued, end the threads, close the connections. Blocks."""
+        if self._forked:
+            return
+        if self._writer is not None:
+            self._writer.stop()
+        self.bell.ring()
+        self.reader.stop()
+        if self._connection is None:
+            return
+        try:
+            self.check_place()
+        except StoreUnavailable:
+            # The last connection removes the log by its name, which may be another store's now.
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        # The writer closes last: the last connection moves the log into the file, and removes
+        # the log.
+        self._connection.close(True)
+
+    def after_fork(self) -> None:
+        """Make every use in a forked child fail, and keep the child from closing connections.
+
+        The parent's writer thread may have been inside SQLite, so closing could wait for ever.
+        """
+        self._forked = True
+        for connection in self._connections:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def acquire(path: Path, *, durability: Durability, create: bool, lock_timeout: float) -> SharedFile:
+    """The open file at ``path``, opened unless this process has it open already. Blocks.
+
+    Raises what ``open_file`` raises, and StoreUnavailable in a process that was forked from one
+    that has the file open.
+    """
+    path = path.absolute()
+    check_path(path, create)
+    if (known := _known(path)) is None:
+        place, opened = open_file(
+            path, durability=durability, create=create, lock_timeout=lock_timeout
+        )
+        made = SharedFile(opened, place)
+        known = _registered(made)
+        if known is not made:
+            made.shut()
+    known.strengthen(durability, lock_timeout)
+    return known
+
+
+def release(file: SharedFile) -> None:
+    """Give a file back; its last user shuts it. Blocks."""
+    with _lock:
+        file.users -= 1
+        if file.users:
+            return
+        if file.identity is not None and _open.get(file.identity) is file:
+            del _open[file.identity]
+    file.shut()
+
+
+_lock = threading.Lock()
+_open: dict[FileIdentity, SharedFile] = {}
+_inherited: set[FileIdentity] = set()
+
+
+def _known(path: Path) -> SharedFile | None:
+    identity = FileIdentity.of(path)
+    if identity in _inherited:
+        raise _forked(path)
+    with _lock:
+        found = None if identity is None else _open.get(identity)
+        if found is not None:
+            found.users += 1
+        return found
+
+
+def _registered(made: SharedFile) -> SharedFile:
+    """``made``, or the file that another thread opened meanwhile."""
+    identity = made.identity
+    # Those who may not write share nothing: rights may change, and the next one may write.
+    if identity is None or not made.writable:
+        return made
+    with _lock:
+        known = _open.setdefault(identity, made)
+        if known is not made:
+            known.users += 1
+        return known
+
+
+def _paths(path: Path) -> tuple[Path, Path]:
+    return path, path.with_name(path.name + "-wal")
+
+
+def _identities(path: Path) -> list[FileIdentity | None]:
+    return [FileIdentity.of(one) for one in _paths(path)]
+
+
+def _forked(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path}: expected the process that opened the store, found one that was forked from it; "
+        "SQLite cannot be used across a fork. Open stores after the fork, or start the process "
+        "with 'spawn'"
+    )
+
+
+def _renew() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for identity, file in _open.items():
+        file.after_fork()
+        _inherited.add(identity)
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

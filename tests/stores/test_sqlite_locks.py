@@ -1,0 +1,182 @@
+"""The locks of this process on a store's file, and what happens to the file under an open store.
+
+POSIX drops all locks of a process on a file when the process closes any descriptor of it. An older
+SQLite elsewhere then takes itself for the only user, and removes the live log when it closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+import eventctx
+from eventctx.errors import NotAStore, StoreUnavailable
+from eventctx.log.store import ANY
+from eventctx.stores.sqlite import SqliteStore
+
+OLD_SQLITE = sqlite3.sqlite_version_info < (3, 51)
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/locks")
+
+
+def locks(path: Path) -> list[str]:
+    """Locks of this process on the file, without their numbers in the table."""
+    inode = f":{path.stat().st_ino}"
+    lines = [line.split()[1:] for line in Path("/proc/locks").read_text().splitlines()]
+    return sorted(
+        " ".join(line) for line in lines if line[4].endswith(inode) and line[3] == str(os.getpid())
+    )
+
+
+@linux
+async def test_nothing_that_opens_a_store_again_drops_its_locks(path, tmp_path):
+    async with eventctx.open(path) as engine:
+        context = await engine.session("s")
+        await context.add_message({"role": "user", "content": "hello"})
+        held = locks(path), locks(path.with_name("store.db-shm"))
+        assert all(held), "an open store holds locks on its file and on the index of its log"
+
+        async with eventctx.open(path) as second, eventctx.open(path) as third:
+            await second.recall("hello")
+            await third.losses()
+        other = tmp_path / "hard link.db"
+        other.hardlink_to(path)
+        async with eventctx.open(other) as linked:
+            await linked.verify("s")
+        assert (locks(path), locks(path.with_name("store.db-shm"))) == held
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OLD_SQLITE, reason="needs an SQLite before 3.51 beside the package's own")
+async def test_an_older_sqlite_that_looks_into_a_live_store_loses_nothing(path, program):
+    writer = program("two_engines.py", path)
+    acknowledged: list[str] = []
+    while (line := (await asyncio.to_thread(writer.stdout.readline)).strip()) != "opened":
+        assert line, await asyncio.to_thread(writer.stderr.read)
+        acknowledged.append(line)
+    looking = sqlite3.connect(path)
+    assert looking.execute("SELECT count(*) FROM records").fetchone() > (20,)
+    looking.close()
+    acknowledged += [(await asyncio.to_thread(writer.stdout.readline)).strip() for _ in range(100)]
+    writer.kill()
+    output, _ = await asyncio.to_thread(writer.communicate)
+    acknowledged += output.splitlines()
+
+    async with eventctx.open(path) as engine:
+        assert len(await engine.transcript("kept")) >= len(acknowledged)
+        last = eventctx.Receipt.parse(acknowledged[-1])
+        assert (await engine.verify("kept", last)).ok
+
+
+async def test_two_stores_on_one_file_share_what_is_open(path, draft, collect):
+    one, two = await SqliteStore.open(path), await SqliteStore.open(path, durability="normal")
+    await one.append("s", [draft("a")], ANY)
+    await two.append("s", [draft("b")], ANY)
+    await one.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await one.append("s", [draft("c")], ANY)
+    await two.append("s", [draft("d")], ANY)
+    assert [record.position for record in await collect(two.read("s"))] == [0, 1, 2]
+    await two.close()
+
+
+async def test_closing_one_store_writes_what_it_queued_although_another_stays(path, draft, collect):
+    staying, leaving = await SqliteStore.open(path), await SqliteStore.open(path)
+    leaving.append("s", [draft("a")], ANY)
+    await leaving.close()
+    assert len(await collect(staying.read("s"))) == 1
+    await staying.close()
+
+
+@pytest.mark.parametrize("what", ["store.db", "store.db-wal"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_file_that_goes_away_under_an_open_store_fails_the_next_append(
+    path, draft, what, how
+):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    victim = path.with_name(what)
+    saved = victim.read_bytes()
+    victim.rename(path.with_name("aside"))
+    if how == "replaced":
+        victim.write_bytes(saved)
+    with pytest.raises(StoreUnavailable, match=f"{what}.*{how}"):
+        await store.append("s", [draft("b")], ANY)
+    if how == "replaced":
+        victim.unlink()
+    path.with_name("aside").rename(victim)
+    await store.append("s", [draft("b")], ANY)
+    await store.close()
+
+
+async def test_a_store_that_was_replaced_leaves_the_log_of_its_successor_alone(path, draft):
+    old = await SqliteStore.open(path)
+    await old.append("s", [draft("a")], ANY)
+    for name in ("store.db", "store.db-wal", "store.db-shm"):
+        path.with_name(name).rename(path.with_name(f"old {name}"))
+    new = await SqliteStore.open(path)
+    await new.append("t", [draft("b")], ANY)
+    await old.close()
+    assert path.with_name("store.db-wal").stat().st_size > 0
+    assert [info.stream for info in await new.streams()] == ["t"]
+    await new.close()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda p: p.symlink_to("/dev/null")])
+async def test_what_is_no_file_is_refused_at_once(path, make):
+    make(path)
+    with pytest.raises(NotAStore, match=r"a folder|a pipe"):
+        await asyncio.wait_for(SqliteStore.open(path), 5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.slow
+def test_a_forked_child_is_refused_and_harms_nothing(path):
+    program = f"""
+import asyncio, os, sys
+import eventctx
+from eventctx.errors import StoreUnavailable
+from eventctx.log.store import ANY
+
+async def use(engine, context):
+    for attempt in (
+        lambda: context.add_message({{"role": "user", "content": "child"}}),
+        lambda: engine.sessions(),
+        lambda: eventctx.open({str(path)!r}),
+    ):
+        try:
+            await asyncio.wait_for(attempt(), 10)
+            print("used")
+        except StoreUnavailable as error:
+            print("refused" if "forked" in str(error) else error)
+
+async def main():
+    engine = await eventctx.open({str(path)!r})
+    context = await engine.session("s")
+    await context.add_message({{"role": "user", "content": "parent"}})
+    return engine, context
+
+loop = asyncio.new_event_loop()
+engine, context = loop.run_until_complete(main())
+child = os.fork()
+if child == 0:
+    asyncio.set_event_loop(None)
+    asyncio.run(use(engine, context))
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+loop.run_until_complete(context.add_message({{"role": "user", "content": "parent again"}}))
+print("wrote", len(loop.run_until_complete(context.get_messages())))
+loop.run_until_complete(engine.close())
+"""
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == ["refused"] * 3 + ["wrote", "2"]

@@ -221,18 +221,24 @@ class Engine:
         iteration: int | None = None,
         *,
         position: int | None = None,
+        allow_damage: bool = False,
     ) -> RequestView:
         """The request that the model was sent: a turn's last one, or that of one iteration.
 
-        Or the one at the position of a ``context:request_prepared``, as the audit lists it. Raises
-        StreamNotFound, InvalidSetting.
+        Or the one at the position of a ``context:request_prepared``, as the audit lists it. With
+        ``allow_damage`` a request with edited messages is returned, as one that is not verified;
+        without, it raises LogCorrupted. Raises StreamNotFound, InvalidSetting.
         """
         if (turn is None) == (position is None):
             raise InvalidSetting("request_view: expected either a turn or a position")
         if position is not None:
-            return await requests.request_at(self.store, session, position)
+            return await requests.request_at(
+                self.store, session, position, allow_damage=allow_damage
+            )
         assert turn is not None  # noqa: S101 - tells the type checker
-        return await requests.request_of_turn(self.store, session, turn, iteration)
+        return await requests.request_of_turn(
+            self.store, session, turn, iteration, allow_damage=allow_damage
+        )
 
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""

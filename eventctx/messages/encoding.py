@@ -34,8 +34,11 @@ def encode_message(message: object) -> bytes:
 
 
 def decode_body(data: bytes) -> Any:
-    """The value of a body; a new object on every call."""
-    return _json.decode(data)
+    """The value of a body; a new object on every call. Raises msgspec.DecodeError."""
+    try:
+        return _json.decode(data)
+    except RecursionError as error:
+        raise msgspec.DecodeError("expected at most 200 levels, found deeper nesting") from error
 
 
 MANY = 1_000

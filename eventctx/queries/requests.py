@@ -10,13 +10,13 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
 from eventctx.log.record import Record
+from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import timeline
 from eventctx.projections.view import layout, planned, request_view
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.render import addresses, render
-from eventctx.queries.bodies import damaged, is_sound
 
 
 class RequestView(msgspec.Struct, frozen=True):
@@ -86,9 +86,14 @@ async def turn_of(store: EventStore, stream: str, number: int) -> timeline.Timel
 
 
 async def request_of_turn(
-    store: EventStore, stream: str, turn: int, iteration: int | None = None
+    store: EventStore,
+    stream: str,
+    turn: int,
+    iteration: int | None = None,
+    *,
+    allow_damage: bool = False,
 ) -> RequestView:
-    """The last request of a turn, or of one of its iterations. Raises InvalidSetting."""
+    """The last request of a turn, or of one of its iterations. Raises as ``request_at`` does."""
     state: timeline.TimelineState = await fold(store, stream, timeline)
     if timeline.turn(state, turn) is None:
         raise InvalidSetting(_no_turn(state, stream, turn))
@@ -99,16 +104,23 @@ async def request_of_turn(
             f"turn {turn} of session {stream!r} has no request in iteration {iteration}; "
             f"it has requests in iterations {made}"
         )
-    return await request_at(store, stream, found.position, turn=found.turn)
+    at = found.position
+    return await request_at(store, stream, at, turn=found.turn, allow_damage=allow_damage)
 
 
 async def request_at(
-    store: EventStore, stream: str, position: int, *, turn: int | None = None
+    store: EventStore,
+    stream: str,
+    position: int,
+    *,
+    turn: int | None = None,
+    allow_damage: bool = False,
 ) -> RequestView:
     """The request whose ``context:request_prepared`` lies at ``position``.
 
-    Raises InvalidSetting where another record or none lies there, StreamNotFound, and
-    LogCorrupted for a body that cannot be decoded.
+    With ``allow_damage``, a request with edited bodies is returned as one that is not verified.
+    Raises InvalidSetting where another record or none lies there, StreamNotFound, and LogCorrupted
+    for a body that lost its digest or cannot be decoded.
     """
     state: request_view.ViewState = request_view.initial()
     prepared: Record | None = None
@@ -128,6 +140,8 @@ async def request_at(
     entries = tuple(state.layout.entries())
     wanted = addresses(entries)
     bodies = await store.bodies(stream, wanted)
+    if not allow_damage:
+        check(stream, zip(wanted, bodies, strict=True))
     texts: dict[tuple[int, int], bytes | None] = {
         place: body.data for place, body in zip(wanted, bodies, strict=True)
     }
@@ -169,7 +183,7 @@ async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[B
             reports.setdefault((event.messages, event.missing, places), (record.position, places))
     found = []
     for (messages, missing, _), (at, places) in reports.items():
-        bodies = await store.bodies(stream, [address for _, address in places])
+        bodies = await sound_bodies(store, stream, [address for _, address in places])
         texts = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
         added = [Added(behind, text) for (behind, _), text in zip(places, texts, strict=True)]
         found.append(Besides(at, messages, missing, tuple(added)))

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.soundness import damaged, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import transcript
-from eventctx.queries.bodies import damaged
 
 
 class Message(NamedTuple):
@@ -28,13 +28,13 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     """The transcript as it was after position ``at`` (None: now).
 
     Raises InvalidSetting for a position that is no int from 0, StreamNotFound, and LogCorrupted
-    for a body that cannot be decoded.
+    for a body that was damaged.
     """
     if at is not None and (type(at) is not int or not 0 <= at < 2**63):
         raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
     state = await _transcript_state(store, stream, at)
     places = [Address(position, index) for _, position, index in state.lines]
-    bodies = await store.bodies(stream, places)
+    bodies = await sound_bodies(store, stream, places)
     try:
         messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
     except msgspec.DecodeError as error:

@@ -24,6 +24,7 @@ from eventctx.errors import (
     StreamNotFound,
 )
 from eventctx.log.record import Record
+from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.parts import role_of
@@ -155,7 +156,8 @@ class Recall:
             if place is None:
                 numbers = f"a number from 0 to {following - 1}" if following else "no number yet"
                 raise InvalidSetting(f"message of {session!r}: expected {numbers}, found {number}")
-            (body,) = await self._store.bodies(place.stream, [Address(place.position, place.index)])
+            address = Address(place.position, place.index)
+            (body,) = await sound_bodies(self._store, place.stream, [address])
             message = None if body.data is None else _decoded(place, body.data)
             return FoundMessage(place.number, place.position, place.time, message)
         raise _lost()
@@ -263,7 +265,7 @@ class Recall:
         for stream in {hit.place.stream for hit in hits}:
             places = [hit.place for hit in hits if hit.place.stream == stream]
             addresses = [Address(place.position, place.index) for place in places]
-            bodies = await self._store.bodies(stream, addresses)
+            bodies = await sound_bodies(self._store, stream, addresses)
             data |= {place: body.data for place, body in zip(places, bodies, strict=True)}
         gone = [Gone(p.stream, p.position, p.index) for p, stored in data.items() if stored is None]
         found = await asyncio.to_thread(

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from eventctx.log.record import Body
+from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 
 MAX_BYTES = 32 * 2**20
@@ -47,13 +48,16 @@ class BodyCache:
         self._held[place] = data
 
     async def texts(self, wanted: Sequence[tuple[int, int]]) -> Texts:
-        """Stored bytes of ``wanted``. One call to the store reads all that are not in memory."""
+        """Stored bytes of ``wanted``. One call to the store reads all that are not in memory.
+
+        A body is checked when it is read, so once while it stays. Raises LogCorrupted.
+        """
         with self._lock:
             held = self._held
             texts: Texts = {place: held[place] for place in wanted if place in held}
         missing = [Address(*place) for place in wanted if place not in texts]
         if missing:
-            found = await self._store.bodies(self._stream, missing)
+            found = await sound_bodies(self._store, self._stream, missing)
             with self._lock:
                 # After a conflict these positions may belong to other records: keep none of them.
                 sound = self._held is held

@@ -10,6 +10,7 @@ import msgspec
 from eventctx.log import events
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record, make_body
+from eventctx.log.soundness import sound_bodies
 from eventctx.messages.encoding import decode_bodies, encode_message
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -72,7 +73,7 @@ class Transcript:
         """The transcript's lines at ``version``, and their stored bytes, None for erased ones."""
         state = await self._session.lines.at(version)
         addresses = [line.address for line in state.lines]
-        bodies = await self._session.store.bodies(self._session.stream, addresses)
+        bodies = await sound_bodies(self._session.store, self._session.stream, addresses)
         return state, [body.data for body in bodies]
 
     # -- replacing -------------------------------------------------------------------------------

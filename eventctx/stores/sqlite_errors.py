@@ -10,6 +10,7 @@ import apsw
 from eventctx.errors import (
     EventctxError,
     InvalidSetting,
+    LogCorrupted,
     NotAStore,
     StoreError,
     StoreFull,
@@ -66,6 +67,8 @@ def _named(error: Exception, path: Path, system_errno: int) -> EventctxError:
         return closed(path)
     if isinstance(error, apsw.IOError):
         return StoreUnavailable(f"{path}: the disk reported an error ({error}); check the disk")
+    if isinstance(error, UnicodeDecodeError):
+        return LogCorrupted("", -1, f"{path}: a text in the file is no UTF-8 ({error.reason})")
     if isinstance(error, apsw.Error):
         return StoreError(f"{path}: SQLite refused: {error}")
     return InvalidSetting(f"{path}: an argument cannot be stored: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import apsw
@@ -29,9 +30,23 @@ _MOST_CACHED = 10_000
 _HEADS = """
 SELECT s.name, r.position, r.digest, s.created, p.name, s.forked_at FROM streams s
 LEFT JOIN streams p ON p.id = s.parent
-JOIN records r ON r.stream = s.id
+LEFT JOIN records r ON r.stream = s.id
   AND r.position = (SELECT max(position) FROM records WHERE stream = s.id)
 """
+
+
+def _info(row: Row) -> StreamInfo:
+    """A stream; one whose records are gone has the head -1 and no digest."""
+    name, head, digest, created, parent, forked_at = row
+    head = head if type(head) is int and type(digest) is bytes else -1
+    return StreamInfo(
+        name,
+        head,
+        digest if head >= 0 else b"",
+        created if type(created) is int else 0,
+        parent if type(parent) is str else None,
+        forked_at if type(forked_at) is int else None,
+    )
 
 
 class OwnedRange(NamedTuple):
@@ -64,8 +79,13 @@ class Queries:
         segments: list[OwnedRange] = []
         row = self._one("SELECT id, parent, forked_at FROM streams WHERE name=?", (stream,))
         last = _END
+        met: set[int] = set()
         while row is not None:
             owner, parent, forked_at = row
+            if owner in met or (parent is None) != (forked_at is None):
+                problem = "its forks have no beginning: the streams' parents were changed"
+                raise LogCorrupted(stream, -1, problem)
+            met.add(owner)
             first = 0 if forked_at is None else forked_at + 1
             if first <= last:
                 segments.append(OwnedRange(owner, first, last))
@@ -73,6 +93,8 @@ class Queries:
                 break
             last = min(last, forked_at)
             row = self._one("SELECT id, parent, forked_at FROM streams WHERE id=?", (parent,))
+            if row is None:
+                raise LogCorrupted(stream, -1, "the session that it was forked from is missing")
         if not segments:
             raise StreamNotFound(stream)
         if len(self._lineages) >= _MOST_CACHED:
@@ -83,12 +105,23 @@ class Queries:
     def head(self, stream: str) -> StreamInfo | None:
         """The stream's last position, digest and origin; None if it does not exist."""
         row = self._one(_HEADS + "WHERE s.name = ?", (stream,))
-        return None if row is None else StreamInfo(*row)
+        return None if row is None else _info(row)
 
     def streams(self) -> list[StreamInfo]:
         """All streams in order of creation."""
-        rows: list[Row] = self._connection.execute(_HEADS + "ORDER BY s.id").fetchall()
-        return [StreamInfo(*row) for row in rows]
+        try:
+            rows: list[Row] = self._connection.execute(_HEADS + "ORDER BY s.id").fetchall()
+        except (apsw.CorruptError, ValueError):
+            rows = self._readable_heads()
+        return [_info(row) for row in rows if type(row[0]) is str]
+
+    def _readable_heads(self) -> list[Row]:
+        """The rows that can be read, one by one: one broken session must not hide the others."""
+        rows: list[Row] = []
+        for (key,) in self._connection.execute("SELECT id FROM streams ORDER BY id").fetchall():
+            with suppress(apsw.CorruptError, ValueError):
+                rows += self._connection.execute(_HEADS + "WHERE s.id=?", (key,)).fetchall()
+        return rows
 
     def page(
         self, stream: str, start: int, stop: int | None, backward: bool, limit: int, bodies: bool
@@ -110,18 +143,15 @@ class Queries:
             low, high = max(start, first), min(stop, final)
             if low > high:
                 continue
-            try:
-                records, complete = self._records(
-                    f"SELECT {columns} FROM records WHERE stream=? AND position BETWEEN ? AND ? "  # noqa: S608
-                    f"ORDER BY position {order} LIMIT ?",
-                    (owner, low, high, limit - len(found)),
-                    stream,
-                    bodies,
-                )
-            except apsw.CorruptError as error:
-                at = found[-1].position if found else high if backward else low
-                raise LogCorrupted(stream, at, f"the database file is damaged ({error})") from error
-            found += records
+            complete = self._add(
+                found,
+                f"SELECT {columns} FROM records WHERE stream=? AND position BETWEEN ? AND ? "  # noqa: S608
+                f"ORDER BY position {order} LIMIT ?",
+                (owner, low, high, limit - len(found)),
+                stream,
+                bodies,
+                high if backward else low,
+            )
             if not complete or len(found) >= limit:
                 break
         return found, stop
@@ -129,17 +159,31 @@ class Queries:
     def page_all(self, after: int, limit: int, bodies: bool) -> list[Record]:
         """Some records with a global position above ``after``, of all streams."""
         columns = WITH_DATA if bodies else WITHOUT_DATA
-        records, _ = self._records(
+        records: list[Record] = []
+        self._add(
+            records,
             f"SELECT {columns} FROM records WHERE pos > ? ORDER BY pos LIMIT ?",  # noqa: S608
             (after, min(limit, PAGE_RECORDS)),
             None,
             bodies,
+            after + 1,
         )
         return records
 
-    def _records(
-        self, sql: str, bindings: tuple[int, ...], stream: str | None, bodies: bool
-    ) -> tuple[list[Record], bool]:
+    def _add(
+        self,
+        found: list[Record],
+        sql: str,
+        bindings: tuple[int, ...],
+        stream: str | None,
+        bodies: bool,
+        first: int,
+    ) -> bool:
+        """Add a query's records to ``found``; False if it ended early, by size or by damage.
+
+        Damage is an error only where it comes first, so that the records before it can be read.
+        ``first`` is the position to name then. Raises LogCorrupted.
+        """
         columns = BODY_WITH_DATA if bodies else BODY_WITHOUT_DATA
 
         def further(pos: int) -> list[Body]:
@@ -149,11 +193,21 @@ class Queries:
             )
             return [body_from(row) for row in rows]
 
-        cursor = self._connection.execute(sql, bindings)
+        before = len(found)
+        cursor = self._connection.cursor()
         try:
-            return records_from(
-                cursor, self._name if stream is None else stream, self._type, further, PAGE_BYTES
-            )
+            cursor.execute(sql, bindings)
+            name = self._name if stream is None else stream
+            return records_from(found, cursor, name, self._type, further, PAGE_BYTES)
+        except (apsw.CorruptError, ValueError) as error:
+            if len(found) > before:
+                return False
+            problem = f"the database file is damaged ({error})"
+            raise LogCorrupted(stream or "", first, problem) from error
+        except LogCorrupted:
+            if len(found) > before:
+                return False
+            raise
         finally:
             cursor.close(True)  # a cursor left open would keep the log from being checkpointed
 
@@ -188,7 +242,10 @@ class Queries:
             for expected, row in enumerate(rows, position):
                 if row[4] != expected:
                     raise LogCorrupted(stream, expected, f"expected a body {index}, found none")
-                found.append(body_from(row[:4]))
+                try:
+                    found.append(body_from(row[:4]))
+                except ValueError as error:
+                    raise LogCorrupted(stream, expected, f"the row is damaged: {error}") from error
             if len(rows) < after - done:
                 missing = position + len(rows)
                 raise LogCorrupted(stream, missing, f"expected a body {index}, found none")

@@ -21,11 +21,11 @@ _ENVELOPE = (
 )
 WITH_DATA = _ENVELOPE + "salt,data"
 """Columns of a record with its first body's content."""
-WITHOUT_DATA = _ENVELOPE + "salt IS NULL,NULL"
+WITHOUT_DATA = _ENVELOPE + "salt IS NULL AND typeof(data)='null',NULL"
 """The same without reading the data; in place of the salt, 1 if the body was erased, else 0."""
 
 BODY_WITH_DATA = "digest,facts,salt,data"
-BODY_WITHOUT_DATA = "digest,facts,salt IS NULL,NULL"
+BODY_WITHOUT_DATA = "digest,facts,salt IS NULL AND typeof(data)='null',NULL"
 
 _BODY_BITS = 20
 _HEX_LENGTHS = frozenset({16, 32})
@@ -90,41 +90,73 @@ def body_from(row: Row) -> Body:
     The third column is the salt, or 0 or 1 for a body that was not or was erased.
     """
     digest, facts, salt, data = row
+    if type(digest) is not bytes or type(facts) is not bytes:
+        raise ValueError(f"expected a body's digest and facts, found {digest!r} and {facts!r}")
     if type(salt) is bytes:
         return Body(digest, facts, data, salt)
-    return Body(digest, facts, None, None, salt != 0)
+    # Contents without a salt were not erased: an erasure takes both.
+    return Body(digest, facts, data, None, salt != 0 and data is None)
+
+
+_IDS = (bytes, str, type(None))
+_BLOB = (bytes, type(None))
+_EXPECTED = (
+    (int,), (int,), (int,), (bytes,), (int,), (int,), (int,), (int, type(None)), _IDS, _IDS, _IDS,
+    (bytes,), (bytes,), (int,), _BLOB, _BLOB, (bytes, int, type(None)), _BLOB,
+)  # fmt: skip
+_COLUMNS = (*_ENVELOPE.removesuffix(",").split(","), "salt", "data")
+_known: set[tuple[bool, tuple[type, ...]]] = set()
+"""Whether a row has a body, and its types, where that was found right: very few are met."""
+
+
+def _check_types(row: Row) -> None:
+    """Raise ValueError for a row that no release wrote."""
+    types = tuple(map(type, row))
+    signature = bool(row[13]), types
+    if signature in _known:
+        return
+    for name, found, allowed in zip(_COLUMNS, types, _EXPECTED, strict=True):
+        if found not in allowed:
+            raise ValueError(f"the column {name} holds a {found.__name__}")
+    if row[13] and not (types[14] is bytes and types[15] is bytes):
+        raise ValueError("there is a body without a digest or facts")
+    _known.add(signature)
 
 
 def records_from(
+    found: list[Record],
     rows: apsw.Cursor,
     name_of: Callable[[int], str] | str,
     types: Callable[[int], str],
     further: Callable[[int], list[Body]],
     size: int,
-) -> tuple[list[Record], bool]:
-    """Records of a cursor over WITH_DATA or WITHOUT_DATA, and whether all its rows were read.
+) -> bool:
+    """Add to ``found`` the records of a cursor over WITH_DATA or WITHOUT_DATA.
 
-    Stops early after ``size`` bytes of data. ``name_of`` is the stream's name, or a function that
-    finds it from its row id; ``further(global_position)`` reads the bodies behind the first.
-    Raises LogCorrupted for a damaged row.
+    Returns whether all rows were read: it stops after ``size`` bytes of data. ``name_of`` is the
+    stream's name, or a function that finds it from its row id; ``further(global_position)`` reads
+    the bodies behind the first. Raises LogCorrupted for a row that no release wrote, ValueError for
+    one that cannot be read.
     """
-    found: list[Record] = []
     fixed = name_of if isinstance(name_of, str) else None
     known: dict[int, str] = {}
-    for (
+    for row in rows:
+        try:
+            _check_types(row)
+        except ValueError as error:
+            at = row[2] if type(row[2]) is int else -1
+            raise LogCorrupted(fixed or "", at, f"the record's row is damaged: {error}") from error
+        (
         pos, stream, position, event_id, kind, version, time, iteration, turn, span, parent,
         digest, payload, count, body_digest, facts, salt, data,
-    ) in rows:  # fmt: skip
+    ) = row  # fmt: skip
         if count == 0:
             bodies: tuple[Body, ...] = ()
-        elif type(count) is not int:  # a damaged file: the page is another table's, or empty
-            name = fixed if fixed is not None else name_of(stream)  # type: ignore[operator]
-            raise LogCorrupted(name, position, f"expected a count of bodies, found {count!r}")
         else:
             if type(salt) is bytes:
                 bodies = (Body(body_digest, facts, data, salt),)
             else:
-                bodies = (Body(body_digest, facts, None, None, salt != 0),)
+                bodies = (body_from((body_digest, facts, salt, data)),)
             if data is not None:
                 size -= len(data)
             if count > 1:
@@ -152,5 +184,5 @@ def records_from(
             )
         )
         if size <= 0:
-            return found, False
-    return found, True
+            return False
+    return True

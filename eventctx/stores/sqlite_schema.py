@@ -126,7 +126,6 @@ def open_file(
                 path.chmod(0o600)
             _create(writer, path, lock_timeout)
         _configure(writer, path, durability, lock_timeout)
-        _tell_rights(writer, path)
         reader = connect(str(path), apsw.SQLITE_OPEN_READWRITE, LockWait(lock_timeout))
         reader.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
         return path, Opened(writer, reader, lock)
@@ -202,8 +201,11 @@ def _make_private(path: Path) -> bool:
     return True
 
 
-def _tell_rights(connection: apsw.Connection, path: Path) -> None:
-    """Warn once in the life of a store that others may read it, as releases before 0.2 let them."""
+def tell_rights(connection: apsw.Connection, path: Path) -> None:
+    """Warn once in the life of a store that others may read it, as earlier releases let them.
+
+    To be called in a transaction: that it was said is kept in the store.
+    """
     mode = stat.S_IMODE(path.stat().st_mode)
     if os.name != "posix" or not mode & 0o077:
         return

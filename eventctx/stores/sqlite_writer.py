@@ -29,7 +29,7 @@ from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.sqlite_errors import closed, is_passing, translated
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_mailbox import Job, Mailbox
-from eventctx.stores.sqlite_schema import Durability, LockWait
+from eventctx.stores.sqlite_schema import Durability, LockWait, tell_rights
 
 QUEUE_BYTES = 64 * 2**20
 BATCH_JOBS = 512
@@ -65,6 +65,7 @@ class Writer:
         self._committed = committed
         self._check_place = check_place
         self._stronger: Durability | None = None
+        self._told = False
         self._log = Log(connection)
         self._mailbox = Mailbox(QUEUE_BYTES)
         self._log_pages = 0
@@ -114,6 +115,9 @@ class Writer:
             self._check_place()
             self._apply_durability()
             foreign = log.begin()
+            if not self._told:
+                tell_rights(self._connection, self._path)
+                self._told = True
             for job in jobs:
                 try:
                     outcomes.append((job.ack, job.function(log, *job.args), None))

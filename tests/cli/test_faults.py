@@ -144,7 +144,7 @@ def test_an_edited_message_is_found_by_verify_and_by_view(run, store):
 def test_contents_that_are_no_json_any_more_are_damage_and_no_traceback(run, store):
     _edit(store, b'{"role":"user","content":"Task 0', b'{"role":"user","content:"Task 0')
     for command in (("transcript", "work"), ("view", "work", "--turn", 1)):
-        _fails(run(*command, "--store", store), 1, "was edited", "eventctx verify work")
+        _fails(run(*command, "--store", store), 1, "edited or damaged", "eventctx verify work")
     for command in (("log", "work"), ("replay", "work")):
         done = run(*command, "--store", store)
         assert done.code in (0, 1)

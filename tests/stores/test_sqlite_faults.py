@@ -356,3 +356,28 @@ async def test_a_flood_that_nobody_awaits_is_written_whole(path, draft, collect,
     assert last.receipt.position == 150
     chained(await collect(store.read("s")))
     await store.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
+async def test_a_new_store_is_its_owners_alone(path, draft):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    made = sorted(path.parent.glob("store.db*"))
+    assert len(made) == 3
+    assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}
+    await store.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
+async def test_a_store_that_others_may_read_is_said_once_and_only_to_who_writes(
+    path, draft, caplog
+):
+    await (await SqliteStore.open(path)).close()
+    path.chmod(0o644)
+    for number, said in enumerate((0, 1, 1)):
+        store = await SqliteStore.open(path)
+        await store.streams()
+        if number:
+            await store.append("s", [draft(str(number))], ANY)
+        await store.close()
+        assert caplog.text.count("can be read by other users") == said

@@ -159,7 +159,9 @@ async def _view(
 ) -> None:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        view = await engine.request_view(info.stream, turn, iteration, position=position)
+        view = await engine.request_view(
+            info.stream, turn, iteration, position=position, allow_damage=True
+        )
         selector = RequestSelector(position=view.position)
         left_out = await left_out_of(engine.store, info.stream, selector)
         proof = await proof_of(engine.store, info.stream, view) if verify else None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.explain.lost import LeftOut, left_out, lost
@@ -138,7 +139,7 @@ async def _texts(
     """Messages by address; None for an erased one. Raises LogCorrupted for a body without JSON."""
     wanted = list(dict.fromkeys([_place(ref) for ref in refs]))
     texts: dict[Address, Message | None] = {}
-    for address, body in zip(wanted, await store.bodies(stream, wanted), strict=True):
+    for address, body in zip(wanted, await sound_bodies(store, stream, wanted), strict=True):
         try:
             texts[address] = None if body.data is None else decode_body(body.data)
         except msgspec.DecodeError as error:

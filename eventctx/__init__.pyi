@@ -31,7 +31,10 @@ from eventctx.errors import UnknownEventName as UnknownEventName
 from eventctx.errors import UnknownFormat as UnknownFormat
 from eventctx.errors import UpcastMissing as UpcastMissing
 from eventctx.errors import WrongExpectedVersion as WrongExpectedVersion
+from eventctx.log.receipt_book import ReceiptBook as ReceiptBook
 from eventctx.log.record import Record as Record
+from eventctx.log.signatures import Signer as Signer
+from eventctx.log.signatures import signer as signer
 from eventctx.log.store import Receipt as Receipt
 from eventctx.log.store import StreamInfo as StreamInfo
 from eventctx.messages.visibility import for_audience as for_audience
@@ -43,8 +46,10 @@ from eventctx.policies.interception import Verdict as Verdict
 from eventctx.queries.audit import Audit as Audit
 from eventctx.queries.requests import RequestView as RequestView
 from eventctx.queries.transcript import Message as Message
-from eventctx.queries.verify import Problem as Problem
-from eventctx.queries.verify import Verification as Verification
+from eventctx.queries.verification.findings import Problem as Problem
+from eventctx.queries.verification.findings import Signed as Signed
+from eventctx.queries.verification.findings import Verification as Verification
+from eventctx.queries.verification.whole_store import StoreVerification as StoreVerification
 from eventctx.search.recall import Recalled as Recalled
 from eventctx.search.recall import RecallTool as RecallTool
 from eventctx.session.context import Context as Context

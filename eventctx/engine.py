@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -19,8 +20,10 @@ from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.log.hook_failures import HookFailures, Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
+from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.record import Record
 from eventctx.log.session_id import check_session_id
+from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
@@ -33,17 +36,20 @@ from eventctx.queries.explain.answers import Explanation, ViewDiff
 from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.requests import RequestView
 from eventctx.queries.transcript import Message, transcript_at
-from eventctx.queries.verify import Verification, verify
+from eventctx.queries.verification.findings import Verification
+from eventctx.queries.verification.session import verify
+from eventctx.queries.verification.whole_store import StoreVerification, verify_store
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
 from eventctx.session.append_queue import Listener
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
 from eventctx.session.dry_run import dry_run
+from eventctx.session.receipt_keeper import ReceiptKeeper
 from eventctx.session.result import CompactionResult
-from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link
+from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link, sign
 from eventctx.session.settings import by_own_name, check_advised, choose
-from eventctx.stores.location import open_store
+from eventctx.stores.location import default_book, open_store
 
 
 class Engine:
@@ -54,6 +60,7 @@ class Engine:
     (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler that
     may veto or change an operation before it happens; without a handler it is a decorator, as
     ``on`` is.
+    ``receipts`` is the book in which it notes where each session stands at the end of its turns.
     ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones
     (``eventctx.testing``). Durations are the process's own, unless the clock has a ``stopwatch``.
     """
@@ -67,8 +74,10 @@ class Engine:
         current_span: CurrentSpan | None = None,
         clock: Callable[[], int] = time.time_ns,
         random: Callable[[int], bytes] = random_bytes,
+        receipts: ReceiptBook | None = None,
     ) -> None:
         self.store = store
+        self._receipts = ReceiptKeeper(store, receipts)
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
         self._losses = HookFailures(getattr(store, "path", None), self.hooks.on_loss)
@@ -81,7 +90,7 @@ class Engine:
         self._sessions = Sessions(
             Environment(
                 store,
-                Listener(self.hooks.publish, self._sinks.appended if sinks else None),
+                Listener(self._stored, self._sinks.appended if sinks else None),
                 clock,
                 random,
                 current_span or self._sinks.current_span,
@@ -120,8 +129,13 @@ class Engine:
         opening = SessionOpening(chosen, made, summarizer, scorer, tokenizer, chooses)
         return await self._sessions.open(session, opening)
 
+    def _stored(self, record: Record) -> None:
+        self._receipts.stored(record)
+        self.hooks.publish(record)
+
     async def _catch_up(self, session: str) -> None:
         """Let the sinks fold a session's present records, outside the loop's thread."""
+        await self._receipts.check_session(session)
         needed = self._sinks.history()
         if needed == "none" or await self.store.head(session) is None:
             return
@@ -249,9 +263,37 @@ class Engine:
     ) -> Verification:
         """Recompute every digest of a session, and compare facts. Raises StreamNotFound.
 
+        The session is compared with ``receipt``, and with its last one in the book of receipts.
         Without ``facts`` only the content that digests cover is checked, in half the time.
         """
-        return await verify(self.store, session, receipt, facts=facts)
+        noted = (await self._receipts.receipts()).get(session)
+        receipts = {one for one in (receipt, noted) if one is not None}
+        return await verify(self.store, session, tuple(receipts), facts=facts)
+
+    async def verify_store(
+        self,
+        *,
+        facts: bool = True,
+        began: Callable[[str, int, int], None] | None = None,
+    ) -> StoreVerification:
+        """Verify every session, those that only the receipts know, and the store as a whole.
+
+        ``began`` is called with each session's name, the number of those done, and that of all.
+        """
+        receipts = await self._receipts.receipts()
+        return await verify_store(self.store, receipts, facts=facts, began=began)
+
+    @property
+    def receipts_path(self) -> Path | None:
+        """The path of the book of receipts; None if none is kept."""
+        return None if self._receipts.book is None else self._receipts.book.path
+
+    async def sign(self, session: str, key: Signer) -> Receipt:
+        """Vouch for all records of a session until now, with a record that carries the signature.
+
+        ``key`` is made by ``eventctx.signer``. Raises StreamNotFound, InvalidSetting.
+        """
+        return await sign(self.store, self._sessions, session, key)
 
     async def why(
         self,
@@ -353,6 +395,7 @@ class Engine:
             await self._sessions.close_all()
         finally:
             try:
+                self._receipts.note_all()
                 await self.hooks.close()
                 await self._sinks.close()
                 if self._recall is not None:
@@ -400,12 +443,16 @@ def open_engine(
     durability: Literal["full", "normal"] = "full",
     create: bool = True,
     lock_timeout: float = 5.0,
+    receipts: bool | str | os.PathLike[str] = True,
     **options: Any,
 ) -> Opening:
     """Open a store: ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a path.
 
     ``durability="normal"`` may lose the last acknowledged records when the power fails, never when
-    only the process ends. ``lock_timeout`` is in seconds. ``options`` are those of ``Engine``.
+    only the process ends. ``lock_timeout`` is in seconds. ``receipts`` is the path of the book of
+    receipts; True puts it into the user's state folder, False keeps none. ``options`` are those of
+    ``Engine``.
+
     Raises on entering: NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
     """
 
@@ -413,6 +460,13 @@ def open_engine(
         store = await open_store(
             os.fspath(url), durability=durability, create=create, lock_timeout=lock_timeout
         )
-        return Engine(store, **options)
+        path = getattr(store, "path", None)
+        book = None
+        if receipts is not False and path is not None:
+            place = default_book(path) if receipts is True else Path(receipts)
+            book = ReceiptBook(place)
+        engine = Engine(store, receipts=book, **options)
+        await engine._receipts.check_store()
+        return engine
 
     return Opening(make)

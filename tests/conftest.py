@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,10 @@ from hypothesis import settings
 
 from tests.services.fixtures import jaeger as jaeger
 from tests.services.fixtures import phoenix as phoenix
+
+# Receipts of the stores that tests make stay out of the user's own state folder.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eventctx-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 settings.register_profile("ci", print_blob=True, derandomize=True)
 if os.environ.get("CI") == "true":

@@ -17,8 +17,8 @@ from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.projections.view.snapshot import NAME as SNAPSHOT
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
-from eventctx.session.aggregate import SNAPSHOT
 from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore
 

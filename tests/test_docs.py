@@ -503,7 +503,7 @@ def _plain(arguments: str) -> str:
 
 def test_the_schema_in_the_storage_reference_is_that_of_the_store() -> None:
     shown = [one.text for one in blocks_of(REFERENCE / "storage.md") if one.language == "sql"]
-    assert [text.split() for text in shown] == [sqlite_schema._TABLES.split()]
+    assert [text.split() for text in shown] == [sqlite_schema.TABLES.split()]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,16 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.log.record import Body, Record
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import Address, Receipt
 from eventctx.messages.facts import decode_facts, encode_facts, outline_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import audit, timeline, transcript, usage
 from eventctx.projections.view import request_view
 from eventctx.queries.transfer import export_lines, import_drafts, looks_like_export, read_drafts
-from eventctx.queries.verify import verify
+from eventctx.queries.verification.session import verify
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import Story, stories
 
@@ -118,7 +121,10 @@ class Tampered:
     async def head(self, stream: str) -> Any:
         return self._head
 
-    async def read(self, stream: str, stop: int) -> Any:
+    async def load_snapshot(self, stream: str, name: str) -> None:
+        return None
+
+    async def read(self, stream: str, start: int, stop: int) -> Any:
         for record in self.records:
             yield record
 
@@ -230,7 +236,11 @@ async def test_a_view_that_shows_an_erased_message_still_verifies() -> None:
             if record.type == "context:message_added" and record.position < 10:
                 facts = outline_facts(decode_facts(record.bodies[0].facts))
                 places[Address(record.position)] = encode_facts(facts)
-        assert await engine.store.erase("s", places) == len(places) > 1
+        name, version, payload = encode_event(
+            events.Erased(numbers=(), bodies=tuple((one.position, one.index) for one in places))
+        )
+        note = Draft(os.urandom(16), name, version, 0, payload)
+        assert (await engine.store.erase("s", places, {"s": note})).bodies == len(places) > 1
         proof = await engine.verify("s")
         assert (proof.ok, proof.erased) == (True, len(places))
         for row in (await engine.audit("s")).requests:

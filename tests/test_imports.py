@@ -47,6 +47,7 @@ HOMES = {
     "imagesize": {"eventctx.messages.images"},
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*"},
+    "cryptography": {"eventctx.log.signatures"},
     "platformdirs": {"eventctx.stores.location"},
     "amplifier_core": {
         "eventctx.adapters.amplifier*",

@@ -18,6 +18,7 @@ from eventctx.cli.commands.replay import replay_command
 from eventctx.cli.commands.restore import restore_command
 from eventctx.cli.commands.search import search_command
 from eventctx.cli.commands.sessions import sessions_command, stats_command
+from eventctx.cli.commands.sign import sign_command
 from eventctx.cli.commands.trace import trace_command
 from eventctx.cli.commands.transcript import transcript_command, view_command
 from eventctx.cli.commands.validate import validate_command
@@ -63,6 +64,7 @@ for _command in (
     restore_command,
     compact_command,
     verify_command,
+    sign_command,
     export_command,
     stats_command,
     validate_command,

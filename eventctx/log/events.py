@@ -96,12 +96,13 @@ class Restored(Event, frozen=True, tag="context:restored"):
 class Erased(Event, frozen=True, tag="context:erased"):
     """The contents of these messages, and all that was derived from them, were destroyed.
 
-    ``bodies`` are the addresses ``[position, index]`` that were emptied.
+    ``bodies`` are the addresses ``[position, index]`` that were emptied. ``unbound`` as in a plan.
     """
 
     numbers: tuple[int, ...]
     bodies: tuple[tuple[int, int], ...]
     reason: str = ""
+    unbound: tuple[tuple[int, int], ...] = ()
 
 
 class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
@@ -157,6 +158,32 @@ class SessionEnd(Event, frozen=True, tag="session:end"):
     """The session was closed on purpose."""
 
     reason: str = ""
+
+
+class SessionDeleted(Event, frozen=True, tag="session:deleted"):
+    """The one record that stays of a deleted session, behind its last one.
+
+    ``position`` and ``digest`` (hex) are those of the last record, so that this one follows in the
+    chain. ``records`` were destroyed with all their contents.
+    """
+
+    position: int
+    digest: str
+    records: int
+    reason: str = ""
+
+
+class SessionSigned(Event, frozen=True, tag="session:signed"):
+    """Somebody vouches for all records up to ``position``, whose digest (hex) is ``digest``.
+
+    ``signature`` is made over ``signed_bytes`` with the private part of ``public_key`` (both hex).
+    """
+
+    position: int
+    digest: str
+    public_key: str
+    signature: str
+    algorithm: Literal["ed25519"] = "ed25519"
 
 
 class PromptSubmit(Event, frozen=True, tag="prompt:submit"):
@@ -442,6 +469,8 @@ CATALOGUE: dict[str, EventType] = dict(
             "more records may follow when a session resumes",
             emitted=True,
         ),
+        _row(SessionDeleted, "activity", True, "the only record that is left of the session"),
+        _row(SessionSigned, "activity", True, "the signature can be checked with the public key"),
         _row(PromptSubmit, "activity", True, "once per turn, first; numbers never repeat"),
         _row(
             PromptComplete,

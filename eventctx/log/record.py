@@ -147,6 +147,16 @@ def chain_digest(previous: bytes, position: int, draft: Draft | Record) -> bytes
     ).digest()
 
 
+def follows(previous: bytes, record: Record) -> bool:
+    """Whether a record's digest follows from its fields and the digest of the record before."""
+    if len(record.id) != 16:  # packing would cut it, or fill it up
+        return False
+    try:
+        return chain_digest(previous, record.position, record) == record.digest
+    except (struct.error, OverflowError, UnicodeError):
+        return False  # a value that no writer could have packed
+
+
 def place(draft: Draft, stream: str, position: int, global_position: int, digest: bytes) -> Record:
     """The record of a draft at its place."""
     return Record(

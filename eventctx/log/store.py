@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -50,6 +51,8 @@ class Last(NamedTuple):
     position: int
     id: bytes
 
+
+_NOTHING: Final[Mapping[str, Draft]] = MappingProxyType({})
 
 Expected = int | Last | ExpectedVersion
 
@@ -95,7 +98,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
     """A stream's last position (-1: no record) and digest, its creation, and its origin.
 
     ``created`` is in UTC nanoseconds. A fork has its ``parent`` and, in ``forked_at``, the last
-    position that it shares with it.
+    position that it shares with it. Of a ``deleted`` one a single record is left, its last.
     """
 
     stream: str
@@ -104,6 +107,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
     created: int
     parent: str | None = None
     forked_at: int | None = None
+    deleted: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -116,6 +120,25 @@ class Snapshot(msgspec.Struct, frozen=True):
     digest: bytes
     version: int
     data: bytes
+
+
+class Inspection(NamedTuple):
+    """What a store finds about itself as a whole.
+
+    ``findings`` are damage outside of any one stream, and what a foreign hand added. ``missing`` is
+    the number of records that were once stored and are in no stream now; deleted sessions account
+    for theirs.
+    """
+
+    findings: tuple[str, ...]
+    missing: int
+
+
+class Erasure(NamedTuple):
+    """The outcome of an erasure: bodies that were not erased before, and the records appended."""
+
+    bodies: int
+    records: tuple[Record, ...]
 
 
 class EventStore(Protocol):
@@ -190,14 +213,41 @@ class EventStore(Protocol):
         """
         ...
 
-    async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
+    async def erase(
+        self,
+        stream: str,
+        bodies: Mapping[Address, bytes],
+        records: Mapping[str, Draft] = _NOTHING,
+    ) -> Erasure:
         """Destroy data and salt of the bodies at these addresses, and replace their facts.
 
-        The facts of ``facts.outline_facts`` (role, call ids) let older views keep their order.
-        Digests stay, so chains still verify. Returns how many were not erased before. Forks share
-        bodies by reference, so a fork loses them too. Raises StreamNotFound, and LogCorrupted for
-        an address that holds no body.
+        ``records`` are appended to their streams in the same step: a ``context:erased`` for every
+        stream that reaches the bodies. The facts of ``facts.outline_facts`` (role, call ids) let
+        older views keep their order. Digests stay, so chains still verify. Forks share bodies by
+        reference, so a fork loses them too; snapshots that may hold erased contents go. Raises
+        StreamNotFound, and LogCorrupted for an address that holds no body.
         """
+        ...
+
+    async def delete(self, stream: str, last: Draft, expected: int) -> Record:
+        """Destroy all records, bodies and snapshots of a stream, and leave ``last`` in their place.
+
+        ``last`` follows the record at ``expected``, the stream's last position, in the chain. A
+        fork loses what is its own, and is no fork any more. Raises StreamNotFound,
+        WrongExpectedVersion, and InvalidSetting for a stream that others were forked from.
+        """
+        ...
+
+    async def scrubbed(self) -> bool:
+        """Whether the bytes of all that was erased or deleted are gone from every file.
+
+        A reader of another process may keep an older state of a file alive. What could not be done
+        is done when it ends, or when the store is opened again.
+        """
+        ...
+
+    async def inspect(self) -> Inspection:
+        """Look for damage outside of the streams. It reads the whole store."""
         ...
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:

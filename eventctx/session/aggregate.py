@@ -24,9 +24,6 @@ from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.body_cache import BodyCache
 
-SNAPSHOT = "request_view"
-"""The name under which the request view's snapshots are kept."""
-
 SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""
 

@@ -29,8 +29,9 @@ from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import NO_STREAM, Appended, EventStore, Last
+from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.aggregate import SNAPSHOT, Aggregate, Loaded
+from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.scope import Scope, scope_of
 
 MAX_IN_FLIGHT = 256
@@ -292,7 +293,7 @@ class AppendQueue:
             if ready and not self._in_flight and not self._stale:
                 snapshot = self._aggregate.snapshot_due(ready)
                 if snapshot is not None:
-                    self._store.save_snapshot(self._stream, SNAPSHOT, snapshot)
+                    self._store.save_snapshot(self._stream, view_snapshot.NAME, snapshot)
         return appended.records
 
     def _failed(self, pending: PendingAppend, error: EventctxError) -> None:

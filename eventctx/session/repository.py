@@ -25,7 +25,7 @@ from eventctx.messages.tokenizers import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.aggregate import SNAPSHOT, Aggregate, Loaded
+from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue, Clock, Listener
 from eventctx.session.body_cache import BodyCache
 from eventctx.session.open_session import OpenSession
@@ -96,7 +96,7 @@ async def load(store: EventStore, stream: str) -> Loaded | None:
     if info is None or info.head < 0:
         return None
     state, start = request_view.initial(), 0
-    snapshot = await store.load_snapshot(stream, SNAPSHOT)
+    snapshot = await store.load_snapshot(stream, view_snapshot.NAME)
     if snapshot is not None and snapshot.position <= info.head:
         usable = await _restored(store, stream, snapshot)
         if usable is not None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from eventctx.aio import KeyedLock
-from eventctx.errors import InvalidSetting, StreamNotFound
-from eventctx.log import events
+from eventctx.errors import InvalidSetting, StreamNotFound, WrongExpectedVersion
+from eventctx.log import events, signatures
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
-from eventctx.log.store import Appended, EventStore
+from eventctx.log.signatures import Signer
+from eventctx.log.store import Appended, EventStore, Receipt
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Rememberer, Scorer, Summarizer
 from eventctx.policies.interception import Intercept
@@ -203,6 +205,24 @@ async def link(
     await _append(sessions, child, of_child)
     if await store.head(parent) is not None:
         await _append(sessions, parent, of_parent)
+
+
+async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer) -> Receipt:
+    """Record a signature over all records of a session until now. Raises StreamNotFound."""
+    if await store.head(session) is None:
+        raise StreamNotFound(session)
+    found = await sessions.take_up(session)
+    while True:
+        await found.appends.synchronised()
+        info = await store.head(session)
+        assert info is not None  # noqa: S101 - sessions do not vanish
+        event = signatures.sign(info.head, info.digest, key)
+        draft = found.appends.draft(event, scope=Scope(session))
+        # Who appends in between makes a signature of what is no longer all: sign again.
+        with suppress(WrongExpectedVersion):
+            appended = await found.appends.append_exactly(info.head, draft)
+            if appended is not None:
+                return Receipt(session, appended[-1].position, appended[-1].digest)
 
 
 async def _append(sessions: Sessions, session: str, event: Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,15 @@ def default_path() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_path("eventctx", appauthor=False)) / "contexts.db"
+
+
+def default_book(store: Path) -> Path:
+    """The path of a store's receipts in the user's state folder; by the store's own path."""
+    import platformdirs
+
+    named = sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:32]
+    folder = Path(platformdirs.user_state_path("eventctx", appauthor=False))
+    return folder / "receipts" / f"{named}.jsonl"
 
 
 def default_store() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -16,9 +17,19 @@ from eventctx.errors import (
     StreamNotFound,
 )
 from eventctx.log.record import Body, Draft, Record, place
-from eventctx.log.store import Address, Appended, Expected, Receipt, Snapshot, StreamInfo
+from eventctx.log.store import (
+    ANY,
+    Address,
+    Appended,
+    Erasure,
+    Expected,
+    Inspection,
+    Receipt,
+    Snapshot,
+    StreamInfo,
+)
 from eventctx.stores.ack import Ack, Bell
-from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
+from eventctx.stores.rules import accepts, chain, conflict, has_forks, retried_at, same_ids
 
 
 class _Stream:
@@ -30,6 +41,7 @@ class _Stream:
         self.parent = parent
         self.base = base
         self.records: list[Record] = []
+        self.deleted = False
 
     @property
     def head(self) -> int:
@@ -58,7 +70,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._streams: dict[str, _Stream] = {}
-        self._log: list[tuple[_Stream, int]] = []
+        self._log: list[tuple[_Stream, int] | None] = []
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._checkpoints: dict[str, int] = {}
         self._bell = Bell()
@@ -92,7 +104,8 @@ class MemoryStore:
             self._check_open()
             found = self._existing(stream)
             last = found.head if stop is None else min(stop, found.head)
-            positions: Sequence[int] = range(max(start, 0), last + 1)
+            first = found.base if found.deleted else 0
+            positions: Sequence[int] = range(max(start, first), last + 1)
             if backward:
                 positions = positions[::-1]
             if limit is not None:
@@ -172,7 +185,12 @@ class MemoryStore:
             if not news:
                 await bell
 
-    async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
+    async def erase(
+        self,
+        stream: str,
+        bodies: Mapping[Address, bytes],
+        records: Mapping[str, Draft] = MappingProxyType({}),
+    ) -> Erasure:
         """See ``EventStore.erase``. Drops the snapshots of all streams that can read the records.
 
         Raises StreamNotFound, and LogCorrupted for an address without a body.
@@ -180,6 +198,8 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             found = self._existing(stream)
+            for name in records:
+                self._existing(name)
             fresh = [address for address in bodies if not _body(found, address).erased]
             for position, index in fresh:
                 owner = found.owner(position)
@@ -192,7 +212,37 @@ class MemoryStore:
             for key in list(self._snapshots):
                 if owners & set(_ancestors(self._streams[key[0]])):
                     del self._snapshots[key]
-            return len(fresh)
+            added = [self._append(name, (one,), ANY).records for name, one in records.items()]
+        self._bell.ring()
+        return Erasure(len(fresh), tuple([record for one in added for record in one]))
+
+    async def delete(self, stream: str, last: Draft, expected: int) -> Record:
+        """See ``EventStore.delete``."""
+        with self._lock:
+            self._check_open()
+            found = self._existing(stream)
+            if found.head != expected:
+                raise conflict(stream, expected, found.head)
+            forks = [one.name for one in self._streams.values() if one.parent is found]
+            if forks:
+                raise has_forks(stream, forks)
+            (digest,) = chain(stream, found.at(expected).digest, expected + 1, (last,))
+            self._log = [None if one and one[0] is found else one for one in self._log]
+            self._snapshots = {key: n for key, n in self._snapshots.items() if key[0] != stream}
+            left = self._streams[stream] = _Stream(stream, found.created, None, expected + 1)
+            left.deleted = True
+            record = self._insert(left, (last,), [digest]).records[0]
+        self._bell.ring()
+        return record
+
+    async def scrubbed(self) -> bool:
+        """See ``EventStore.scrubbed``. Nothing is kept in files."""
+        return True
+
+    async def inspect(self) -> Inspection:
+        """See ``EventStore.inspect``."""
+        with self._lock:
+            return Inspection((), self._log.count(None))
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
         """See ``EventStore.load_snapshot``."""
@@ -262,8 +312,9 @@ class MemoryStore:
         return _appended(records)
 
     def _after(self, after: int) -> Iterator[Record]:
-        for stream, position in self._log[max(after + 1, 0) :]:
-            yield stream.at(position)
+        for place_ in self._log[max(after + 1, 0) :]:
+            if place_ is not None:
+                yield place_[0].at(place_[1])
 
 
 def _appended(records: Sequence[Record]) -> Appended:
@@ -298,7 +349,15 @@ def _info(stream: _Stream) -> StreamInfo:
     last = stream.records[-1]
     parent = None if stream.parent is None else stream.parent.name
     forked_at = None if stream.parent is None else stream.base - 1
-    return StreamInfo(stream.name, last.position, last.digest, stream.created, parent, forked_at)
+    return StreamInfo(
+        stream.name,
+        last.position,
+        last.digest,
+        stream.created,
+        parent,
+        forked_at,
+        stream.deleted,
+    )
 
 
 def _without_data(record: Record) -> Record:

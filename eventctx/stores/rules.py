@@ -57,6 +57,15 @@ def conflict(stream: str, expected: Expected, head: int) -> WrongExpectedVersion
     )
 
 
+def has_forks(stream: str, forks: Sequence[str]) -> InvalidSetting:
+    """The error for a deletion of a stream from which others were forked."""
+    named = ", ".join(repr(one) for one in forks[:5]) + (", …" if len(forks) > 5 else "")
+    return InvalidSetting(
+        f"delete {stream!r}: expected a session without forks, found {named}, which read its "
+        "records; delete them first, or with it"
+    )
+
+
 def same_ids(found: Sequence[bytes], drafts: Sequence[Draft]) -> bool:
     """Whether the event ids found are those of the drafts, in order."""
     return len(found) == len(drafts) and all(

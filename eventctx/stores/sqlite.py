@@ -6,11 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Body, Draft, Record
-from eventctx.log.store import Address, Appended, Expected, Snapshot, StreamInfo
+from eventctx.log.store import (
+    Address,
+    Appended,
+    Erasure,
+    Expected,
+    Inspection,
+    Snapshot,
+    StreamInfo,
+)
 from eventctx.stores.ack import Ack
 from eventctx.stores.rules import sizes
 from eventctx.stores.sqlite_errors import closed
@@ -182,7 +191,12 @@ class SqliteStore:
                 page = []
         return cast(list[Record], page)
 
-    async def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
+    async def erase(
+        self,
+        stream: str,
+        bodies: Mapping[Address, bytes],
+        records: Mapping[str, Draft] = MappingProxyType({}),
+    ) -> Erasure:
         """See ``EventStore.erase``. Overwrites the bytes in the file, and empties its log.
 
         Emptying the log waits up to ``lock_timeout`` for reads of other processes; if they do not
@@ -191,7 +205,21 @@ class SqliteStore:
         Drops the snapshots of all streams that can read the records, as they may hold erased
         content. Raises StreamNotFound, and LogCorrupted for an address without a body.
         """
-        return cast(int, await self._write(Log.erase, stream, bodies))
+        size = sizes(records.values())
+        return cast(Erasure, await self._write(Log.erase, stream, bodies, records, size=size))
+
+    async def delete(self, stream: str, last: Draft, expected: int) -> Record:
+        """See ``EventStore.delete``. Overwrites the bytes in the file, and empties its log."""
+        size = sizes((last,))
+        return cast(Record, await self._write(Log.delete, stream, last, expected, size=size))
+
+    async def scrubbed(self) -> bool:
+        """See ``EventStore.scrubbed``."""
+        return cast(bool, await self._read(Queries.scrubbed))
+
+    async def inspect(self) -> Inspection:
+        """See ``EventStore.inspect``."""
+        return cast(Inspection, await self._read(Queries.inspect))
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
         """See ``EventStore.load_snapshot``."""

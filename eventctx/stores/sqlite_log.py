@@ -13,9 +13,9 @@ import apsw
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNotFound
 from eventctx.log.record import Draft, Record, place
-from eventctx.log.store import Address, Appended, Expected, Receipt, Snapshot
-from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
-from eventctx.stores.sqlite_queries import Queries
+from eventctx.log.store import ANY, Address, Appended, Erasure, Expected, Receipt, Snapshot
+from eventctx.stores.rules import accepts, chain, conflict, has_forks, retried_at, same_ids
+from eventctx.stores.sqlite_queries import UNSCRUBBED, Queries
 from eventctx.stores.sqlite_rows import (
     INSERT_BODY,
     INSERT_RECORD,
@@ -51,7 +51,7 @@ class Log:
         self._next = 0
         self._version: int | None = None
         self.erased = False
-        """Whether a body was erased since the writer last set this to false."""
+        """Whether something was erased or deleted since the writer last set this to false."""
 
     def begin(self) -> bool:
         """Start a transaction; true if another process wrote since the last one."""
@@ -127,9 +127,14 @@ class Log:
         owner = self._new_stream(new, first, parent.stream, at)
         return self._insert(new, owner, at + 1, (first,), digests)
 
-    def erase(self, stream: str, bodies: Mapping[Address, bytes]) -> int:
+    def erase(
+        self, stream: str, bodies: Mapping[Address, bytes], records: Mapping[str, Draft]
+    ) -> Erasure:
         """See ``EventStore.erase``. Also drops snapshots that may hold erased content."""
         self.flush()
+        for name in records:
+            if self._head(name) is None:
+                raise StreamNotFound(name)
         segments = self._queries.lineage(stream)
         inline: list[tuple[bytes, int]] = []
         further: list[tuple[bytes, int]] = []
@@ -156,8 +161,42 @@ class Log:
                 "DELETE FROM snapshots WHERE stream IN (SELECT id FROM heirs)",
                 (owner,),
             )
-        self.erased = self.erased or erased > 0
-        return erased
+        if erased:
+            self._note_unscrubbed()
+        added = [self.append(name, (one,), ANY).records for name, one in records.items()]
+        return Erasure(erased, tuple([record for one in added for record in one]))
+
+    def delete(self, stream: str, last: Draft, expected: int) -> Record:
+        """See ``EventStore.delete``."""
+        head = self._head(stream)
+        if head is None:
+            raise StreamNotFound(stream)
+        if head.position != expected:
+            raise conflict(stream, expected, head.position)
+        self.flush()
+        forks = self._queries.forks(head.stream)
+        if forks:
+            raise has_forks(stream, forks)
+        digests = chain(stream, head.digest, expected + 1, (last,))
+        self._cursor.executemany(
+            "DELETE FROM bodies WHERE id BETWEEN ? AND ?",
+            [
+                (body_id(pos, 1), body_id(pos + 1, 0) - 1)
+                for (pos,) in self._rows(
+                    "SELECT pos FROM records WHERE stream=? AND bodies > 1", (head.stream,)
+                )
+            ],
+        )
+        self._cursor.execute("DELETE FROM records WHERE stream=?", (head.stream,))
+        self._cursor.execute("DELETE FROM snapshots WHERE stream=?", (head.stream,))
+        self._note_unscrubbed()
+        appended = self._insert(stream, head.stream, expected + 1, (last,), digests)
+        return appended.records[0]
+
+    def _note_unscrubbed(self) -> None:
+        """Note in the file that its log holds bytes that must go, in case this process ends."""
+        self.save_checkpoint(UNSCRUBBED, 0)
+        self.erased = True
 
     def _empty(self, sql: str, ids: list[tuple[bytes, int]]) -> int:
         sql = sql.format("salt=NULL, facts=?, data=NULL")
@@ -195,6 +234,8 @@ class Log:
             (stream,),
         )
         if not rows:
+            if self._rows("SELECT 1 FROM streams WHERE name=?", (stream,)):
+                raise LogCorrupted(stream, 0, "all records of the session were removed")
             return None
         return self._remember(stream, Head(*rows[0]))
 

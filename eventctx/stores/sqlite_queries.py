@@ -10,7 +10,8 @@ import apsw
 
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.record import Body, Record
-from eventctx.log.store import Address, Snapshot, StreamInfo
+from eventctx.log.store import Address, Inspection, Snapshot, StreamInfo
+from eventctx.stores.sqlite_inspection import inspect
 from eventctx.stores.sqlite_rows import (
     BODY_WITH_DATA,
     BODY_WITHOUT_DATA,
@@ -22,13 +23,17 @@ from eventctx.stores.sqlite_rows import (
     records_from,
 )
 
+UNSCRUBBED = "eventctx:unscrubbed"
+"""The checkpoint that is there while erased bytes may be left in the log."""
+
 PAGE_RECORDS = 1000
 PAGE_BYTES = 4 * 2**20
 _END = 2**62
 _MOST_CACHED = 10_000
 
 _HEADS = """
-SELECT s.name, r.position, r.digest, s.created, p.name, s.forked_at FROM streams s
+SELECT s.name, r.position, r.digest, s.created, p.name, s.forked_at,
+  r.type = (SELECT id FROM types WHERE name='session:deleted') FROM streams s
 LEFT JOIN streams p ON p.id = s.parent
 LEFT JOIN records r ON r.stream = s.id
   AND r.position = (SELECT max(position) FROM records WHERE stream = s.id)
@@ -37,7 +42,7 @@ LEFT JOIN records r ON r.stream = s.id
 
 def _info(row: Row) -> StreamInfo:
     """A stream; one whose records are gone has the head -1 and no digest."""
-    name, head, digest, created, parent, forked_at = row
+    name, head, digest, created, parent, forked_at, deleted = row
     head = head if type(head) is int and type(digest) is bytes else -1
     return StreamInfo(
         name,
@@ -46,6 +51,7 @@ def _info(row: Row) -> StreamInfo:
         created if type(created) is int else 0,
         parent if type(parent) is str else None,
         forked_at if type(forked_at) is int else None,
+        deleted == 1,
     )
 
 
@@ -265,6 +271,19 @@ class Queries:
         """The stored checkpoint; None if there is none."""
         row = self._one("SELECT position FROM checkpoints WHERE name=?", (name,))
         return None if row is None else int(row[0])
+
+    def forks(self, owner: int) -> list[str]:
+        """The streams that read rows of the stream with row id ``owner``, without deleted ones."""
+        rows: list[Row] = self._connection.execute(_HEADS + "WHERE s.parent=?", (owner,)).fetchall()
+        return [info.stream for info in map(_info, rows) if not info.deleted]
+
+    def scrubbed(self) -> bool:
+        """Whether no erased bytes may be left in the log."""
+        return self.checkpoint(UNSCRUBBED) is None
+
+    def inspect(self) -> Inspection:
+        """See ``EventStore.inspect``."""
+        return Inspection(*inspect(self._connection))
 
     def data_version(self) -> int:
         """A number that changes whenever another connection commits."""

@@ -36,7 +36,7 @@ OLDEST_SQLITE = 3_051_000
 """SQLite notices from 3.51.0 on that another part of its process dropped its locks on a file."""
 
 _SMALLEST_PAGE = 512
-_TABLES = """
+TABLES = """
 CREATE TABLE streams(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent INTEGER REFERENCES streams(id),
   forked_at INTEGER, created INTEGER NOT NULL) STRICT;
@@ -276,7 +276,7 @@ def _create(connection: apsw.Connection, path: Path, lock_timeout: float) -> Non
     connection.execute("BEGIN IMMEDIATE")
     if _is_new(connection, path):  # another process may have been faster
         connection.execute(
-            f"{_TABLES} PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={SCHEMA_VERSION}"
+            f"{TABLES} PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={SCHEMA_VERSION}"
         ).fetchall()
     connection.execute("COMMIT")
 

@@ -13,6 +13,7 @@ that only the bad one fails.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -29,7 +30,10 @@ from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.sqlite_errors import closed, is_passing, translated
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_mailbox import Job, Mailbox
+from eventctx.stores.sqlite_queries import UNSCRUBBED, Queries
 from eventctx.stores.sqlite_schema import Durability, LockWait, tell_rights
+
+_log = logging.getLogger("eventctx.stores")
 
 QUEUE_BYTES = 64 * 2**20
 BATCH_JOBS = 512
@@ -66,6 +70,7 @@ class Writer:
         self._check_place = check_place
         self._stronger: Durability | None = None
         self._told = False
+        self._unscrubbed = False
         self._log = Log(connection)
         self._mailbox = Mailbox(QUEUE_BYTES)
         self._log_pages = 0
@@ -98,12 +103,17 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        self._finish_scrubbing()
         while (jobs := self._mailbox.take(BATCH_JOBS, BATCH_BYTES)) is not None:
             contended = self._write(jobs)
             if self._log_pages >= CHECKPOINT_PAGES:
                 self._checkpoint("PASSIVE")
             if contended:
                 time.sleep(_YIELD_SECONDS)
+            if self._unscrubbed:
+                self._scrub(wait=False)
+        if self._unscrubbed:
+            self._scrub()
         self._checkpoint("PASSIVE")
 
     def _write(self, jobs: list[Job]) -> bool:
@@ -129,8 +139,7 @@ class Writer:
             return self._lock.waited
         if log.erased:
             log.erased = False
-            # The log still holds the pages as they were before the erasure.
-            self._checkpoint("TRUNCATE")
+            self._scrub()
         settle(outcomes)
         self._committed()
         return foreign or self._lock.waited
@@ -151,6 +160,38 @@ class Writer:
                 self._write([job])
             return
         settle([(job.ack, None, translated(error, self._path, system_errno)) for job in jobs])
+
+    def _finish_scrubbing(self) -> None:
+        """Scrub the log if a process that erased something ended before it had."""
+        with suppress(apsw.Error):
+            self._unscrubbed = not Queries(self._connection).scrubbed()
+            if self._unscrubbed:
+                self._scrub()
+
+    def _scrub(self, *, wait: bool = True) -> None:
+        """Empty the log: it still holds the pages as they were before an erasure.
+
+        That needs a moment without readers in other processes; without one, it is tried again
+        after each transaction, and at the end.
+        """
+        timeout, self._lock.timeout = self._lock.timeout, self._lock.timeout if wait else 0.0
+        try:
+            ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if not busy:
+                self._connection.execute(
+                    "DELETE FROM checkpoints WHERE name=?", (UNSCRUBBED,)
+                ).fetchall()
+            self._unscrubbed = bool(busy)
+        except apsw.Error:
+            self._unscrubbed = True
+        finally:
+            self._lock.timeout = timeout
+        if self._unscrubbed and wait:
+            _log.warning(
+                "%s: what was erased stays legible in %s-wal until the other process that reads "
+                "the store ends; it is removed then, or when the store is opened again",
+                self._path, self._path.name,
+            )  # fmt: skip
 
     def _checkpoint(self, mode: str) -> None:
         # If a checkpoint fails or cannot finish, a later one does its work.

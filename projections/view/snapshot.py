@@ -16,6 +16,9 @@ from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
 
+NAME: Final = "request_view"
+"""The name under which stores keep these snapshots."""
+
 CHECKSUM_BYTES: Final = 16
 
 VERSION = 2

@@ -46,7 +46,7 @@ def digests(agent: Agent) -> None:
         say="Who computes these, and who checks them?",
     )
     checker = agent.does(
-        _read("eventctx/queries/verify.py"),
+        _read("eventctx/queries/verification/session.py"),
         _read("eventctx/stores/rules.py"),
         think="verify.py checks. The stores must compute the digest on append; rules.py is shared.",
     )[0]

@@ -126,7 +126,9 @@ def compaction(agent: Agent) -> None:
 def tampering(agent: Agent) -> None:
     """A flipped byte."""
     agent.asks("Prove that tampering shows: change one byte in a stored message and verify it.")
-    agent.does(_grep(r"class Problem|ProblemKind|def verify", "eventctx/queries/verify.py"))
+    agent.does(
+        _grep(r"class Problem|ProblemKind|def verify", "eventctx/queries/verification/session.py")
+    )
     wrong = agent.does(
         _python(_PROBE + "        await engine.store.execute('SELECT 1')\nasyncio.run(main())\n"),
         think="Perhaps the store lets me run SQL.",

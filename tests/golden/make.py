@@ -115,6 +115,13 @@ HOST_SAMPLES: list[events.Event] = [
 ]
 """Event types that came with the adapters of hosts."""
 
+EVIDENCE_SAMPLES: list[events.Event] = [
+    events.Erased(numbers=(2,), bodies=((7, 0),), unbound=((3, 5),)),
+    events.SessionDeleted(position=40, digest="ab" * 32, records=41, reason="on request"),
+    events.SessionSigned(position=40, digest="ab" * 32, public_key="cd" * 32, signature="ef" * 64),
+]
+"""Event types and fields that came with erasure, deletion and signatures."""
+
 
 def _write(name: str, data: bytes) -> None:
     path = HERE / name
@@ -175,5 +182,6 @@ async def _stores() -> None:
 if __name__ == "__main__":
     _write_events("events-v1.jsonl", SAMPLES)
     _write_events("events-v1-hosts.jsonl", HOST_SAMPLES)
+    _write_events("events-v1-evidence.jsonl", EVIDENCE_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

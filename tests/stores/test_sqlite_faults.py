@@ -325,7 +325,7 @@ async def test_erased_bytes_are_in_none_of_the_files(path, draft, large):
         return [p.name for p in path.parent.iterdir() if b"secret words" in p.read_bytes()]
 
     assert found() != []
-    assert await store.erase("s", {Address(1, 0): b"", Address(1, 2): b""}) == 2
+    assert (await store.erase("s", {Address(1, 0): b"", Address(1, 2): b""})).bodies == 2
     assert found() == []
     await store.close()
     assert found() == []

@@ -133,7 +133,7 @@ def _write_line(line: Record | str) -> None:
 
 
 async def _live(url: str, session: str, budget: int) -> None:
-    async with open_engine(url) as engine:
+    async with open_engine(url, receipts=False) as engine:
         engine.on("*", _write_line)
         context = await open_session(engine, session, budget)
         provider = model_for(*TASKS)

@@ -20,6 +20,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.messages.part_queries import call_names
 from eventctx.projections.view.layout import SYNTHETIC_RESULT
+from eventctx.queries.verification.whole_store import StoreVerification
 
 _BAR: Final = 16
 _DIED: Final = len(TASKS)
@@ -55,7 +56,7 @@ def show_agent(screen: Screen, url: str) -> None:
 
 
 async def _introduced(screen: Screen, url: str) -> str:
-    async with open_engine(url) as engine:
+    async with open_engine(url, receipts=False) as engine:
         session = await free_name(engine, "agent")
     screen.line(("eventctx demo --agent", "bold"))
     screen.blank()
@@ -69,7 +70,7 @@ async def _introduced(screen: Screen, url: str) -> str:
 
 
 async def _gone_on(screen: Screen, url: str, session: str, stage: _Stage) -> bool:
-    async with open_engine(url) as engine:
+    async with open_engine(url, receipts=False) as engine:
         engine.on("*", stage.took)
         context = await open_session(engine, session, BUDGET)
         response = await run_task(context, GOING_ON, model_for(GOING_ON))
@@ -91,7 +92,7 @@ async def _gone_on(screen: Screen, url: str, session: str, stage: _Stage) -> boo
         + " that was recorded before the process died."
     )
     screen.blank()
-    show_verifications(screen, [verification])
+    show_verifications(screen, StoreVerification((verification,), ()))
     return verification.ok and bool(died.verified)
 
 

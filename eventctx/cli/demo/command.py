@@ -30,6 +30,7 @@ from eventctx.importers.source.lines import read_lines
 from eventctx.importers.source.naming import session_name
 from eventctx.projections.audit import AuditRow
 from eventctx.queries.audit import Audit
+from eventctx.queries.verification.whole_store import StoreVerification
 
 SAMPLE: Final = Path(__file__).parent / "session.jsonl"
 BUDGET: Final = 32_000
@@ -105,7 +106,7 @@ def _url(store: str | None) -> str:
 
 
 async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, url: str) -> None:
-    async with open_engine(url) as engine:
+    async with open_engine(url, receipts=False) as engine:
         wanted = "demo" if recording.sample else _short(recording.path)
         session = await free_name(engine, wanted)
         _introduce(screen, recording, size, budget)
@@ -118,7 +119,7 @@ async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, 
         messages = len(await context.get_messages())
         verification = await engine.verify(session)
     _show_result(screen, audit, messages)
-    show_verifications(screen, [verification])
+    show_verifications(screen, StoreVerification((verification,), ()))
     _suggest(screen, session, url, audit)
     if not verification.ok:
         raise CommandFailed(FOUND)

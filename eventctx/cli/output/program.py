@@ -32,6 +32,7 @@ FOUND: Final = 1
 USAGE: Final = 2
 STORE: Final = 3
 BUG: Final = 4
+DAMAGE: Final = 5
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
@@ -47,6 +48,7 @@ EXIT_CODES: Final = (
         "no usable store (missing, locked, read-only, full, too new) or collector, or no room",
     ),
     (BUG, "a bug in eventctx; the traceback is shown"),
+    (DAMAGE, "`verify` found damage"),
     (INTERRUPTED, "stopped by Ctrl-C"),
     (PIPE_CLOSED, "the reader of the output went away, as in `eventctx log S | head`"),
 )

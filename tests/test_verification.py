@@ -1,0 +1,382 @@
+"""Verification of a store that somebody edited with SQL: each edit is found, and nothing raises."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import eventctx
+from eventctx.errors import LogCorrupted, StreamNotFound
+from eventctx.log.receipt_book import ReceiptBook
+from eventctx.queries.verification.whole_store import StoreVerification
+
+Edit = Callable[[apsw.Connection], Any]
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    """A store with a long session, a fork of it, and a second session; nobody has it open."""
+    place = tmp_path / "store.db"
+    async with eventctx.open(place, receipts=False) as engine:
+        context = await engine.session("s", max_tokens=3_000)
+        for number in range(40):
+            async with context.turn() as turn:
+                await context.add_message({"role": "user", "content": f"question {number} " * 20})
+                async with turn.iteration():
+                    await context.get_messages_for_request()
+                    answer = {"role": "assistant", "content": f"answer {number} " * 20}
+                    await context.add_message(answer)
+        await engine.fork("s", 20, "fork")
+        other = await engine.session("other")
+        await other.add_message({"role": "user", "content": "hello"})
+    return place
+
+
+async def checked(path: Path, edit: Edit | None = None) -> StoreVerification:
+    if edit is not None:
+        connection = apsw.Connection(str(path))
+        edit(connection)
+        connection.close()
+    async with eventctx.open(path, receipts=False) as engine:
+        return await engine.verify_store()
+
+
+def kinds(found: StoreVerification, session: str = "s") -> set[str]:
+    (one,) = [one for one in found.sessions if one.stream == session]
+    return {problem.kind for problem in one.problems}
+
+
+async def test_a_store_that_nobody_touched_has_no_findings(path: Path) -> None:
+    found = await checked(path)
+    assert found.ok
+    assert [one.stream for one in found.sessions] == ["s", "fork", "other"]
+
+
+PAYLOAD_OF_BRACKETS = """
+UPDATE records SET payload=CAST(replace(hex(zeroblob(50000)),'00','[') AS BLOB) WHERE pos=9"""
+BODY_OF_BRACKETS = """
+UPDATE records SET data=CAST(replace(hex(zeroblob(50000)),'00','[') AS BLOB) WHERE pos=2"""
+EDITS: dict[str, tuple[str, str, str]] = {
+    "texts blanked": ("UPDATE records SET salt=NULL, data=NULL WHERE bodies > 0", "s", "body"),
+    "texts blanked with their facts": (
+        "UPDATE records SET salt=NULL, data=NULL, facts=x'' WHERE bodies > 0",
+        "s", "body",
+    ),
+    "a salt taken away": ("UPDATE records SET salt=NULL WHERE pos=2", "s", "body"),
+    "a text taken away": ("UPDATE records SET data=NULL WHERE pos=2", "s", "body"),
+    "facts emptied": ("UPDATE records SET facts=x'' WHERE pos=2", "s", "facts"),
+    "another snapshot": (
+        "UPDATE snapshots SET data=CAST(data || '0' AS BLOB)",
+        "s", "snapshot",
+    ),
+    "a snapshot of the future": ("UPDATE snapshots SET position=99999", "s", "snapshot"),
+    "a snapshot moved": ("UPDATE snapshots SET position=position-3", "s", "snapshot"),
+    "all records removed": ("DELETE FROM records WHERE stream=3", "other", "missing"),
+    "an event id longer": (
+        "UPDATE records SET id=CAST(id||'0' AS BLOB) WHERE position=9", "s", "record",
+    ),
+    "a digest of no bytes": ("UPDATE records SET digest=x'' WHERE position=9", "s", "record"),
+    "a version beyond its range": (
+        "UPDATE records SET version=-1 WHERE position=9 AND stream=1", "s", "record",
+    ),
+    "an iteration below zero": (
+        "UPDATE records SET iteration=-7 WHERE position=9 AND stream=1", "s", "record",
+    ),
+    "a turn that is no UTF-8": (
+        "UPDATE records SET turn=CAST(x'ff' AS TEXT) WHERE position=9", "s", "unreadable",
+    ),
+    "a payload that is no JSON": (
+        "UPDATE records SET payload=x'7b' WHERE position=9 AND stream=1", "s", "record",
+    ),
+    "a payload of many brackets": (
+        PAYLOAD_OF_BRACKETS, "s", "record",
+    ),
+    "a body of many brackets": (
+        BODY_OF_BRACKETS, "s", "body",
+    ),
+    "a cycle of forks": (
+        "UPDATE streams SET parent=2, forked_at=3 WHERE id=1", "s", "unreadable",
+    ),
+    "a parent that is gone": (
+        "PRAGMA foreign_keys=OFF; UPDATE streams SET parent=77 WHERE id=2", "fork", "unreadable",
+    ),
+    "a type that is gone": ("DELETE FROM types WHERE id=2", "s", "unreadable"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+async def test_an_edit_is_found_where_it_was_made(path: Path, name: str) -> None:
+    sql, session, kind = EDITS[name]
+    found = await checked(path, lambda connection: connection.execute(sql).fetchall())
+    assert kind in kinds(found, session)
+    untouched = {"other"} - {session}
+    assert all(not kinds(found, one) for one in untouched if "bodies > 0" not in sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("CREATE TRIGGER t AFTER INSERT ON records BEGIN SELECT 1; END", "added the trigger 't'"),
+        ("CREATE VIEW v AS SELECT * FROM records", "added the view 'v'"),
+        ("CREATE TABLE extra(x)", "added the table 'extra'"),
+        ("CREATE INDEX i ON records(time)", "added the index 'i'"),
+        ("DROP INDEX records_place", "the index 'records_place' was removed"),
+        ("DELETE FROM streams WHERE id=3", "belong to no session"),
+        ("DELETE FROM records WHERE stream=3; DELETE FROM streams WHERE id=3", None),
+        ("INSERT INTO bodies VALUES(1 << 40, x'00', NULL, x'', NULL)", "belong to no record"),
+        ("INSERT INTO snapshots VALUES(99, 'x', 0, x'', 1, x'')", "belong to no session"),
+    ],
+)
+async def test_what_lies_between_the_sessions_is_checked(
+    path: Path, sql: str, words: str | None
+) -> None:
+    found = await checked(path, lambda connection: connection.execute(sql).fetchall())
+    if words is None:
+        # The last records of a store leave no gap behind; only a receipt knows of them.
+        assert not found.problems
+    else:
+        assert any(words in problem for problem in found.problems)
+        assert not found.ok
+
+
+async def test_a_session_that_was_taken_out_of_the_middle_leaves_a_gap(path: Path) -> None:
+    async with eventctx.open(path, receipts=False) as engine:
+        last = await engine.session("last")
+        await last.add_message({"role": "user", "content": "hello"})
+    sql = "DELETE FROM records WHERE stream=3; DELETE FROM streams WHERE id=3"
+    found = await checked(path, lambda connection: connection.execute(sql).fetchall())
+    assert found.problems == ("2 records that were once stored are in no session",)
+
+
+async def test_a_trigger_of_a_foreign_hand_never_runs(path: Path) -> None:
+    def edit(connection: apsw.Connection) -> None:
+        connection.execute(
+            "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END"
+        ).fetchall()
+
+    await checked(path, edit)
+    async with eventctx.open(path, receipts=False) as engine:
+        await (await engine.session("other")).add_message({"role": "user", "content": "more"})
+        assert len(await engine.transcript("other")) == 2
+        assert len(await engine.transcript("s")) == 80
+
+
+async def test_verify_goes_on_behind_what_it_cannot_read(path: Path) -> None:
+    def edit(connection: apsw.Connection) -> None:
+        connection.execute(
+            "UPDATE records SET turn=CAST(x'ff' AS TEXT) WHERE stream=1 AND position IN (5,6,7,30);"
+            "UPDATE records SET data=x'7b7d' WHERE stream=1 AND position=50 OR position=58"
+        ).fetchall()
+
+    found = await checked(path, edit)
+    (one,) = [one for one in found.sessions if one.stream == "s"]
+    unreadable = [p for p in one.problems if p.kind == "unreadable"]
+    assert [p.position for p in unreadable] == [5, 30]
+    assert "positions 5 to 7" in unreadable[0].text
+    assert one.records > 100
+
+
+async def test_one_broken_session_never_hides_the_others(path: Path) -> None:
+    def edit(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE streams SET name=CAST(x'ff' AS TEXT) WHERE id=2").fetchall()
+        connection.execute("DELETE FROM records WHERE stream=3").fetchall()
+
+    found = await checked(path, edit)
+    assert [one.stream for one in found.sessions] == ["s", "other"]
+    async with eventctx.open(path, receipts=False) as engine:
+        assert [info.head for info in await engine.sessions()][1] == -1
+        with pytest.raises(LogCorrupted, match="records of the session were removed"):
+            await engine.session("other")
+
+
+async def test_an_edited_message_is_never_sent_shown_or_searched(path: Path) -> None:
+    async with eventctx.open(path, receipts=False) as engine:
+        await engine.recall("question")
+
+    def edit(connection: apsw.Connection) -> None:
+        connection.execute(
+            "UPDATE records SET data=CAST(replace(data,'question','instruct') AS BLOB)"
+        ).fetchall()
+
+    await checked(path, edit)
+    async with eventctx.open(path, receipts=False) as engine:
+        context = await engine.session("s", max_tokens=3_000)
+        for reading in (
+            context.get_messages_for_request,
+            context.get_messages,
+            lambda: engine.transcript("s"),
+            lambda: engine.request_view("s", 30),
+            lambda: engine.recall("question"),
+            lambda: engine.why("s", 70),
+        ):
+            with pytest.raises(LogCorrupted, match=r"edited or damaged.*restore the store"):
+                await reading()
+        shown = await engine.request_view("s", 30, allow_damage=True)
+        assert not shown.verified
+
+
+# -- receipts that are kept ------------------------------------------------------------------------
+
+
+async def say(path: Path, book: Path, *, session: str = "s", turns: int = 1) -> None:
+    async with eventctx.open(path, receipts=book) as engine:
+        context = await engine.session(session)
+        for _ in range(turns):
+            async with context.turn():
+                await context.add_message({"role": "user", "content": "hello"})
+
+
+def cut(path: Path, records: int) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "DELETE FROM records WHERE pos > (SELECT max(pos) FROM records) - ?", (records,)
+    )
+    connection.close()
+
+
+async def test_a_tail_that_was_cut_shows_without_anybody_keeping_a_receipt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, book = tmp_path / "s.db", tmp_path / "state" / "book.jsonl"
+    await say(path, book, turns=3)
+    assert not caplog.records
+    cut(path, 2)
+    caplog.set_level(logging.WARNING)
+    async with eventctx.open(path, receipts=book) as engine:
+        assert "is not what it was" in caplog.text
+        (one,) = (await engine.verify_store()).sessions
+        assert [problem.kind for problem in one.problems] == ["receipt"]
+        assert [problem.kind for problem in (await engine.verify("s")).problems] == ["receipt"]
+    entries = ReceiptBook(book).entries()
+    assert [entry.what for entry in entries].count("mismatch") == 1
+    assert "ends at" in entries[-1].found
+
+
+async def test_a_session_that_is_gone_fails_with_the_receipt_and_with_the_book(
+    tmp_path: Path,
+) -> None:
+    path, book = tmp_path / "s.db", tmp_path / "book.jsonl"
+    await say(path, book)
+    receipt = ReceiptBook(book).last()["s"]
+    path.unlink()
+    await say(path, tmp_path / "other.jsonl", session="new")
+    async with eventctx.open(path, receipts=book) as engine:
+        assert [problem.kind for problem in (await engine.verify("s")).problems] == [
+            "missing",
+            "receipt",
+        ]
+        assert not (await engine.verify_store()).ok
+    async with eventctx.open(path, receipts=False) as engine:
+        assert not (await engine.verify("s", receipt)).ok
+        with pytest.raises(StreamNotFound):
+            await engine.verify("s")
+
+
+async def test_a_history_that_was_written_anew_shows_when_the_session_is_opened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, book = tmp_path / "s.db", tmp_path / "book.jsonl"
+    await say(path, book, session="first")
+    await say(path, book, session="last")
+    path.unlink()
+    for session in ("first", "last"):
+        await say(path, tmp_path / "no.jsonl", session=session)
+    caplog.clear()
+    async with eventctx.open(path, receipts=book) as engine:
+        assert "'last'" in caplog.text
+        assert "'first'" not in caplog.text
+        await engine.session("first")
+        assert "'first'" in caplog.text
+
+
+async def test_a_session_without_turns_is_noted_when_the_store_is_closed(tmp_path: Path) -> None:
+    path, book = tmp_path / "s.db", tmp_path / "book.jsonl"
+    async with eventctx.open(path, receipts=book) as engine:
+        receipt = await (await engine.session("s")).add_message({"role": "user", "content": "x"})
+    assert ReceiptBook(book).last() == {"s": receipt}
+
+
+@pytest.mark.parametrize("kind", ["a folder", "another file", "no rights"])
+async def test_a_book_that_cannot_be_used_disturbs_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    path, book = tmp_path / "s.db", tmp_path / "book.jsonl"
+    if kind == "a folder":
+        book.mkdir()
+    elif kind == "another file":
+        book.write_text("somebody's notes\n")
+    else:
+        book = Path("/proc/self/nobody/may/write")
+    await say(path, book, turns=2)
+    assert caplog.text.count("receipts cannot be kept") <= 1
+    if kind == "another file":
+        assert book.read_text() == "somebody's notes\n"
+    async with eventctx.open(path, receipts=book) as engine:
+        assert (await engine.verify("s")).ok
+
+
+async def test_a_torn_line_in_the_book_is_passed_over(tmp_path: Path) -> None:
+    path, book = tmp_path / "s.db", tmp_path / "book.jsonl"
+    await say(path, book)
+    with book.open("ab") as file:
+        file.write(b'{"receipt_book":1,"what":"rec')
+    await say(path, book)
+    assert ReceiptBook(book).last()["s"].position > 3
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+def key() -> eventctx.Signer:
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    made = ed25519.Ed25519PrivateKey.generate()
+    return eventctx.signer(
+        made.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+async def test_a_signature_says_who_and_only_its_key_could_make_it(tmp_path: Path) -> None:
+    mine, path = key(), tmp_path / "s.db"
+    await say(path, tmp_path / "book")
+    async with eventctx.open(path) as engine:
+        receipt = await engine.sign("s", mine)
+        proof = await engine.verify("s")
+        assert proof.ok
+        assert [(one.position, one.public_key) for one in proof.signed] == [
+            (receipt.position - 1, mine.public_key)
+        ]
+    forged = mine._replace(sign=key().sign)
+    async with eventctx.open(path) as engine:
+        await engine.sign("s", forged)
+        proof = await engine.verify("s")
+        assert [problem.kind for problem in proof.problems] == ["signature"]
+        assert len(proof.signed) == 1
+
+
+@pytest.mark.parametrize("pem", [b"", b"nonsense", b"-----BEGIN PRIVATE KEY-----\n"])
+def test_a_key_that_is_none_is_said_so(pem: bytes) -> None:
+    pytest.importorskip("cryptography")
+    with pytest.raises(eventctx.InvalidSetting, match="private key"):
+        eventctx.signer(pem)
+
+
+def test_the_book_is_its_owners_alone(tmp_path: Path) -> None:
+    if os.name != "posix":
+        pytest.skip("needs POSIX rights")
+    book = ReceiptBook(tmp_path / "state" / "book.jsonl")
+    book.note(eventctx.Receipt("s", 0, bytes(32)))
+    assert (book.path.stat().st_mode & 0o777, book.path.parent.stat().st_mode & 0o777) == (
+        0o600,
+        0o700,
+    )

@@ -16,6 +16,7 @@ from eventctx.errors import LogCorrupted as LogCorrupted
 from eventctx.errors import MalformedTranscript as MalformedTranscript
 from eventctx.errors import NotAStore as NotAStore
 from eventctx.errors import ProviderFailed as ProviderFailed
+from eventctx.errors import SessionWasDeleted as SessionWasDeleted
 from eventctx.errors import SourceChanged as SourceChanged
 from eventctx.errors import StoreError as StoreError
 from eventctx.errors import StoreFull as StoreFull
@@ -53,6 +54,8 @@ from eventctx.queries.verification.whole_store import StoreVerification as Store
 from eventctx.search.recall import Recalled as Recalled
 from eventctx.search.recall import RecallTool as RecallTool
 from eventctx.session.context import Context as Context
+from eventctx.session.evidence.deleting import ExpiredSession as ExpiredSession
+from eventctx.session.evidence.erasing import ErasureResult as ErasureResult
 from eventctx.session.result import CompactionResult as CompactionResult
 from eventctx.session.settings import Settings as Settings
 from eventctx.session.settings import UnknownSetting as UnknownSetting

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
@@ -146,6 +147,17 @@ def within(seconds: float, call: Callable[[], object], name: str) -> bool:
     if raised:
         raise raised[0]
     return not thread.is_alive()
+
+
+def run_apart(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    """Run ``work()`` to its end in a thread and a loop of its own, and do not wait for it.
+
+    The program does not end before it. Nothing is run while the interpreter is ending: the call
+    would wait for good for a thread that cannot begin. An error goes to ``threading.excepthook``.
+    """
+    if not sys.is_finalizing():
+        with suppress(RuntimeError):  # no more threads
+            Thread(target=lambda: asyncio.run(work()), name=name).start()
 
 
 async def in_own_thread(function: Callable[[], Any], name: str) -> Any:

@@ -8,25 +8,30 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from eventctx.errors import InvalidSetting
+from eventctx.aio import run_apart
+from eventctx.errors import InvalidSetting, StoreReadOnly
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
+from eventctx.log.arguments import check_callable, check_optional_text, check_text, is_text, shown
 from eventctx.log.hook_failures import HookFailures, Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
 from eventctx.log.receipt_book import ReceiptBook
-from eventctx.log.record import Record
+from eventctx.log.record import CheckedClock, Record
 from eventctx.log.session_id import check_session_id
 from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy
 from eventctx.queries import requests
@@ -41,13 +46,25 @@ from eventctx.queries.verification.session import verify
 from eventctx.queries.verification.whole_store import StoreVerification, verify_store
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
-from eventctx.session.append_queue import Listener
+from eventctx.session.appending import Listener
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
-from eventctx.session.dry_run import dry_run
-from eventctx.session.receipt_keeper import ReceiptKeeper
+from eventctx.session.evidence import deleting
+from eventctx.session.evidence.deleting import ExpiredSession
+from eventctx.session.evidence.destruction import Destruction
+from eventctx.session.evidence.erasing import ErasureResult
+from eventctx.session.evidence.receipt_keeper import ReceiptKeeper
+from eventctx.session.residents import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, Residents
 from eventctx.session.result import CompactionResult
-from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link, sign
+from eventctx.session.sessions import (
+    Environment,
+    SessionOpening,
+    Sessions,
+    dry_run,
+    fork,
+    link,
+    sign,
+)
 from eventctx.session.settings import by_own_name, check_advised, choose
 from eventctx.stores.location import default_book, open_store
 
@@ -63,7 +80,14 @@ class Engine:
     ``receipts`` is the book in which it notes where each session stands at the end of its turns.
     ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones
     (``eventctx.testing``). Durations are the process's own, unless the clock has a ``stopwatch``.
+    A clock that gives no time raises InvalidSetting in every call that would write, which then
+    writes nothing.
+    ``most_open_sessions`` and ``open_session_bytes`` bound what sessions hold in memory: the least
+    recently used ones are let go, and loaded again when they are next used. Raises InvalidSetting.
     """
+
+    _opened: str | None = None
+    """The URL of a store that ``open`` opened for this engine, until ``close``."""
 
     def __init__(
         self,
@@ -75,6 +99,8 @@ class Engine:
         clock: Callable[[], int] = time.time_ns,
         random: Callable[[int], bytes] = random_bytes,
         receipts: ReceiptBook | None = None,
+        most_open_sessions: int = MOST_OPEN_SESSIONS,
+        open_session_bytes: int = OPEN_SESSION_BYTES,
     ) -> None:
         self.store = store
         self._receipts = ReceiptKeeper(store, receipts)
@@ -84,14 +110,19 @@ class Engine:
         self._sinks = Sinks(sinks, self.hooks)
         self.interceptors = Interceptors(failed=partial(self._losses.note, kind="error"))
         self.intercept = self.interceptors.on
-        self._clock = clock
+        self._clock = CheckedClock(clock)
+        check_callable("random", random)
         self._random = random
         self._recall: Recall | None = None
         self._sessions = Sessions(
             Environment(
                 store,
-                Listener(self._stored, self._sinks.appended if sinks else None),
-                clock,
+                # Not a method of the engine: appends under way would keep a dropped one alive.
+                Listener(
+                    partial(_stored, self._receipts, self.hooks),
+                    self._sinks.appended if sinks else None,
+                ),
+                self._clock,
                 random,
                 current_span or self._sinks.current_span,
                 self._intercepted,
@@ -99,7 +130,17 @@ class Engine:
                 self.recaller,
                 lambda session: partial(self._remembered, session),
                 self._catch_up,
-            )
+            ),
+            Residents(most_open_sessions, open_session_bytes),
+        )
+        self._destruction = Destruction(
+            store,
+            self._sessions,
+            self._receipts,
+            self.recaller,
+            self.hooks.publish,
+            self._clock,
+            random,
         )
 
     # -- sessions --------------------------------------------------------------------------------
@@ -124,14 +165,16 @@ class Engine:
         """
         check_session_id(session)
         made, chosen = choose(policy, settings, scorer)
-        check_advised(chosen, summarizer, scorer)
+        check_advised(chosen, summarizer, scorer, tokenizer)
         chooses = bool(settings) or policy is not None
         opening = SessionOpening(chosen, made, summarizer, scorer, tokenizer, chooses)
         return await self._sessions.open(session, opening)
 
-    def _stored(self, record: Record) -> None:
-        self._receipts.stored(record)
-        self.hooks.publish(record)
+    async def _check_store(self) -> None:
+        """Compare the store with its newest receipt, and finish an erasure that was cut off."""
+        await self._receipts.check_store()
+        with suppress(StoreReadOnly):
+            await self._destruction.finish()
 
     async def _catch_up(self, session: str) -> None:
         """Let the sinks fold a session's present records, outside the loop's thread."""
@@ -161,8 +204,11 @@ class Engine:
         """The messages that match ``query`` best, whether or not a view still shows them.
 
         The query holds words, ``"phrases"`` and ``prefix*``; all else is literal. Raises
-        StreamNotFound, InvalidSetting, StoreUnavailable.
+        StreamNotFound, InvalidSessionId, InvalidSetting, StoreUnavailable.
         """
+        checked("recall", query, str)
+        if session is not None:
+            check_session_id(session)
         return await self.recaller().search(query, session, limit)
 
     async def _remembered(
@@ -176,17 +222,17 @@ class Engine:
         return await self.interceptors.ask(compaction) if self.interceptors else NO_OBJECTION
 
     async def sessions(self) -> list[StreamInfo]:
-        """All sessions in order of creation."""
-        return await self.store.streams()
+        """All sessions in order of creation, without those that were deleted."""
+        return [info for info in await self.store.streams() if not info.deleted]
 
     async def fork(self, session: str, at: int, new_session: str) -> Receipt:
         """Create ``new_session`` as ``session`` up to position ``at`` (inclusive), by reference.
 
         Raises StreamNotFound, StreamExists, InvalidSessionId, InvalidSetting.
         """
-        context = self._sessions.context(session)
-        if context is not None:
-            await context.close()
+        check_session_id(session)
+        checked("at", at, Position)
+        await self._sessions.flush(session)
         appended = await fork(self.store, session, at, new_session, self._clock, self._random)
         for record in appended.records:
             self.hooks.publish(record)
@@ -198,9 +244,52 @@ class Engine:
         """Record in both sessions that ``child`` belongs to ``parent``, such as a subagent's.
 
         ``call_id`` is the tool call that started it. A parent that is not in this store is named
-        in the child alone. Raises StreamNotFound where the child is not, and InvalidSetting.
+        in the child alone. Raises StreamNotFound where the child is not, InvalidSessionId and
+        InvalidSetting.
         """
+        check_session_id(parent)
+        check_session_id(child)
+        check_text("kind", kind)
+        check_optional_text("call_id", call_id)
         await link(self.store, self._sessions, parent, child, kind, call_id)
+
+    # -- erasure and deletion --------------------------------------------------------------------
+
+    async def erase(
+        self, session: str, numbers: Sequence[int], *, reason: str = "", dry_run: bool = False
+    ) -> ErasureResult:
+        """Destroy the contents of messages, and all that was made of them, for ever.
+
+        With a message go its tool round, summaries and shortened copies, raw parts of an imported
+        file, what a host was sent, snapshots and search terms, in every fork that reaches them; a
+        ``context:erased`` in each says so. Chains, receipts and older views still verify. With
+        ``dry_run`` nothing is written. Raises StreamNotFound, InvalidSetting, LogCorrupted.
+        """
+        check_session_id(session)
+        check_text("reason", reason)
+        return await self._destruction.erase(session, numbers, reason, dry_run=dry_run)
+
+    async def delete(self, session: str, *, reason: str = "", forks: bool = False) -> list[str]:
+        """Destroy a session for ever, with ``forks`` also those that were forked from it.
+
+        One record stays in each place, which says so and from which the chain still follows.
+        Returns the names of what was deleted. Raises StreamNotFound, SessionWasDeleted, and
+        InvalidSetting for a session with forks that are not to go.
+        """
+        check_session_id(session)
+        check_text("reason", reason)
+        return await self._destruction.delete(session, reason, forks=forks)
+
+    async def forks(self, session: str) -> list[str]:
+        """The sessions that were forked from this one, and from those; the last made first."""
+        return deleting.forks_of(session, await self.store.streams())
+
+    async def expired(self, before: int) -> list[ExpiredSession]:
+        """The sessions whose last record is older than ``before``, in UTC nanoseconds.
+
+        They stand in an order in which they can be deleted: forks first.
+        """
+        return await deleting.expired(self.store, before)
 
     # -- replay and audit ------------------------------------------------------------------------
 
@@ -212,7 +301,13 @@ class Engine:
         *,
         bodies: bool = False,
     ) -> AsyncIterator[Record]:
-        """Records from position ``start`` to ``stop`` (inclusive). Raises StreamNotFound."""
+        """Records from position ``start`` to ``stop`` (inclusive).
+
+        Raises InvalidSessionId and InvalidSetting, and on iteration StreamNotFound.
+        """
+        check_session_id(session)
+        checked("start", start, Position)
+        checked("stop", stop, Position | None)
         return self.store.read(session, start=start, stop=stop, bodies=bodies)
 
     async def transcript(
@@ -224,7 +319,9 @@ class Engine:
         """
         if at is not None and turn is not None:
             raise InvalidSetting("transcript: expected at most one of at and turn, found both")
+        check_session_id(session)
         if turn is not None:
+            checked("turn", turn, Position)
             at = await requests.position_of_turn(self.store, session, turn)
         return await transcript_at(self.store, session, at)
 
@@ -243,6 +340,8 @@ class Engine:
         ``allow_damage`` a request with edited messages is returned, as one that is not verified;
         without, it raises LogCorrupted. Raises StreamNotFound, InvalidSetting.
         """
+        check_session_id(session)
+        self._check_request(turn, iteration, position)
         if (turn is None) == (position is None):
             raise InvalidSetting("request_view: expected either a turn or a position")
         if position is not None:
@@ -254,8 +353,14 @@ class Engine:
             self.store, session, turn, iteration, allow_damage=allow_damage
         )
 
+    @staticmethod
+    def _check_request(turn: int | None, iteration: int | None, position: int | None) -> None:
+        for name, number in (("turn", turn), ("iteration", iteration), ("position", position)):
+            checked(name, number, Position | None)
+
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
+        check_session_id(session)
         return await audited(self.store, session)
 
     async def verify(
@@ -264,8 +369,12 @@ class Engine:
         """Recompute every digest of a session, and compare facts. Raises StreamNotFound.
 
         The session is compared with ``receipt``, and with its last one in the book of receipts.
-        Without ``facts`` only the content that digests cover is checked, in half the time.
+        Without ``facts`` only the content that digests cover is checked, in half the time. Raises
+        InvalidSetting for what is no receipt.
         """
+        check_session_id(session)
+        if receipt is not None and not isinstance(receipt, Receipt):
+            raise InvalidSetting(f"receipt: expected a Receipt, found {shown(receipt)}")
         noted = (await self._receipts.receipts()).get(session)
         receipts = {one for one in (receipt, noted) if one is not None}
         return await verify(self.store, session, tuple(receipts), facts=facts)
@@ -293,6 +402,7 @@ class Engine:
 
         ``key`` is made by ``eventctx.signer``. Raises StreamNotFound, InvalidSetting.
         """
+        check_session_id(session)
         return await sign(self.store, self._sessions, session, key)
 
     async def why(
@@ -308,6 +418,9 @@ class Engine:
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
+        check_session_id(session)
+        self._check_request(turn, iteration, position)
+        checked("message number", number, Position)
         selector = RequestSelector(turn, iteration, position)
         return await answering.why(self.store, session, number, selector)
 
@@ -324,6 +437,7 @@ class Engine:
         With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
         InvalidSetting.
         """
+        check_session_id(session)
         one, other = RequestSelector.of(before, by), RequestSelector.of(after, by)
         return await answering.difference(self.store, session, one, other)
 
@@ -339,6 +453,8 @@ class Engine:
 
         The request is named as for ``why``. Raises StreamNotFound, InvalidSetting.
         """
+        check_session_id(session)
+        self._check_request(turn, iteration, position)
         selector = RequestSelector(turn, iteration, position)
         return await answering.lost_messages(self.store, session, selector)
 
@@ -358,10 +474,13 @@ class Engine:
         request. A policy's questions get placeholders for answers. Raises StreamNotFound,
         InvalidSetting.
         """
+        check_session_id(session)
+        checked("reason", reason, str | None)
+        checked("keep", keep, str | None)
         made, chosen = choose(policy, settings)
-        context = self._sessions.context(session)
-        if context is not None and policy is None and not settings:
-            made, chosen = context.settings, context.policy
+        opening = self._sessions.opening(session)
+        if opening is not None and policy is None and not settings:
+            made, chosen = opening.settings, opening.policy
         limit = made.limit if "max_tokens" in by_own_name(settings) else None
         cause = CompactionCause("manual", "caller", reason, keep)
         rim = (self._clock, self._random)
@@ -380,7 +499,9 @@ class Engine:
         """Write all that is under way in a session, and forget its context manager.
 
         It can be opened again, then also with other settings. One that is not open is no error.
+        Raises InvalidSessionId.
         """
+        check_session_id(session)
         await self._sessions.close(session)
 
     # -- life ------------------------------------------------------------------------------------
@@ -391,6 +512,7 @@ class Engine:
         A session that cannot be written does not keep the others from being written. The first
         error is raised at the end.
         """
+        self._opened = None
         try:
             await self._sessions.close_all()
         finally:
@@ -406,6 +528,18 @@ class Engine:
                 finally:
                     await self.store.close()
 
+    def __del__(self) -> None:
+        """Write what is queued, and end the threads, of an engine that nobody closed."""
+        if self._opened is not None:
+            run_apart(partial(_release, self.hooks, self._losses, self.store), "eventctx-release")
+            warnings.warn(
+                f"the engine of {self._opened} was dropped without a close: use `async with "
+                "eventctx.open(…)`, or await engine.close()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
     async def __aenter__(self) -> Engine:
         return self
 
@@ -416,6 +550,20 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _stored(receipts: ReceiptKeeper, hooks: Hooks, record: Record) -> None:
+    receipts.stored(record)
+    hooks.publish(record)
+
+
+async def _release(hooks: Hooks, losses: HookFailures, store: EventStore) -> None:
+    # Handlers may wait for a loop that has ended, so they get little time.
+    try:
+        await hooks.close(timeout=1.0)
+        await losses.close()
+    finally:
+        await store.close()
 
 
 class Opening:
@@ -437,6 +585,15 @@ class Opening:
             await self._engine.close()
 
 
+def _path_or_url(url: object) -> str:
+    path = os.fspath(url) if isinstance(url, str | os.PathLike) else url
+    if not isinstance(path, str) or not is_text(path) or "\0" in path:
+        raise InvalidSetting(
+            f"store: expected memory://, sqlite:///PATH or a path, found {shown(url)}"
+        )
+    return path
+
+
 def open_engine(
     url: str | os.PathLike[str] = "memory://",
     *,
@@ -451,22 +608,30 @@ def open_engine(
     ``durability="normal"`` may lose the last acknowledged records when the power fails, never when
     only the process ends. ``lock_timeout`` is in seconds. ``receipts`` is the path of the book of
     receipts; True puts it into the user's state folder, False keeps none. ``options`` are those of
-    ``Engine``.
+    ``Engine``. An engine that is dropped without ``close`` warns (ResourceWarning), writes what is
+    queued, and ends its threads.
 
     Raises on entering: NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
     """
 
     async def make() -> Engine:
+        checked("create", create, bool)
+        checked("lock_timeout", lock_timeout, WaitSeconds)
         store = await open_store(
-            os.fspath(url), durability=durability, create=create, lock_timeout=lock_timeout
+            _path_or_url(url), durability=durability, create=create, lock_timeout=lock_timeout
         )
         path = getattr(store, "path", None)
         book = None
         if receipts is not False and path is not None:
             place = default_book(path) if receipts is True else Path(receipts)
             book = ReceiptBook(place)
-        engine = Engine(store, receipts=book, **options)
-        await engine._receipts.check_store()
+        try:
+            engine = Engine(store, receipts=book, **options)
+        except BaseException:
+            await store.close()
+            raise
+        engine._opened = os.fspath(url)
+        await engine._check_store()
         return engine
 
     return Opening(make)

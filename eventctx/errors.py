@@ -8,6 +8,7 @@ EventctxError
 │   ├── WrongExpectedVersion  another writer appended in between
 │   ├── StreamNotFound
 │   ├── StreamExists
+│   ├── SessionWasDeleted     on purpose; one record is left that says so
 │   ├── StoreUnavailable      cannot be opened, is locked, or is closed
 │   │   ├── StoreFull         the disk is full; nothing of the append was kept
 │   │   └── StoreReadOnly
@@ -89,6 +90,17 @@ class StreamNotFound(StoreError):
 
     def __init__(self, stream: str) -> None:
         super().__init__(f"no session {stream!r} in this store; `eventctx sessions` lists them")
+        self.stream = stream
+
+
+class SessionWasDeleted(StoreError):
+    """The session was deleted on purpose; one record is left that says so."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            f"session {stream!r} was deleted on purpose, and its name is not used again; choose "
+            "another name"
+        )
         self.stream = stream
 
 

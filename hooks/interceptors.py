@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, overload
 
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.handlers import name_of
+from eventctx.log.arguments import check_int, shown
 from eventctx.log.events import CATALOGUE
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 
@@ -71,10 +72,10 @@ class Interceptors:
         InvalidSetting for a handler that cannot be called.
         """
         if name not in EVENTS:
-            near = difflib.get_close_matches(name, EVENTS, n=1)
+            near = difflib.get_close_matches(name, EVENTS, n=1) if isinstance(name, str) else []
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UnknownEventName(
-                f"interceptor: expected one of {list(EVENTS)}, found {name!r}{hint}"
+                f"interceptor: expected one of {list(EVENTS)}, found {shown(name)}{hint}"
             )
         if handler is None:
 
@@ -87,7 +88,8 @@ class Interceptors:
 
     def _add(self, handler: Interceptor, priority: int) -> Callable[[], None]:
         if not callable(handler):
-            raise InvalidSetting(f"interceptor: expected a function, found {handler!r}")
+            raise InvalidSetting(f"interceptor: expected a function, found {shown(handler)}")
+        check_int("priority", priority)
         self._registered += 1
         entry = (priority, self._registered, handler)
         self._handlers = sorted([*self._handlers, entry], key=lambda one: one[:2])

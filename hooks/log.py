@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -25,6 +25,7 @@ from eventctx.log.events import Event
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
 from eventctx.projections.trace.ids import TraceIds, locate, needs
+from eventctx.safe_text import escape_breaks
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
 
@@ -48,10 +49,11 @@ class LogSink:
     """An observer that writes one line per record: ``hooks.on("*", LogSink())``.
 
     ``logger`` is a structlog logger, or one of the standard library, which gets a readable message
-    and the fields as ``extra``. By default it is the logger ``eventctx`` of the host's own
-    structlog set-up, also of one that is made later. ``redactor`` replaces secrets; None for no
-    redaction. With ``content``, lines carry the text of messages and other bodies, redacted and
-    cut.
+    and the fields as ``extra``. Its formatters write texts as they are, so line ends and control
+    characters are escaped there: a value must not make a line of its own. By default it is the
+    logger ``eventctx`` of the host's own structlog set-up, also of one that is made later.
+    ``redactor`` replaces secrets; None for no redaction. With ``content``, lines carry the text of
+    messages and other bodies, redacted and cut.
 
     An error of the logger is raised here, so that the registry catches and counts it.
     """
@@ -95,6 +97,7 @@ class LogSink:
             return
         fields = build(record, event, trace_id, self._redactor, self._content)
         if standard:
+            fields = _without_breaks(fields)
             _write(logger, _NUMBERS[level], _message(fields), fields)
         else:
             getattr(logger, level)(fields.pop("event"), **fields)
@@ -141,6 +144,17 @@ def _message(fields: dict[str, Any]) -> str:
     """The message for set-ups that show nothing else: the event and the payload's fields."""
     shown = [f"{name}={value}" for name, value in fields.items() if name not in _NOT_IN_MESSAGE]
     return " ".join([fields["event"], *shown])
+
+
+def _without_breaks(value: Any) -> Any:
+    """A value whose texts, also those inside it, have escapes for line ends and controls."""
+    if isinstance(value, str):
+        return escape_breaks(value)
+    if isinstance(value, tuple | list):
+        return type(value)([_without_breaks(item) for item in value])
+    if isinstance(value, Mapping):
+        return {_without_breaks(name): _without_breaks(item) for name, item in value.items()}
+    return value
 
 
 def _write(logger: Any, level: int, message: str, fields: dict[str, Any]) -> None:

@@ -9,23 +9,29 @@ So no sampler drops it, no queue overflows, and sending again sends the same. Th
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.hooks.readable import readable
+from eventctx.log.arguments import is_text, shown
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attribute
 from eventctx.projections.trace.spans import Span
+from eventctx.safe_text import without_password
 
 GRPC_PORT: Final = 4317
 """The registered port of OTLP over gRPC; 4318 is that of OTLP over HTTP."""
 
+_SCHEMES: Final = ("http", "https", "grpc", "grpcs")
+_HOST: Final = re.compile(r"[^%]{1,253}")
+_NOT_IN_URLS: Final = re.compile(r"[\s\x00-\x1f\x7f]")
 _TRACES: Final = "/v1/traces"
 _ONE_CLOCK: Final = {conv.HOST_ID: conv.SCOPE, "ip": "127.0.0.1"}
 """A made-up host, under the names that Jaeger's query service reads: the present and the first."""
@@ -65,8 +71,9 @@ class Sender:
     """
 
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
-        self._url = url
         self._exporter = exporter_for(url, timeout=timeout)
+        self.shown = without_password(url)
+        """The URL as messages show it."""
         self._resource = sending_resource()
         self.service = str(self._resource.attributes.get(conv.SERVICE_NAME))
 
@@ -77,9 +84,11 @@ class Sender:
             try:
                 result = self._exporter.export(batch)
             except Exception as error:
-                raise ExportFailed(self._url, f"{type(error).__name__}: {error}") from error
+                reason = without_password(f"{type(error).__name__}: {error}")
+                raise ExportFailed(self.shown, reason) from error
         if result is not SpanExportResult.SUCCESS:
-            raise ExportFailed(self._url, warnings[-1] if warnings else "it did not say why")
+            reason = without_password(warnings[-1]) if warnings else "it did not say why"
+            raise ExportFailed(self.shown, reason)
 
     def close(self) -> None:
         """Release the connection."""
@@ -94,19 +103,32 @@ def exporter_for(url: str, *, timeout: float = 10.0) -> SpanExporter:
     Headers and certificates come from the exporters' environment variables (OTEL_EXPORTER_OTLP_*).
     Raises InvalidSetting for an invalid URL, and if the ``otlp`` extra is not installed.
     """
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.hostname or port == -1:
+    parts = _split(url)
+    if parts is None:
         raise InvalidSetting(
-            f"OTLP: expected http://HOST:4318, grpc://HOST:4317 or the like, found {url!r}"
+            "OTLP: expected http://HOST:4318, grpc://HOST:4317 or the like, found "
+            f"{shown(without_password(url) if isinstance(url, str) else url)}"
         )
+    port = parts.port
     if parts.scheme.startswith("grpc") or port == GRPC_PORT:
-        return _grpc(parts.netloc, parts.scheme in ("http", "grpc"), timeout)
+        # gRPC has no users in its targets, and would name the password when it cannot connect.
+        return _grpc(parts.netloc.rpartition("@")[2], parts.scheme in ("http", "grpc"), timeout)
     path = _TRACES if parts.path in ("", "/") else parts.path
     return _http(urlunsplit(parts._replace(path=path)), timeout)
+
+
+def _split(url: object) -> SplitResult | None:
+    """The parts of a collector's URL; None for what is none."""
+    # ``urlsplit`` drops tabs and line ends.
+    if not isinstance(url, str) or not is_text(url) or _NOT_IN_URLS.search(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # brackets that do not close, a port that is no number up to 65535
+        return None
+    sound = host is not None and _HOST.fullmatch(host) is not None and port != 0
+    return parts if sound and parts.scheme in _SCHEMES else None
 
 
 def _grpc(target: str, insecure: bool, timeout: float) -> SpanExporter:

@@ -20,7 +20,9 @@ from msgspec.structs import replace
 
 from eventctx.errors import InvalidSetting
 from eventctx.hooks import secret_forms as forms
-from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, NAMES, Form, FormGroup, may_hold
+from eventctx.hooks.secret_forms.form import MARKER, MAX_BEFORE, Form, FormGroup, may_hold
+from eventctx.hooks.secret_forms.known import PREFIXES
+from eventctx.hooks.secret_forms.named import NAMES
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span, SpanEvent
@@ -55,6 +57,7 @@ _PROBE: Final = "aB3 _-.,:;/\\@\"'\n\t(é)"
 _NAME: Final = {
     "password": re.compile(rf"(?:{NAMES['password']}|^pass)[\d_]{{0,4}}$", re.IGNORECASE),
     "secret": re.compile(rf"(?:{NAMES['secret']})$", re.IGNORECASE),
+    "private-key": re.compile(rf"(?:{NAMES['private-key']})$", re.IGNORECASE),
     "api-key": re.compile(rf"(?:{NAMES['api-key']})$", re.IGNORECASE),
     "token": re.compile(rf"(?:{NAMES['token']}|authorization|cookie)$", re.IGNORECASE),
 }
@@ -206,8 +209,8 @@ _KEY_STUMP: Final = Form(
     "api-key",
     (),
     re.compile(
-        r"(?<![A-Za-z0-9])(?:sk-|[rs]k_|AIza|A[KS]IA|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|npm_"
-        r"|hf_|eyJ|[Bb]earer )[\w.-]{0,64}+(?=…\Z)"
+        rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, (*PREFIXES, 'Bearer ', 'bearer ')))})"
+        r"[\w.+/=-]{0,64}+(?=…\Z)"
     ),
 )
 _EMAIL_STUMP: Final = Form(

@@ -34,9 +34,11 @@ from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.handlers import is_async, name_of
 from eventctx.hooks.lanes import Item, Lanes
 from eventctx.hooks.per_session import CALLING, new_number
+from eventctx.log.arguments import check_int, shown
 from eventctx.log.events import CATALOGUE
 from eventctx.log.hook_failures import LossKind, LossListener
 from eventctx.log.record import Record
+from eventctx.safe_text import without_password
 
 Observer = Callable[[Record], Any]
 """Sync or async. Its result is ignored, except that an awaitable is awaited."""
@@ -179,7 +181,10 @@ class Hooks:
 
     def _subscribe(self, name: str, handler: Observer, priority: int) -> Callable[[], None]:
         if not callable(handler):
-            raise InvalidSetting(f"handler of {name!r}: expected a callable, found {handler!r}")
+            raise InvalidSetting(
+                f"handler of {name!r}: expected a callable, found {shown(handler)}"
+            )
+        check_int("priority", priority)
         with self._lock:
             for known in self._subscriptions:
                 if known.pattern == name and known.handler == handler:
@@ -322,7 +327,7 @@ class Hooks:
         self._notify(name, "dropped", count)
         if first:
             with suppress(Exception):
-                _log.warning("%d not delivered, hook %s: %s", count, name, reason)
+                _log.warning("%d not delivered, hook %s: %s", count, name, without_password(reason))
 
     def _notify(self, name: str, kind: LossKind, count: int) -> None:
         for listener in self._notified:

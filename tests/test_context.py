@@ -366,18 +366,20 @@ async def test_a_turn_id_that_cannot_be_stored_is_refused(turn_id: Any) -> None:
 async def test_values_of_the_wrong_type_are_refused_where_they_are_given() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        with pytest.raises(InvalidSetting, match=r"prompt:submit: .*agent"):
+        with pytest.raises(InvalidSetting, match=r"agent: expected a text .* found 5"):
             async with ctx.turn(agent=5):  # type: ignore[arg-type]
                 pass
         async with ctx.turn() as turn:
             with pytest.raises(InvalidSetting, match="iteration: expected"):
                 turn.iteration(-1)
             async with turn.iteration() as cycle:
-                with pytest.raises(InvalidSetting, match=r"provider:request: .*model"):
+                with pytest.raises(InvalidSetting, match=r"model: expected a text .* found 5"):
                     async with cycle.provider_call(model=5):  # type: ignore[arg-type]
                         pass
                 async with cycle.provider_call("m") as call:
-                    with pytest.raises(InvalidSetting, match=r"usage:reported: .*prompt"):
+                    with pytest.raises(
+                        InvalidSetting, match=r"usage: prompt: expected an int .* found 'many'"
+                    ):
                         await call.usage("many")  # type: ignore[arg-type]
                 with pytest.raises(FileNotFoundError):
                     async with cycle.tool_call("read"):

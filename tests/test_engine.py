@@ -240,7 +240,7 @@ async def test_a_view_that_shows_an_erased_message_still_verifies() -> None:
             events.Erased(numbers=(), bodies=tuple((one.position, one.index) for one in places))
         )
         note = Draft(os.urandom(16), name, version, 0, payload)
-        assert (await engine.store.erase("s", places, {"s": note})).bodies == len(places) > 1
+        assert (await engine.store.erase({"s": places}, {"s": note})).bodies == len(places) > 1
         proof = await engine.verify("s")
         assert (proof.ok, proof.erased) == (True, len(places))
         for row in (await engine.audit("s")).requests:

@@ -62,7 +62,7 @@ async def added(engine: Engine, session: str, *texts: str) -> None:
 async def erase(engine: Engine, session: str, number: int, *heirs: str) -> None:
     """Erase a message as the log is to show it: bodies first, then a record in every stream."""
     (line,) = [m for m in await engine.transcript(session) if m.number == number]
-    await engine.store.erase(session, {Address(line.position): b""})
+    await engine.store.erase({session: {Address(line.position): b""}})
     await record_erasure(engine, line.number, line.position, session, *heirs)
 
 
@@ -398,7 +398,7 @@ async def test_an_erasure_whose_record_is_missing_hides_the_message_all_the_same
     await added(engine, "s", "swordfish one", "swordfish two")
     assert len(await recall.search("swordfish", limit=1)) == 1
     position = (await engine.transcript("s"))[1].position
-    await engine.store.erase("s", {Address(position): b""})
+    await engine.store.erase({"s": {Address(position): b""}})
     assert [hit.number for hit in await recall.search("swordfish", limit=1)] == [0]
     await record_erasure(engine, 1, position, "s")
     assert [hit.number for hit in await recall.search("swordfish")] == [0]

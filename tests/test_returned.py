@@ -173,7 +173,7 @@ async def test_an_erased_row_that_comes_back_as_it_was_shown_is_the_erased_row(w
         for text in ("a", "secret", "c"):
             await ctx.add_message(user(text))
         position = (await engine.transcript("s"))[1].position
-        await engine.store.erase("s", {Address(position): b""})
+        await engine.store.erase({"s": {Address(position): b""}})
         await engine.close_session("s")
         ctx = await engine.session("s")
         shown = await ctx.get_messages()

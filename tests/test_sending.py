@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -112,12 +113,26 @@ def test_spans_that_a_collector_rejects_of_a_batch_do_not_stop_the_others() -> N
         assert len(receiver.exports) == 2
 
 
-@pytest.mark.parametrize(
-    "url", ["localhost:4317", "ftp://h:1", "http://", "http://h:99999", "grpc://", "x"]
-)
-def test_what_is_no_collectors_url_is_refused_with_an_example(url: str) -> None:
+NO_URLS: list[Any] = [
+    *("localhost:4317", "ftp://h:1", "http://", "http://h:99999", "grpc://", "x", "", "not a url"),
+    *("http://[", "http://[::1", "http://a b:4318", "grpc://a\tb:4317", "http://ho%00st", "://x"),
+    *("http://h:0", "http://h:-1", "http://h:99999999", "http://:4318", "http://a\ud800"),
+    *(f"http://{'a' * 300}", 5, None, b"http://h:4318", ["http://h:4318"]),
+]
+
+
+@pytest.mark.parametrize("url", NO_URLS, ids=ascii)
+def test_what_is_no_collectors_url_is_refused_with_an_example(url: Any) -> None:
     with pytest.raises(InvalidSetting, match=r"http://HOST:4318, grpc://HOST:4317"):
         Sender(url)
+
+
+@pytest.mark.parametrize("url", ["", "not a url", "http://[", "ftp://x", "http://h:99999999"])
+def test_the_command_refuses_what_is_no_url(url: str, store: Path) -> None:
+    done = run("trace", "work", "--otlp", url, "--store", store)
+    assert (done.code, done.out) == (2, "")
+    assert "expected http://HOST:4318" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_files_appear_whole_and_only_when_all_went_well(store: Path, tmp_path: Path) -> None:
@@ -159,3 +174,75 @@ async def _told(path: Path, secret: str) -> None:
                 await ctx.add_message({"role": "user", "content": f"my key is {secret}"})
                 async with cycle.tool_call("login", "c1"):
                     raise ValueError(f"denied for {secret}")
+
+
+# -- passwords in the URLs of our own messages ---------------------------------------------------
+
+GIVEN = "hunter2"
+
+
+def with_password(url: str) -> str:
+    """A URL with a user and the secret as password."""
+    return url.replace("://", f"://bob:{GIVEN}@")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_password_of_a_collectors_url_is_sent_and_never_said(store: Path, protocol: str) -> None:
+    with Receiver() as receiver:
+        url = receiver.http if protocol == "http" else receiver.grpc.replace("http:", "grpc:")
+        done = run("trace", "work", "--otlp", with_password(url), "--store", store)
+    assert done.code == 0, done.err
+    assert url.replace("://", "://bob:[redacted:password]@") in done.err
+    assert GIVEN not in done.out + done.err
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_collector_that_refuses_is_named_without_the_password(protocol: str) -> None:
+    with Receiver() as receiver:
+        receiver.always(Refuse(400))
+        url = receiver.http if protocol == "http" else receiver.grpc.replace("http:", "grpc:")
+        with pytest.raises(ExportFailed, match=r"bob:.redacted:password.@") as failed:
+            Sender(with_password(url), timeout=1).send([SPAN])
+    assert GIVEN not in f"{failed.value} {failed.value.where} {failed.value.reason}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+def test_where_nothing_listens_is_said_without_the_password(store: Path, scheme: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"{scheme}://127.0.0.1:{taken.getsockname()[1]}"
+        done = run("trace", "work", "--otlp", with_password(url), "--store", store)
+    assert done.code == 3
+    assert GIVEN not in done.out + done.err
+
+
+@pytest.mark.parametrize("url", ["ftp://bob:hunter2@h:1", "bob:hunter2@h:4317"])
+def test_a_url_that_is_refused_is_shown_without_its_password(store: Path, url: str) -> None:
+    done = run("trace", "work", "--otlp", url, "--store", store)
+    assert (done.code, GIVEN in done.err) == (2, False)
+    assert "bob:[redacted:password]@h" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sessions", "--store", "postgres://bob:hunter2@db.example.org/x"),
+        ("verify", "no", "postgres://bob:hunter2@db.example.org/x"),
+        ("trace", "--no=postgres://bob:hunter2@db.example.org/x"),
+        ("export", "postgres://bob:hunter2@db.example.org/x"),
+    ],
+)
+def test_an_error_shows_what_was_given_without_the_password_of_a_url(
+    store: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("EVENTCTX_STORE", str(store))
+    done = run(*arguments)
+    assert done.code == 2
+    assert GIVEN not in done.out + done.err
+
+
+async def test_a_store_that_is_none_is_named_without_its_password() -> None:
+    with pytest.raises(InvalidSetting, match=r"bob:.redacted:password.@db"):
+        async with eventctx.open("postgres://bob:hunter2@db.example.org/x"):
+            pass

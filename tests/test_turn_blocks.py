@@ -53,7 +53,7 @@ async def test_what_a_host_reports_wrongly_keeps_neither_tools_nor_turns_from_th
     async with eventctx.open() as engine:
         host = (await engine.session("s")).following()
         await host.turn_began()
-        with pytest.raises(InvalidSetting, match="tool:pre"):
+        with pytest.raises(InvalidSetting, match="tool: expected a text"):
             await host.tool_began("odd \ud800", "c1", "first")
         await host.tool_began("read", "c2", "second")
         await host.iteration_began()

@@ -13,6 +13,7 @@ from eventctx.log.usage import (
     AMPLIFIER,
     ANTHROPIC,
     CODEX,
+    MOST_TOKENS,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
     PI,
@@ -53,6 +54,24 @@ def test_one_call_reads_the_same_in_every_form(form: UsageForm) -> None:
         CALL.reasoning if form.reasoning else 0,
     )
     assert read_usage(in_form(CALL, form), form) == expected
+
+
+@pytest.mark.parametrize(
+    "count", [-5, MOST_TOKENS + 1, 2**63, 10**400, 1e308, True, "7", [7], None]
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_what_counts_no_tokens_is_read_as_0(form: UsageForm, count: Any) -> None:
+    reported = in_form(CALL, form)
+    reported[form.prompt[0]] = count
+    read = read_usage(reported, form)
+    assert read is not None
+    assert read.prompt == sum(getattr(read, name) for name in form.beside)
+    assert read.output == CALL.output
+
+
+def test_the_parts_of_a_prompt_do_not_add_up_to_more_than_a_count() -> None:
+    most = {"input_tokens": MOST_TOKENS, "cache_read_input_tokens": 1}
+    assert read_usage(most, ANTHROPIC) == Usage(prompt=0, cache_read=1)
 
 
 def test_a_providers_own_counts_are_recognised_by_their_names() -> None:

@@ -221,6 +221,30 @@ async def test_an_edited_message_is_never_sent_shown_or_searched(path: Path) -> 
         assert not shown.verified
 
 
+async def test_a_session_whose_newest_records_were_edited_is_not_opened(path: Path) -> None:
+    def edit(connection: apsw.Connection) -> None:
+        connection.execute(
+            "UPDATE records SET time = time + 1 WHERE stream = 1 AND position = "
+            "(SELECT max(position) FROM records WHERE stream = 1)"
+        ).fetchall()
+
+    await checked(path, edit)
+    async with eventctx.open(path, receipts=False) as engine:
+        with pytest.raises(LogCorrupted, match=r"does not follow.*eventctx fork s NEW --at"):
+            await engine.session("s")
+        await engine.session("other")
+
+
+async def test_a_search_in_a_cycle_of_forks_ends(path: Path) -> None:
+    def edit(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE streams SET parent=2, forked_at=3 WHERE id=1").fetchall()
+
+    await checked(path, edit)
+    async with eventctx.open(path, receipts=False) as engine:
+        with pytest.raises(LogCorrupted, match="no beginning"):
+            await engine.recall("question", "s")
+
+
 # -- receipts that are kept ------------------------------------------------------------------------
 
 

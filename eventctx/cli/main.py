@@ -9,6 +9,7 @@ import click
 from eventctx.cli.commands.audit import audit_command
 from eventctx.cli.commands.compact import compact_command
 from eventctx.cli.commands.diff import diff_command
+from eventctx.cli.commands.erasing import delete_command, erase_command, prune_command
 from eventctx.cli.commands.exports import export_command
 from eventctx.cli.commands.fork import fork_command
 from eventctx.cli.commands.imports import import_command
@@ -66,6 +67,9 @@ for _command in (
     verify_command,
     sign_command,
     export_command,
+    erase_command,
+    delete_command,
+    prune_command,
     stats_command,
     validate_command,
 ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,10 +22,12 @@ from eventctx.importers.formats import (
     pi,
     swe_agent,
 )
+from eventctx.importers.source.document import read_document
 from eventctx.importers.source.event_folder import folder_name, is_event_folder
 from eventctx.importers.source.items import FileLine, Parser
-from eventctx.importers.source.lines import read_lines, read_value, split_records, text_or_none
+from eventctx.importers.source.lines import read_lines, split_records, text_or_none
 from eventctx.importers.source.naming import named_by_folder
+from eventctx.importers.source.values import read_value
 
 
 def _own_name(path: Path) -> str:
@@ -101,6 +103,11 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
             f"{path}: expected a file or a folder of OpenHands events, found a folder; "
             "name the files in it"
         )
+    if path.exists() and not path.is_file():
+        raise UnknownFormat(
+            f"{path}: expected a file, which is read more than once, found a pipe or a device; "
+            "write it to a file first"
+        )
     _refuse_binary(path)
     return FORMATS[name or detect(read_lines(path), path.name)]
 
@@ -132,15 +139,12 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
     head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
     values = _values(head)
     if not _begins_with_record(head):
-        document = b"\n".join([*(line.data for line in head), *(line.data for line in source)])
-        try:
-            values = [read_value(document)[0]]
-        except ValueError as error:
-            if not values:
-                raise UnknownFormat(
-                    f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
-                    f"name the format with --format if it is one of {', '.join(FORMATS)}"
-                ) from error
+        values = _of_many_lines(chain(head, source), name) or values
+        if not values:
+            raise UnknownFormat(
+                f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
+                f"name the format with --format if it is one of {', '.join(FORMATS)}"
+            )
     for value in values:
         found = _of_record(value) or _of_document(value)
         if found is not None:
@@ -149,6 +153,14 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
         f"{name}: expected one of {', '.join(FORMATS)}, found {_described(values[0])}; "
         "name the format with --format if it is one of these"
     )
+
+
+def _of_many_lines(lines: Iterable[FileLine], name: str) -> list[object]:
+    """The value of all lines together; none where they are no document that can be read."""
+    try:
+        return [read_document(lines, name).value]
+    except MalformedTranscript:
+        return []
 
 
 def _begins_with_record(head: list[FileLine]) -> bool:

@@ -17,9 +17,12 @@ from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.event_folder import folder_size, read_events
 from eventctx.importers.source.items import FileLine, Item, Session
-from eventctx.importers.source.lines import nanoseconds, read_lines, read_value
+from eventctx.importers.source.lines import nanoseconds, read_lines
 from eventctx.importers.source.naming import event_id, session_name
+from eventctx.importers.source.values import read_value
 from eventctx.log.events import SessionLinked
+from eventctx.log.outcomes import fit_for_log
+from eventctx.log.record import CheckedClock
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import EventStore
 
@@ -125,7 +128,7 @@ async def import_file(
     chosen = _choose(path, format)
     if session is not None:
         check_session_id(session)
-    now = clock()
+    now = CheckedClock(clock)()
     run = _Import(store, chosen, session, complete, now, salt)
     main = await _import_one(run, path, progress)
     outcomes = [main]
@@ -179,15 +182,18 @@ async def _import_one(
     recorder = Recorder(
         track,
         key=f"{chosen.name}:{first.session_id}",
-        source=path.name,
+        source=fit_for_log(path.name),
         format=chosen.name,
         imported_at=now,
         call_id=call_id,
     )
-    await recorder.feed(first)
-    for item in items:
-        await recorder.feed(item)
-    await recorder.end(closed())
+    try:
+        await recorder.feed(first)
+        for item in items:
+            await recorder.feed(item)
+        await recorder.end(closed())
+    finally:
+        recorder.close()
     if track.next is not None:
         raise SourceChanged(
             f"{path.name}: session {name!r} holds more than this file, from position "

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import DecodeError, InvalidSetting
+from eventctx.log.arguments import shown
 from eventctx.log.events import CATALOGUE, Event
 from eventctx.log.record import Record
 from eventctx.log.upcast import upcast
@@ -42,7 +43,10 @@ def encode_event(event: Event) -> tuple[str, int, bytes]:
         _decoders[name].decode(payload)
     except KeyError:
         raise InvalidSetting(f"expected an event of the catalogue, found {name!r}") from None
-    except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
+    except UnicodeEncodeError as error:
+        text = shown(error.object)
+        raise InvalidSetting(f"{name}: expected text that UTF-8 can hold, found {text}") from error
+    except (msgspec.ValidationError, OverflowError, TypeError) as error:
         raise InvalidSetting(f"{name}: {error}") from error
     return name, _versions[name], payload
 

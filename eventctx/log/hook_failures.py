@@ -31,6 +31,7 @@ from weakref import WeakSet
 import msgspec
 
 from eventctx.errors import NotAStore, StoreFull, StoreTooNew, StoreUnavailable
+from eventctx.log.private_files import FILE_RIGHTS
 
 SUFFIX: Final = "-losses.jsonl"
 
@@ -197,7 +198,7 @@ class HookFailures:
 
     def _open(self, path: str, flags: int) -> int:
         """Open the file; a new one gets the store's read and write permissions."""
-        rights = 0o600
+        rights = FILE_RIGHTS
         if self._store is not None and self._store.exists():
             rights = stat.S_IMODE(self._store.stat().st_mode)
         return os.open(path, flags, rights & 0o666)

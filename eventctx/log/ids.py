@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeGuard, runtime_checkable
 from uuid import UUID
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import shown
 
 _SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -133,7 +134,8 @@ def chosen_turn_id(turn_id: str | None, random: Callable[[int], bytes]) -> str:
     if is_turn_id(turn_id):
         return turn_id
     raise InvalidSetting(
-        f"turn_id: expected a text of 1 to {_MAX_TURN_ID} printable characters, found {turn_id!r}"
+        f"turn_id: expected a text of 1 to {_MAX_TURN_ID} printable characters, "
+        f"found {shown(turn_id)}"
     )
 
 

@@ -12,9 +12,13 @@ import struct
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
+from time import perf_counter_ns
 from typing import Final
 
 import msgspec
+
+from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import LAST, check_callable, shown
 
 GENESIS: Final = bytes(32)
 """The digest before a stream's first record."""
@@ -24,6 +28,28 @@ SALT_BYTES: Final = 16
 _ABSENT: Final = b"\xff\xff\xff\xff"
 _FIXED: Final = struct.Struct(">I32sIqI16sIqII")
 _LENGTH: Final = struct.Struct(">I")
+
+
+class CheckedClock:
+    """A caller's clock, whose times are checked: UTC nanoseconds.
+
+    ``stopwatch`` is the clock's own, else the process's. Raises InvalidSetting for a clock that is
+    no function, and when it gives no time.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        check_callable("clock", clock)
+        self._clock = clock
+        self.stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
+
+    def __call__(self) -> int:
+        """The time now."""
+        time = self._clock()
+        if type(time) is not int or not 0 <= time <= LAST:
+            raise InvalidSetting(
+                f"clock: expected UTC nanoseconds, an int from 0 to {LAST}, found {shown(time)}"
+            )
+        return time
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):

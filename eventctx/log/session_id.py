@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from eventctx.errors import InvalidSessionId
+from eventctx.log.arguments import shown
 
 MAX_SESSION_ID = 256
 """Most characters of a session id; hosts' ids (UUIDs, W3C span pairs with an agent's name) have
@@ -17,7 +18,7 @@ def check_session_id(session: object) -> str:
     """Return ``session`` if it is a valid session id. Raises InvalidSessionId otherwise."""
     if not isinstance(session, str) or not session:
         raise InvalidSessionId(
-            f"session id: expected a text of 1 or more characters, found {session!r}"
+            f"session id: expected a text of 1 or more characters, found {shown(session)}"
         )
     if len(session) > MAX_SESSION_ID:
         raise InvalidSessionId(

@@ -215,17 +215,17 @@ class EventStore(Protocol):
 
     async def erase(
         self,
-        stream: str,
-        bodies: Mapping[Address, bytes],
+        bodies: Mapping[str, Mapping[Address, bytes]],
         records: Mapping[str, Draft] = _NOTHING,
     ) -> Erasure:
-        """Destroy data and salt of the bodies at these addresses, and replace their facts.
+        """Destroy data and salt of the bodies at these addresses of streams, in one step.
 
-        ``records`` are appended to their streams in the same step: a ``context:erased`` for every
-        stream that reaches the bodies. The facts of ``facts.outline_facts`` (role, call ids) let
-        older views keep their order. Digests stay, so chains still verify. Forks share bodies by
-        reference, so a fork loses them too; snapshots that may hold erased contents go. Raises
-        StreamNotFound, and LogCorrupted for an address that holds no body.
+        Each body gets the facts that stand with its address: those of ``facts.outline_facts``
+        (role, call ids) let older views keep their order. ``records`` are appended to their streams
+        in the same step: a ``context:erased`` for every stream that reaches the bodies. Digests
+        stay, so chains still verify. Forks share bodies by reference, so a fork loses them too;
+        snapshots that may hold erased contents go. Raises StreamNotFound, and LogCorrupted for an
+        address that holds no body.
         """
         ...
 

@@ -28,6 +28,7 @@ import msgspec
 
 from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log import events
+from eventctx.log.arguments import check_optional_text, check_text, shown
 from eventctx.log.events import Event
 from eventctx.log.ids import RecordIds
 from eventctx.log.outcomes import OK, SpanOutcome
@@ -162,7 +163,8 @@ class IterationRecorder:
         self._last_call: str | None = None
 
     def plan(self, name: str | None = None) -> TurnSpan[events.PlanStart]:
-        """Make a planning phase."""
+        """Make a planning phase. Raises InvalidSetting."""
+        check_optional_text("plan", name)
         return self._span(events.PlanStart(name=name), self.ids.span_id)
 
     def inside(self, plan: TurnSpan[events.PlanStart]) -> IterationRecorder:
@@ -172,13 +174,20 @@ class IterationRecorder:
     def model_call(
         self, model: str | None = None, provider: str | None = None
     ) -> TurnSpan[ModelRequest]:
-        """Make a model call."""
+        """Make a model call. Raises InvalidSetting."""
+        check_optional_text("model", model)
+        check_optional_text("provider", provider)
         call = self._span(ModelRequest(model, provider), self.ids.span_id)
         self._last_call = call.ids.span_id
         return call
 
     def tool_call(self, name: str, call_id: str | None = None) -> TurnSpan[events.ToolPre]:
-        """Make a tool call, under the last model call, which requested it."""
+        """Make a tool call, under the last model call, which requested it.
+
+        Raises InvalidSetting.
+        """
+        check_text("tool", name)
+        check_optional_text("call_id", call_id)
         tool = events.ToolPre(name=name, call_id=call_id)
         return self._span(tool, self._last_call or self.ids.span_id)
 
@@ -227,7 +236,7 @@ class TurnRecorder:
         Raises InvalidSetting for a number that no record can hold.
         """
         if number is not None and (type(number) is not int or not 0 <= number < 2**31):
-            raise InvalidSetting(f"iteration: expected an int from 0, found {number!r}")
+            raise InvalidSetting(f"iteration: expected an int from 0, found {shown(number)}")
         self._iterations = self._iterations + 1 if number is None else number
         counted = None if self.ids.turn_id is None else self._iterations
         return IterationRecorder(self.ids._replace(iteration=counted), self._new_span_id)

@@ -2,7 +2,7 @@
 
 APIs differ in the names of their counts, and in whether the prompt's count includes the tokens read
 from a cache or written to one. ``Usage.prompt`` is always the whole prompt. A count that is missing
-or no whole number from 0 is read as 0.
+or no whole number from 0 to ``MOST_TOKENS`` is read as 0.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from eventctx.log.arguments import check_number
+
+MOST_TOKENS: Final = 10**12
+"""The largest number that is taken for one of tokens, reported or wished for: a thousand times the
+largest prompts there will be, and exact in a float with all that is computed from it."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -84,12 +90,23 @@ PI: Final = UsageForm(
 )
 
 
+def check_usage(counts: Mapping[str, object]) -> None:
+    """Check counts that a caller reports: None or an int from 0 to ``MOST_TOKENS`` each.
+
+    Raises InvalidSetting that names the count.
+    """
+    for name, count in counts.items():
+        if count is not None:
+            check_number(f"usage: {name}", count, MOST_TOKENS)
+
+
 def read_usage(reported: Any, form: UsageForm) -> Usage | None:
     """Read counts in a known form from a mapping or an object; None for anything else."""
     if not isinstance(reported, Mapping) and not hasattr(reported, form.prompt[0]):
         return None
     counts = {name: _first(reported, getattr(form, name)) for name in Usage.__struct_fields__}
-    counts["prompt"] += sum([counts[name] for name in form.beside])
+    whole = counts["prompt"] + sum([counts[name] for name in form.beside])
+    counts["prompt"] = whole if whole <= MOST_TOKENS else 0
     return Usage(**counts)
 
 
@@ -112,6 +129,6 @@ def _first(reported: Any, names: tuple[str, ...]) -> int:
         value = reported
         for part in name.split("."):
             value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
-        if type(value) is int and value >= 0:
+        if type(value) is int and 0 <= value <= MOST_TOKENS:
             return value
     return 0

@@ -34,6 +34,10 @@ OUTLIER: Final = 3.0
 """A step beyond this ratio of grown to counted tokens, or its inverse, is ignored: it holds text
 that is not in the log."""
 
+MOST_BESIDE: Final = 150_000
+"""Tokens that are believed to be sent beside the messages of a request without a known budget. What
+is beside them leaves less room in the next request, so a wrong number must not fill a whole one."""
+
 MAX_REQUESTS: Final = 16
 """Prepared requests that are kept, because their usage may still be reported."""
 
@@ -189,7 +193,9 @@ def _plausible(request: RequestSize, prompt: int) -> bool:
     """
     if prompt <= 0 or prompt < request.size * LEAST_FACTOR:
         return False
-    return request.budget is None or prompt <= 2 * request.budget
+    if request.budget is None:
+        return prompt <= MOST_FACTOR * request.size + MOST_BESIDE
+    return prompt <= 2 * request.budget
 
 
 def _learnt(before: Reading, now: Reading) -> Reading:

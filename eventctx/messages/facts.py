@@ -64,7 +64,11 @@ def without_bound(facts: Facts) -> Facts:
 
 
 def outline_facts(facts: Facts) -> Facts:
-    """The facts that stay of an erased body: its speaker, and the ids that tie calls to results."""
+    """The facts that stay of an erased body: its speaker, and the ids that tie calls to results.
+
+    Also whether it had bound thinking, since older views that left it out must stay as they were.
+    """
+    bound = min(facts.bound, 1)
     return Facts(
         facts.reader,
         facts.role,
@@ -72,7 +76,9 @@ def outline_facts(facts: Facts) -> Facts:
         facts.dialect,
         facts.calls,
         facts.results,
+        thinking=bound,
         human=facts.human,
+        bound=bound,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,8 @@ from eventctx.messages.recall_text import text_of
 Tokenizer = Callable[[str], int]
 """The number of tokens of a text."""
 
+_MOST_TOKENS: Final = 10**12  # as of a reported count, ``log.usage.MOST_TOKENS``
+
 _log = logging.getLogger("eventctx")
 
 
@@ -27,7 +29,7 @@ def counted(facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None) 
     """The facts with the tokens that ``tokenizer`` counts in the message's texts.
 
     When a tokenizer raises, that is logged, and the estimate is used, as it is when the tokenizer
-    returns no positive int: a count must not end an agent's turn.
+    returns no positive int, or an absurd one: a count must not end an agent's turn.
     """
     if tokenizer is None:
         return facts
@@ -36,7 +38,7 @@ def counted(facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None) 
     except Exception as error:
         _log.warning("the tokenizer raised %s: %s", type(error).__name__, error)
         return facts
-    if type(tokens) is not int or tokens < 1:
+    if type(tokens) is not int or not 1 <= tokens <= _MOST_TOKENS:
         return facts
     return msgspec.structs.replace(facts, tokens=tokens)
 

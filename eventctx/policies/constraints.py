@@ -15,11 +15,17 @@ import msgspec
 from msgspec import Meta
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import LAST, is_text, shown
+from eventctx.log.usage import MOST_TOKENS
 
-Count = Annotated[int, Meta(ge=0, description="an int from 0")]
-AtLeastOne = Annotated[int, Meta(ge=1, description="an int from 1")]
-Tokens = Annotated[int, Meta(ge=1, description="a positive int")]
+Count = Annotated[int, Meta(ge=0, le=MOST_TOKENS, description="an int from 0")]
+AtLeastOne = Annotated[int, Meta(ge=1, le=LAST, description="an int from 1")]
+Position = Annotated[int, Meta(ge=0, le=LAST, description="an int from 0")]
+Tokens = Annotated[
+    int, Meta(ge=1, le=MOST_TOKENS, description=f"a positive int, at most {MOST_TOKENS}")
+]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+WaitSeconds = Annotated[float, Meta(ge=0, description="0 s or more")]
 Seconds = Annotated[float, Meta(gt=0, description="more than 0 s")]
 
 _PLAIN: Final = {bool: "a bool", int: "an int", float: "a number", str: "a text", NoneType: "None"}
@@ -48,8 +54,8 @@ def checked(name: str, value: object, kind: Any) -> Any:
         sound = False
     else:
         sound = type(found) is type(value) or (type(value), type(found)) in _WIDENED
-    if not sound:
-        raise InvalidSetting(f"{name}: expected {expected(kind)}, found {value!r}")
+    if not sound or (isinstance(value, str) and not is_text(value)):
+        raise InvalidSetting(f"{name}: expected {expected(kind)}, found {shown(value)}")
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import shown
 from eventctx.log.soundness import damaged, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
@@ -31,7 +32,7 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     for a body that was damaged.
     """
     if at is not None and (type(at) is not int or not 0 <= at < 2**63):
-        raise InvalidSetting(f"position: expected an int from 0, found {at!r}")
+        raise InvalidSetting(f"position: expected an int from 0, found {shown(at)}")
     state = await _transcript_state(store, stream, at)
     places = [Address(position, index) for _, position, index in state.lines]
     bodies = await sound_bodies(store, stream, places)

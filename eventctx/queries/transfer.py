@@ -9,11 +9,12 @@ record.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from eventctx.errors import InvalidMessage, MalformedTranscript, StreamExists
+from eventctx.log.arguments import LAST
 from eventctx.log.record import GENESIS, Body, Draft, Record, body_digest, chain_digest
 from eventctx.log.store import NO_STREAM, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
@@ -35,6 +36,12 @@ class Header(msgspec.Struct, frozen=True):
 
 _NO_JSON: Final = msgspec.Raw()
 
+_BROKEN: Final = (msgspec.DecodeError, ValueError, RecursionError)
+"""The errors of bytes that are no line of an export: no JSON, no UTF-8, or nested too deeply."""
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=LAST)]
+_Small = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
 
 class _Bytes(msgspec.Struct, frozen=True, omit_defaults=True):
     """Stored bytes in the first of three forms that can hold them."""
@@ -53,18 +60,18 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    position: int
+    position: _Number
     id: str
     type: str
-    version: int
-    time: int
+    version: _Small
+    time: _Number
     payload: _Bytes
     digest: str
     bodies: list[_Body] = []
     turn_id: str | None = None
     span_id: str | None = None
     parent_span_id: str | None = None
-    iteration: int | None = None
+    iteration: _Small | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -84,7 +91,7 @@ def looks_like_export(first_line: bytes) -> bool:
     """Whether a file with this first line is an export of eventctx."""
     try:
         _decode_header(first_line)
-    except msgspec.DecodeError:
+    except _BROKEN:
         return False
     return True
 
@@ -96,7 +103,7 @@ def read_header(line: bytes) -> Header:
     """
     try:
         header = _decode_header(line)
-    except msgspec.DecodeError as error:
+    except _BROKEN as error:
         raise MalformedTranscript(
             f"line 1: expected an eventctx export's header: {error}"
         ) from error
@@ -120,7 +127,7 @@ def read_drafts(lines: Iterable[bytes]) -> Iterator[tuple[Draft, bytes]]:
             stored = _decode_line(line)
             draft = _draft(stored)
             digest = bytes.fromhex(stored.digest)
-        except (msgspec.DecodeError, ValueError, InvalidMessage) as error:
+        except (*_BROKEN, InvalidMessage) as error:
             raise MalformedTranscript(f"line {number}: expected a record: {error}") from error
         if stored.position != position or chain_digest(previous, position, draft) != digest:
             raise MalformedTranscript(

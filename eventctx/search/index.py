@@ -92,6 +92,10 @@ class Hit(NamedTuple):
 class TextIndex(Protocol):
     """Words of messages. Every method may raise IndexLost, and the errors of a store."""
 
+    def exists(self) -> bool:
+        """Whether anything may be in the index; it makes none."""
+        ...
+
     def mark(self) -> Mark | None:
         """The last record in the index; None if it is empty."""
         ...

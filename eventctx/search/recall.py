@@ -23,6 +23,7 @@ from eventctx.errors import (
     StoreUnavailable,
     StreamNotFound,
 )
+from eventctx.log.arguments import shown
 from eventctx.log.record import Record
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
@@ -122,9 +123,11 @@ class Recall:
         are left out. Raises StreamNotFound, InvalidSetting, and the errors of store and index.
         """
         if not isinstance(query, str):
-            raise InvalidSetting(f"recall: expected a text to search for, found {query!r}")
+            raise InvalidSetting(f"recall: expected a text to search for, found {shown(query)}")
         if type(limit) is not int or not 1 <= limit <= MAX_LIMIT:
-            raise InvalidSetting(f"limit: expected an int from 1 to {MAX_LIMIT}, found {limit!r}")
+            raise InvalidSetting(
+                f"limit: expected an int from 1 to {MAX_LIMIT}, found {shown(limit)}"
+            )
         lineage = None if session is None else await self._lineage(session)
         terms = parse(query)
         if not terms:
@@ -144,7 +147,9 @@ class Recall:
         Raises StreamNotFound, and InvalidSetting for a number without a message.
         """
         if type(number) is not int or not 0 <= number < END:
-            raise InvalidSetting(f"message: expected a message number from 0, found {number!r}")
+            raise InvalidSetting(
+                f"message: expected a message number from 0, found {shown(number)}"
+            )
         lineage = await self._lineage(session)
         for _ in range(_ATTEMPTS):
             try:
@@ -165,6 +170,19 @@ class Recall:
     async def close(self) -> None:
         """Release the index; the store stays open."""
         await asyncio.to_thread(self._index.close)
+
+    def exists(self) -> bool:
+        """Whether there is an index already; without one there is nothing to forget."""
+        return self._index.exists()
+
+    async def forget_destroyed(self) -> None:
+        """Take the words of all that was erased or deleted out of the index."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self.catch_up()
+            except IndexLost:
+                continue
+        raise _lost()
 
     # -- filling the index -----------------------------------------------------------------------
 
@@ -187,6 +205,10 @@ class Recall:
         records: Any = self._store.read_all(after=-1 if mark is None else mark.position - 1)
         async with aclosing(records):
             async for record in records:
+                if mark is not None and record.type == "session:deleted":
+                    # Its messages may be anywhere in the index. A new one has none of them.
+                    await asyncio.to_thread(self._index.clear)
+                    return False
                 if waiting_for_mark:
                     waiting_for_mark = False
                     if mark == _mark_of(record):
@@ -221,7 +243,11 @@ class Recall:
         segments: list[Segment] = []
         name: str | None = stream
         last = END
+        met: set[str] = set()
         while name is not None:
+            if name in met:
+                raise LogCorrupted(stream, -1, "its forks have no beginning")
+            met.add(name)
             info = await self._store.head(name)
             if info is None:
                 raise StreamNotFound(name)
@@ -307,10 +333,13 @@ class RecallTool:
     ) -> None:
         if type(max_characters) is not int or max_characters < MIN_CHARACTERS:
             raise InvalidSetting(
-                f"max_characters: expected an int from {MIN_CHARACTERS}, found {max_characters!r}"
+                f"max_characters: expected an int from {MIN_CHARACTERS}, "
+                f"found {shown(max_characters)}"
             )
         if type(limit) is not int or not 1 <= limit <= MAX_LIMIT:
-            raise InvalidSetting(f"limit: expected an int from 1 to {MAX_LIMIT}, found {limit!r}")
+            raise InvalidSetting(
+                f"limit: expected an int from 1 to {MAX_LIMIT}, found {shown(limit)}"
+            )
         self.session = session
         self.max_characters = max_characters
         self.limit = limit

@@ -1,8 +1,8 @@
 """A full-text index in a SQLite file beside a store's, or in memory.
 
-The file is a cache: ``<store file>-recall``. It may be deleted at any time, also while a process
-uses it; a damaged file, and any other file of that name, is replaced. It holds words and addresses,
-no texts. If no file can be written, the index is kept in memory.
+The file is a cache: ``<store file>.eventctx-recall``. It may be deleted at any time, also while a
+process uses it; a damaged one is replaced. It holds words and addresses, no texts. If no file can
+be written, or somebody else's has that name, the index is kept in memory.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ class SqliteTextIndex:
     def path(self) -> Path | None:
         """The path of the index; None if it is in memory."""
         return None if self._file.path == MEMORY else self._file.path
+
+    def exists(self) -> bool:
+        """See ``TextIndex.exists``."""
+        if self._connection is not None:
+            return True
+        return self._file.path != MEMORY and self._file.path.exists()
 
     def mark(self) -> Mark | None:
         """See ``TextIndex.mark``."""

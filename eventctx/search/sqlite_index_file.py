@@ -1,8 +1,13 @@
-"""The file of a full-text index: creates and recognises it, notices its loss, and replaces it."""
+"""The file of a full-text index: opens or makes it, notices its loss, and replaces it.
+
+Only a file that is recognised as ours is ever changed or deleted (``sqlite_index_marker``). Where
+another one has the name, it is left alone, and the index is kept in memory.
+"""
 
 from __future__ import annotations
 
-import os
+import errno
+import logging
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -10,41 +15,45 @@ from typing import Final
 
 import apsw
 
-from eventctx.errors import StoreUnavailable
+from eventctx.errors import StoreFull
+from eventctx.log.private_files import FILE_RIGHTS
+from eventctx.search.sqlite_index_marker import (
+    Found,
+    has_marker,
+    look,
+    make_file,
+    make_tables,
+    remove_ours,
+)
 from eventctx.stores.sqlite_errors import translated
 from eventctx.stores.sqlite_schema import LockWait
 
-SUFFIX: Final = "-recall"
+SUFFIX: Final = ".eventctx-recall"
+OLD_SUFFIX: Final = "-recall"
+"""Of the files of earlier releases. Other programs may use this name, too."""
 MEMORY: Final = Path(":memory:")
 
-APPLICATION_ID: Final = 0x45435449  # "ECTI"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _VERSIONS: Final = 1_000
 _RACES: Final = 3
 """Tries to open the file again, if another process deletes or damages it at that moment."""
 _CACHE_KIB: Final = 16 * 1024
-_HASH_BYTES: Final = 8 * 2**20
 
-# ``words`` keeps no texts: a message is stored once, in the store, so an erasure there is enough.
-_TABLES: Final = """
-CREATE TABLE mark(one INTEGER PRIMARY KEY, position INTEGER NOT NULL, id BLOB NOT NULL) STRICT;
-CREATE TABLE streams(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
-CREATE TABLE messages(
-  id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, position INTEGER NOT NULL, idx INTEGER NOT NULL,
-  number INTEGER NOT NULL, time INTEGER NOT NULL) STRICT;
-CREATE UNIQUE INDEX messages_place ON messages(stream, position, idx);
-CREATE INDEX messages_number ON messages(stream, number);
-CREATE VIRTUAL TABLE words USING fts5(
-  text, parts, content='', contentless_delete=1,
-  tokenize="unicode61 remove_diacritics 2 tokenchars '_'");
-"""
 REFUSED: Final = (  # by the rights of the file or its folder
     apsw.CantOpenError,
     apsw.ReadOnlyError,
     apsw.PermissionsError,
     apsw.AuthError,
 )
-_FOREIGN: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError)
+_DAMAGED: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError)
+
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
+
+_log = logging.getLogger("eventctx.search")
+
+
+class _Foreign(Exception):
+    """The file of our name is somebody else's."""
 
 
 class IndexFile:
@@ -59,31 +68,45 @@ class IndexFile:
         self.path = MEMORY if store is None else store.with_name(store.name + SUFFIX)
 
     def open(self) -> apsw.Connection:
-        """A connection to the index; replaces a file that is not an index of this version.
+        """A connection to the index; replaces one of ours that is damaged or of another version.
 
-        Raises StoreUnavailable (a folder in its place, or locked), StoreFull, StoreError.
+        A file that is not ours is left alone, with a warning, and the index is in memory. Raises
+        StoreUnavailable (locked), StoreFull, StoreError.
         """
         if self.path == MEMORY:
             return self._connect()
-        if self.path.is_dir():
-            raise StoreUnavailable(
-                f"{self.path}: expected the search index of the store, or nothing, found a "
-                "folder; move it away"
-            )
         try:
             for _ in range(_RACES):
                 try:
                     return self._connect()
-                except _FOREIGN:
+                except _DAMAGED:
                     self.remove()
                 except (apsw.IOError, apsw.CantOpenError):
                     continue  # for example, the file was deleted a moment ago
             return self._connect()
-        except (*REFUSED, OSError):
+        except _Foreign:
+            self._leave_alone()
+            return self._connect()
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise StoreFull(
+                    f"{self.path}: no space left to write; free some and try again"
+                ) from error
+            self.keep_in_memory()
+            return self._connect()
+        except REFUSED:
             self.keep_in_memory()
             return self._connect()
         except apsw.Error as error:
             raise translated(error, self.path, self._system_errno) from error
+
+    def _leave_alone(self) -> None:
+        _log.warning(
+            "%s is not a search index of eventctx and is left alone; the index is kept in memory "
+            "and made anew by every process. Move the file away to have it kept beside the store",
+            self.path,
+        )
+        self.keep_in_memory()
 
     def keep_in_memory(self) -> None:
         """Use no file from now on."""
@@ -94,7 +117,7 @@ class IndexFile:
         return self._opened is not None and _identity(self.path) != self._opened
 
     def remove(self) -> None:
-        """Delete the file, if it is still the one that was opened.
+        """Delete the file, if it is still the one that was opened, and is still ours.
 
         Another process that found the same damage may have put a sound file in its place. A file
         that cannot be deleted is left alone, and not used again.
@@ -102,16 +125,17 @@ class IndexFile:
         if self.path == MEMORY or self.was_replaced():
             return
         try:
-            for path in (self.path, self.path.with_name(self.path.name + "-journal")):
-                with suppress(FileNotFoundError):
-                    path.unlink()
-        except OSError:
+            if look(self.path) is Found.FOREIGN:
+                self._leave_alone()
+            else:
+                remove_ours(self.path)
+        except (apsw.Error, OSError):
             self.keep_in_memory()
 
     def _connect(self) -> apsw.Connection:
         self._opened = None
         if self.path != MEMORY:
-            self._make()
+            self._make_sure_of_ours()
             self._opened = _identity(self.path)
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -123,44 +147,44 @@ class IndexFile:
             raise
         return connection
 
-    def _make(self) -> None:
-        """Create the file with the access rights of the store's."""
+    def _make_sure_of_ours(self) -> None:
+        """Make the file, unless it is there. Raises _Foreign where another one has its name."""
         assert self._store is not None  # noqa: S101 - tells the type checker
+        found = look(self.path)
+        if found is Found.NOTHING:
+            make_file(self.path, self._version, self._rights(self._store))
+            # The words of messages lie in it, and nobody would look for it any more.
+            with suppress(apsw.Error, OSError):
+                remove_ours(self._store.with_name(self._store.name + OLD_SUFFIX))
+            found = look(self.path)
+        if found is Found.FOREIGN:
+            raise _Foreign
+
+    def _rights(self, store: Path) -> int:
+        """Those of the store: who may read it may read its index."""
         try:
-            rights = stat.S_IMODE(self._store.stat().st_mode)
+            return stat.S_IMODE(store.stat().st_mode) & 0o666
         except FileNotFoundError:
-            rights = 0o600
-        with suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, rights & 0o666))
+            return FILE_RIGHTS
 
     def _prepare(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(LockWait(self._lock_timeout))
+        if self.path == MEMORY:
+            make_tables(connection, self._version)
+        elif not has_marker(connection):
+            raise _Foreign
+        elif connection.pragma("user_version") != self._version:
+            raise apsw.NotADBError("an index of another version")
         connection.execute(
             # No write-ahead log: its two files would remain when a user deletes the index.
             "PRAGMA journal_mode=DELETE; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;"
             f"PRAGMA cache_size=-{_CACHE_KIB}; PRAGMA temp_store=MEMORY"
         ).fetchall()
-        identity = (connection.pragma("application_id"), connection.pragma("user_version"))
-        if identity == (APPLICATION_ID, self._version):
-            return
-        connection.execute("BEGIN IMMEDIATE").fetchall()
-        # Another process may have created the tables meanwhile.
-        identity = (connection.pragma("application_id"), connection.pragma("user_version"))
-        if identity != (APPLICATION_ID, self._version):
-            if connection.execute("SELECT 1 FROM sqlite_schema").fetchall() or identity != (0, 0):
-                raise apsw.NotADBError("another program's database, or another version's index")
-            connection.execute(_TABLES).fetchall()
-            connection.execute(
-                "INSERT INTO words(words, rank) VALUES('hashsize', ?)", (_HASH_BYTES,)
-            ).fetchall()
-            connection.pragma("application_id", APPLICATION_ID)
-            connection.pragma("user_version", self._version)
-        connection.execute("COMMIT").fetchall()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = path.lstat()
     except OSError:
         return None
     return found.st_dev, found.st_ino

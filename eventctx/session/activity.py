@@ -6,9 +6,11 @@ import contextlib
 from typing import Protocol
 
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
-from eventctx.log.events import CATALOGUE, Event, PromptSubmit
+from eventctx.log.arguments import shown
+from eventctx.log.events import CATALOGUE, Event, PromptSubmit, UsageReported
 from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
 from eventctx.log.turn_recorder import TurnRecorder
+from eventctx.log.usage import Usage, check_usage
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 
@@ -71,7 +73,6 @@ class SessionEmitter:
 
     def __init__(self, session: OpenSession, current_span: CurrentSpan | None) -> None:
         self._session = session
-        self._prepared: dict[tuple[str | None, int | None], int] = {}
         self.current_span = current_span
 
     @property
@@ -100,18 +101,20 @@ class SessionEmitter:
 
     def remember(self, scope: Scope, position: int) -> None:
         """Note the position of the request that was prepared in a turn's iteration."""
-        self._prepared.pop((scope.turn_id, scope.iteration), None)
-        self._prepared[scope.turn_id, scope.iteration] = position
-        if len(self._prepared) > MAX_REMEMBERED:
-            del self._prepared[next(iter(self._prepared))]
+        prepared = self._session.memory.prepared
+        prepared.pop((scope.turn_id, scope.iteration), None)
+        prepared[scope.turn_id, scope.iteration] = position
+        if len(prepared) > MAX_REMEMBERED:
+            del prepared[next(iter(prepared))]
 
     def prepared_in(self, scope: Scope) -> int | None:
         """Position of the request last prepared in a turn's iteration; None if there is none.
 
         An iteration without one has that of the turn's requests outside of any iteration.
         """
-        outside = self._prepared.get((scope.turn_id, None))
-        return self._prepared.get((scope.turn_id, scope.iteration), outside)
+        prepared = self._session.memory.prepared
+        outside = prepared.get((scope.turn_id, None))
+        return prepared.get((scope.turn_id, scope.iteration), outside)
 
     async def emit(self, event: Event, scope: Scope) -> None:
         """Append an activity event in its place without waiting for the disk.
@@ -120,11 +123,13 @@ class SessionEmitter:
         event's guarantees, for a value that its payload does not allow, and for no event.
         """
         if not isinstance(event, Event):
-            raise InvalidSetting(f"emit: expected an event of the catalogue, found {event!r}")
+            raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
         name = str(event.__struct_config__.tag)
         if name in CATALOGUE and not CATALOGUE[name].emitted:
             raise InvalidSetting(
                 f"emit: {name} is written by the command that it records; expected one of "
                 f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
             )
+        if isinstance(event, UsageReported):
+            check_usage({name: getattr(event, name) for name in Usage.__struct_fields__})
         await self._session.appends.emit(self._session.appends.draft(event, scope=scope))

@@ -8,6 +8,9 @@ Invariant: the view is that of all records up to the last one handed to the stor
 process wrote in between, this no longer holds, and ``install`` replaces the whole state with the
 one that was read from the store.
 
+The view may be let go at any moment, and is then loaded again from the store when somebody reads
+it. Until then drafts are not noted, since their records will be read with all others.
+
 Every method that changes the aggregate is called under ``lock``, which the append queue shares.
 """
 
@@ -30,6 +33,18 @@ SNAPSHOT_EVERY = 256
 MAX_UNFOLDED = 32
 """Records that may wait for their fold until the view is read."""
 
+MAX_UNFOLDED_BYTES = 2**20
+"""Bytes of their bodies, at most: once folded, the body cache bounds them."""
+
+MAX_UNREAD = 4_096
+"""Records since the view was last read, after which it is let go: nobody needs it at present.
+
+A program that adds a long history without a request would hold 0.5 kB for every message of it.
+"""
+
+REF_BYTES = 500
+"""Memory of one message in a view, with its facts; measured on CPython 3.11 to 3.13."""
+
 
 class Loaded(NamedTuple):
     """A session's view as read from the store, with the id and time of its last record."""
@@ -45,28 +60,67 @@ class Loaded(NamedTuple):
 class Aggregate:
     """The folded state of one session. Made by ``repository.open_session``."""
 
-    def __init__(self, stream: str, loaded: Loaded, bodies: BodyCache) -> None:
+    def __init__(self, stream: str, loaded: Loaded | None, bodies: BodyCache) -> None:
+        """``loaded`` is None for a session whose state is read when it is first needed."""
         self.stream = stream
         self.bodies = bodies
         self.lock = threading.RLock()
+        self.open_compactions: set[str | None] = set()
+        self._view: ViewState | None = None
         self._unfolded: list[Draft] = []
-        self.install(loaded)
+        self._unfolded_bytes = 0
+        self._unread = 0
+        self._snapshot = -1
+        if loaded is not None:
+            self.install(loaded)
 
     def install(self, loaded: Loaded) -> None:
         """Replace the state with the one that was read from the store."""
         self._view = loaded.view
-        self._unfolded.clear()
+        self._forget_unfolded()
+        self._unread = 0
         self._snapshot = loaded.snapshot
         self.open_compactions = {record.span_id for record in loaded.open_compactions}
         self.bodies.clear()
 
+    def let_go(self) -> None:
+        """Forget the view and the bodies. Where compactions are open stays known."""
+        self._view = None
+        self._forget_unfolded()
+        self._unread = 0
+        self.bodies.clear()
+
+    def read(self) -> ViewState | None:
+        """As ``view_if_held``, for somebody who needs the view: it is kept for the next time."""
+        with self.lock:
+            self._unread = 0
+            return self._present()
+
+    @property
+    def view_if_held(self) -> ViewState | None:
+        """The view after everything that was handed to the store; None after it was let go."""
+        with self.lock:
+            return self._present()
+
     @property
     def view(self) -> ViewState:
-        """The view after everything that was handed to the store."""
-        with self.lock:
-            if self._unfolded:
-                self._fold()
-            return self._view
+        """The view, where it is known to be held. Raises LookupError after it was let go."""
+        view = self.read()
+        if view is None:
+            raise LookupError(f"the view of {self.stream!r} was let go: await AppendQueue.settled")
+        return view
+
+    @property
+    def bytes_held(self) -> int:
+        """About how much memory the view and the bodies take."""
+        view = self._view
+        refs = 0 if view is None else len(view.layout.refs)
+        return refs * REF_BYTES + self._unfolded_bytes + self.bodies.memory
+
+    def _present(self) -> ViewState | None:
+        if self._view is not None and self._unfolded:
+            self._folded(preview(self._view, self.stream, self._unfolded))
+        return self._view
 
     # -- folding ---------------------------------------------------------------------------------
 
@@ -76,14 +130,17 @@ class Aggregate:
         They are folded when the view is read: folding now would keep the store's thread from
         starting.
         """
+        if self._view is None and after is None:
+            return
         self._unfolded.extend(drafts)
+        self._unfolded_bytes += sum([len(one.data or b"") for d in drafts for one in d.bodies])
+        self._unread += len(drafts)
         if after is not None and len(self._unfolded) == len(drafts):
             self._folded(after)
-        elif len(self._unfolded) > MAX_UNFOLDED:
-            self._fold()
-
-    def _fold(self) -> None:
-        self._folded(preview(self._view, self.stream, self._unfolded))
+        elif self._unread > MAX_UNREAD and not self.open_compactions:
+            self.let_go()
+        elif len(self._unfolded) > MAX_UNFOLDED or self._unfolded_bytes > MAX_UNFOLDED_BYTES:
+            self._present()
 
     def _folded(self, view: ViewState) -> None:
         first = view.position + 1 - len(self._unfolded)
@@ -91,7 +148,11 @@ class Aggregate:
             if draft.bodies:
                 self.bodies.add(position, draft.bodies)
         self._view = view
+        self._forget_unfolded()
+
+    def _forget_unfolded(self) -> None:
         self._unfolded.clear()
+        self._unfolded_bytes = 0
 
     def written(self, records: Sequence[Record]) -> None:
         """Note records that are on disk now: compactions that began, and those that ended."""
@@ -108,10 +169,13 @@ class Aggregate:
         last = records[-1]
         since = last.position - self._snapshot
         compacted = any(one.type == "context:post_compact" for one in records)
-        if not compacted and (since < SNAPSHOT_EVERY or since < len(self.view.layout.refs)):
+        if not compacted and since < SNAPSHOT_EVERY:
+            return None
+        view = self._present()
+        if view is None or (not compacted and since < len(view.layout.refs)):
             return None
         self._snapshot = last.position
-        data = view_snapshot.dump(self.view)
+        data = view_snapshot.dump(view)
         return Snapshot(last.position, last.digest, view_snapshot.VERSION, data)
 
 

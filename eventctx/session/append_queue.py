@@ -11,6 +11,9 @@ dropped; their caller gets the conflict.
 Invariant: drafts reach the store in the order in which the queue took them. A draft that is sent
 again keeps its id, so a store that already holds it there returns its record instead of a second
 one.
+
+The queue does not need the view: where it was let go, an append goes its way all the same, and
+``settled`` has the view loaded again. So letting go never breaks a command that is under way.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -28,84 +30,40 @@ from eventctx.errors import EventctxError, StoreError, WrongExpectedVersion
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record
-from eventctx.log.store import NO_STREAM, Appended, EventStore, Last
+from eventctx.log.store import NO_STREAM, EventStore, Last
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
+from eventctx.session.appending import Clock, Listener, PendingAppend, Unsent
 from eventctx.session.scope import Scope, scope_of
 
 MAX_IN_FLIGHT = 256
 """Activity events that may wait for the disk; the next one waits for the oldest of them."""
 
 
-class Clock(Protocol):
-    """A source of times, in UTC nanoseconds."""
-
-    def __call__(self) -> int:
-        """The time now."""
-        ...
-
-
-class Listener(NamedTuple):
-    """The listeners to appends: ``publish`` gets every stored record, in order.
-
-    ``appended`` gets the seconds that a caller waited for an append, and its number of records.
-    """
-
-    publish: Callable[[Record], None]
-    appended: Callable[[float, int], None] | None = None
-
-
-class PendingAppend:
-    """An append under way. ``records`` is set when it is on disk.
-
-    The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. All
-    others are sent again behind the records of the other process, by the append ``again``.
-    """
-
-    __slots__ = (
-        *("ack", "again", "awaited", "drafts", "exact", "failed", "number", "records", "sent"),
-    )
-
-    def __init__(
-        self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], exact: int
-    ) -> None:
-        self.number = number
-        self.ack = ack
-        self.drafts = drafts
-        self.exact = exact
-        self.records: tuple[Record, ...] | None = None
-        self.failed = False
-        self.again: PendingAppend | None = None
-        self.awaited = True
-        self.sent = perf_counter()
-
-
-class Unsent(NamedTuple):
-    """A draft that waits to be sent again, in the order in which it was first sent."""
-
-    number: int
-    draft: Draft
-    origin: PendingAppend | None
+def _nobody_counts() -> None:
+    """The ``used`` of a session that no engine keeps."""
 
 
 class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
     ``head`` is the position of the last record that was handed to the store, -1 for none. ``held``
-    is the scope that a host reported, for tasks that are in no turn of their own.
+    is the scope that a host reported, for tasks that are in no turn of their own. ``used`` is
+    called after every append and every load, without a lock held.
     """
 
     def __init__(
         self,
         store: EventStore,
         aggregate: Aggregate,
-        loaded: Loaded,
+        loaded: Loaded | None,
         listener: Listener,
         clock: Clock,
         random: Callable[[int], bytes],
         reload: Callable[[], Awaitable[Loaded | None]],
     ) -> None:
+        """``loaded`` is None for a session whose state is read when it is first needed."""
         self._store = store
         self._aggregate = aggregate
         self._stream = aggregate.stream
@@ -119,10 +77,14 @@ class AppendQueue:
         self._awaited_ids: set[bytes] = set()
         self._time = self._sent_time = 0
         self._appends = 0
-        self._stale = False
+        self._stale = True
         self._tasks: set[asyncio.Task[None]] = set()
+        self.head = -1
+        self._last_id = b""
         self.held: Scope | None = None
-        self._install(loaded)
+        self.used: Callable[[], None] = _nobody_counts
+        if loaded is not None:
+            self._install(loaded)
 
     def _install(self, loaded: Loaded) -> None:
         self.head = loaded.head
@@ -223,6 +185,7 @@ class AppendQueue:
             pending = self._submit((draft,), 0)
             pending.awaited = False
         self._watch(pending)
+        self.used()
 
     def _watch(self, pending: PendingAppend) -> None:
         task = asyncio.get_running_loop().create_task(self._settle_unwatched(pending))
@@ -261,6 +224,7 @@ class AppendQueue:
     # -- waiting for the disk --------------------------------------------------------------------
 
     async def _settle(self, pending: PendingAppend) -> tuple[Record, ...]:
+        self.used()
         try:
             return await self._ended(pending)
         except asyncio.CancelledError:
@@ -327,6 +291,7 @@ class AppendQueue:
                 if self._stale and not self._in_flight:
                     self._aggregate.install(loaded)
                     self._install(loaded)
+            self.used()
 
     async def drained(self) -> None:
         """Wait until no append is under way. Errors are raised to the callers of the appends."""
@@ -342,6 +307,26 @@ class AppendQueue:
             except EventctxError:
                 return
 
+    async def flushed(self) -> None:
+        """Wait until all appends of this process are on disk.
+
+        Raises the error that kept an earlier activity event from being written.
+        """
+        while True:
+            await self.drained()
+            with self._lock:
+                if self._in_flight:
+                    continue
+                if not self._unsent:
+                    return
+            await self.ready()
+            with self._lock:
+                if self._stale or not self._unsent:
+                    continue
+                pending = self._submit((), 0)
+            with contextlib.suppress(WrongExpectedVersion):
+                await self._settle(pending)
+
     async def settled(self) -> tuple[ViewState, int]:
         """The view and its version, after all appends of this process are on disk.
 
@@ -349,17 +334,14 @@ class AppendQueue:
         """
         while True:
             await self.ready()
-            await self.drained()
+            await self.flushed()
             with self._lock:
-                if self._stale or self._in_flight:
+                if self._stale or self._in_flight or self._unsent:
                     continue
-                if not self._unsent:
-                    return self._aggregate.view, self.head
-                pending = self._submit((), 0)
-            try:
-                await self._settle(pending)
-            except WrongExpectedVersion:
-                continue
+                view = self._aggregate.read()
+                if view is not None:
+                    return view, self.head
+                self._stale = True
 
     async def synchronised(self) -> tuple[ViewState, int]:
         """As ``settled``, and after all that other processes have written until now."""
@@ -367,6 +349,28 @@ class AppendQueue:
             view, head = await self.settled()
             info = await self._store.head(self._stream)
             if info is None or info.head <= head:
+                self.used()
                 return view, head
             with self._lock:
                 self._stale = self._stale or self.head < info.head
+
+    def renew(self) -> None:
+        """Read the session again before its next use: contents of it were destroyed."""
+        with self._lock:
+            self._stale = True
+            self._aggregate.bodies.clear()
+
+    def let_go(self) -> bool:
+        """Let the aggregate go, unless something is under way; returns whether nothing was.
+
+        Does not wait: a lock that another thread holds means that the session is in use.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._in_flight or self._unsent or self._aggregate.open_compactions:
+                return False
+            self._aggregate.let_go()
+            return True
+        finally:
+            self._lock.release()

@@ -14,6 +14,7 @@ from typing import Any
 
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
+from eventctx.log.arguments import check_callable, check_optional_text, check_text, shown
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, chosen_turn_id
 from eventctx.log.outcomes import fit_for_log
@@ -21,6 +22,7 @@ from eventctx.log.record import Record
 from eventctx.log.store import Receipt
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
+from eventctx.policies.constraints import Count, Position, Tokens, checked
 from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy, is_policy
@@ -46,6 +48,9 @@ Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 
 class Context:
     """One session's context manager. ``Engine.session`` makes it.
+
+    It stays valid for as long as its engine is open. What the session holds in memory may be let go
+    while it is not used, and is loaded again by the next call (``session/residents.py``).
 
     Safe to call from several tasks, threads and event loops. Messages go in as dicts of any
     dialect and come out equal. A caller may change the returned messages: that reaches neither the
@@ -109,6 +114,9 @@ class Context:
 
         The rows are plain dicts and lists, decoded for this caller.
         """
+        if model is not None:
+            check_text("model", model)
+        _check_tools(tools)
         limit = await resolve_budget(
             token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
         )
@@ -129,6 +137,7 @@ class Context:
         Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
         wrote records that this one has not seen.
         """
+        _check_messages(messages)
         await self._transcript.replace(messages)
 
     async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
@@ -140,6 +149,7 @@ class Context:
         (``eventctx.session.reconcile``). Returns whether anything changed. Raises as
         ``set_messages``.
         """
+        _check_messages(messages)
         return await self._transcript.resume(messages)
 
     async def clear(self) -> None:
@@ -153,8 +163,11 @@ class Context:
         """Put ``text`` before every view from here on; None: nothing. Returns whether it changed.
 
         For hosts that make their system prompt anew for every request: it is no message of the
-        transcript, and is recorded when it differs from the one before. Raises InvalidMessage.
+        transcript, and is recorded when it differs from the one before. Raises InvalidMessage and
+        InvalidSetting.
         """
+        if text is not None and not isinstance(text, str):
+            raise InvalidSetting(f"system prompt: expected a text or None, found {shown(text)}")
         return await self._additions.set_system_prompt(text)
 
     # -- the older guide's, and pins -------------------------------------------------------------
@@ -182,16 +195,16 @@ class Context:
         A ``dry_run`` records nothing and calls no model. Raises InvalidSetting, and
         WrongExpectedVersion when another process wrote in between.
         """
-        for name, text in (("reason", reason), ("keep", keep)):
-            if text is not None and not isinstance(text, str):
-                raise InvalidSetting(f"compact: expected {name} to be a text, found {text!r}")
-        if budget is not None and (type(budget) is not int or budget < 1):
-            raise InvalidSetting(f"compact: expected a positive budget, found {budget!r}")
+        if reason is not None and not isinstance(reason, str):
+            raise InvalidSetting(f"compact: expected reason to be a text, found {shown(reason)}")
+        check_optional_text("keep", keep)
+        checked("budget", budget, Tokens | None)
+        checked("dry_run", dry_run, bool)
         recorded = None if reason is None else fit_for_log(reason)
         cause = CompactionCause("manual", "caller", recorded, keep)
         chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
         if not is_policy(chosen):
-            raise InvalidSetting(f"compact: expected a policy or its name, found {policy!r}")
+            raise InvalidSetting(f"compact: expected a policy or its name, found {shown(policy)}")
         result = await self._requests.compact(chosen, cause, limit=budget, dry_run=dry_run)
         if result.outcome == "applied" and result.position is not None:
             await self._exported(result.position)
@@ -240,7 +253,11 @@ class Context:
         return self._emitter
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
-        """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one."""
+        """A turn: ``async with ctx.turn() as turn``. Without an id it gets a random one.
+
+        Raises InvalidSetting.
+        """
+        check_optional_text("agent", agent)
         return Turn(self._emitter, chosen_turn_id(turn_id, self._session.random), agent)
 
     async def record_sent(
@@ -254,8 +271,12 @@ class Context:
 
         ``additions`` are messages that the host added, each with the number of prepared ones before
         it. An addition that was recorded before is referred to, not stored again. Raises
-        InvalidMessage.
+        InvalidMessage and InvalidSetting.
         """
+        checked("prepared", prepared, Position)
+        checked("messages", messages, Count)
+        checked("missing", missing, Count)
+        _check_additions(additions)
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def emit(self, event: Event) -> None:
@@ -284,6 +305,7 @@ class Context:
         """
         if self._observe is None:
             raise InvalidSetting("on: expected a session of an engine, found none")
+        check_callable("handler", handler)
         session = self.session_id
 
         @wraps(handler, updated=())
@@ -294,10 +316,35 @@ class Context:
 
     async def close(self) -> None:
         """Wait for appends and compactions under way. The engine does this when it closes."""
-        await self._requests.ended()
-        await self._session.appends.settled()
+        await self._session.close()
 
     async def _exported(self, position: int) -> None:
         if self.settings.export_on_compact:
             folder = self.settings.storage_path
             await write_transcript(folder, self.session_id, position, await self.get_messages())
+
+
+def _check_messages(messages: object) -> None:
+    """Raise InvalidSetting for a transcript that is no list; its rows are checked one by one."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise InvalidSetting(f"messages: expected a list of messages, found {shown(messages)}")
+
+
+def _check_tools(tools: object) -> None:
+    """Raise InvalidSetting for tools that are no list of definitions."""
+    sound = isinstance(tools, list | tuple) and all(isinstance(one, dict) for one in tools)
+    if tools is not None and not sound:
+        raise InvalidSetting(f"tools: expected a list of dicts, found {shown(tools)}")
+
+
+def _check_additions(additions: object) -> None:
+    """Raise InvalidSetting for additions that are no pairs of a place and a message."""
+    sound = isinstance(additions, list | tuple) and all(
+        isinstance(one, list | tuple) and len(one) == 2 for one in additions
+    )
+    if not sound:
+        raise InvalidSetting(
+            f"additions: expected pairs of a number and a message, found {shown(additions)}"
+        )
+    for behind, _ in additions:  # type: ignore[attr-defined]
+        checked("additions", behind, Count)

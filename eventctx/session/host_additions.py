@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,6 @@ class HostAdditions:
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session
-        self._sent: dict[bytes | None, tuple[int, int]] = {}
 
     async def set_system_prompt(self, text: str | None) -> bool:
         """As ``Context.set_system_prompt``."""
@@ -61,20 +61,22 @@ class HostAdditions:
         missing: int,
     ) -> None:
         """As ``Context.record_sent``."""
+        sent = self._session.memory.additions
         made = [(behind, body_of(self._session, message)) for behind, message in additions]
-        fresh = {body.data: body for _, body in made if body.data not in self._sent}
-        index = {data: place for place, data in enumerate(fresh)}
+        keyed = [(behind, sha256(body.data or b"").digest(), body) for behind, body in made]
+        fresh = {key: body for _, key, body in keyed if key not in sent}
+        index = {key: place for place, key in enumerate(fresh)}
         additions_made = [
-            events.Addition(behind, index[body.data])
-            if body.data in index
-            else events.Addition(behind, self._sent[body.data][1], self._sent[body.data][0])
-            for behind, body in made
+            events.Addition(behind, index[key])
+            if key in index
+            else events.Addition(behind, sent[key][1], sent[key][0])
+            for behind, key, _ in keyed
         ]
         event = events.RequestSent(
             prepared=prepared, messages=messages, additions=tuple(additions_made), missing=missing
         )
         draft = self._session.appends.draft(event, tuple(fresh.values()))
         record = (await self._session.appends.append(draft))[-1]
-        if len(self._sent) + len(index) > MAX_ADDITIONS:
-            self._sent.clear()
-        self._sent.update({data: (record.position, place) for data, place in index.items()})
+        if len(sent) + len(index) > MAX_ADDITIONS:
+            sent.clear()
+        sent.update({key: (record.position, place) for key, place in index.items()})

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventctx.errors import CompactionError
+from eventctx.log.arguments import shown
 from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
 from eventctx.messages.encoding import decode_bodies
@@ -108,7 +109,7 @@ class PolicyQuestions:
         )
         text = await self._called(lambda: summarizer(request), scope, "summarizer")
         if not isinstance(text, str) or not text.strip():
-            raise NoAnswer(f"the summarizer answered {_shown(text)}; expected a text")
+            raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
         first, last = await self._times(ask)
         return Summary(text.strip(), first, last)
 
@@ -168,8 +169,7 @@ class PolicyQuestions:
         """The times at which the first and the last message of the summary were added."""
         numbers = numbers_in([run for one in ask.merged for run in one.stands_for])
         numbers.update(ask.numbers)
-        state = await self._session.lines.at(self._session.appends.head)
-        times = self._session.lines.times
+        state, times = await self._session.lines.timed_at(self._session.appends.head)
         found = [times[line.position] for line in state.lines if line.number in numbers]
         return min(found, default=None), max(found, default=None)
 
@@ -228,13 +228,13 @@ def _checked_scores(given: object, numbers: Sequence[int]) -> dict[int, float]:
     elif isinstance(given, Sequence) and len(given) == len(numbers):
         values = list(given)
     else:
-        raise NoAnswer(f"the scorer answered {_shown(given)}; expected {len(numbers)} scores")
+        raise NoAnswer(f"the scorer answered {shown(given)}; expected {len(numbers)} scores")
     scores: dict[int, float] = {}
     for number, value in zip(numbers, values, strict=True):
         # Written so that NaN, which is not in any range, is refused too.
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise NoAnswer(
-                f"the scorer gave message {number} {_shown(value)}; expected a number from 0 to 1"
+                f"the scorer gave message {number} {shown(value)}; expected a number from 0 to 1"
             )
         scores[number] = float(value)
     return scores
@@ -245,12 +245,3 @@ def _failed(who: str, error: BaseException) -> str:
         return f"the {who} took longer than its time-out"
     message = str(error)[:300].encode("utf-8", "backslashreplace").decode()
     return f"the {who} raised {type(error).__name__}: {message}"
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        # The answer is a user's object, and even an int of thousands of digits raises here.
-        return f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:80]}…"

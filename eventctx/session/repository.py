@@ -1,7 +1,9 @@
 """The repository: loads a session from its snapshot and the records behind it.
 
 ``open_session`` creates a new session, and in an existing one closes the compactions that a crash
-left open. ``load`` only reads the state; an append queue uses it again after a conflict.
+left open. ``make_session`` with no state makes one that was open before and was let go since.
+``load`` only reads the state; an append queue uses it after a conflict, and for a session that was
+let go.
 """
 
 from __future__ import annotations
@@ -15,18 +17,19 @@ from typing import Any
 
 import msgspec
 
-from eventctx.errors import DecodeError, WrongExpectedVersion
+from eventctx.errors import DecodeError, LogCorrupted, SessionWasDeleted, WrongExpectedVersion
 from eventctx.log import events
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
-from eventctx.log.record import Record
+from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Snapshot
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
-from eventctx.session.append_queue import AppendQueue, Clock, Listener
+from eventctx.session.append_queue import AppendQueue
+from eventctx.session.appending import Clock, Listener
 from eventctx.session.body_cache import BodyCache
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
@@ -72,13 +75,16 @@ async def open_session(
 def make_session(
     store: EventStore,
     stream: str,
-    loaded: Loaded,
+    loaded: Loaded | None,
     listener: Listener,
     clock: Clock,
     random: Callable[[int], bytes] = os.urandom,
     tokenizer: Tokenizer | None = None,
 ) -> OpenSession:
-    """Make the parts of a session from its loaded state; nothing is written."""
+    """Make the parts of a session from its loaded state; nothing is written.
+
+    Without one (None), the first command that needs the state has it loaded.
+    """
     bodies = BodyCache(store, stream)
     aggregate = Aggregate(stream, loaded, bodies)
     reload = partial(load, store, stream)
@@ -95,18 +101,22 @@ async def load(store: EventStore, stream: str) -> Loaded | None:
     info = await store.head(stream)
     if info is None or info.head < 0:
         return None
-    state, start = request_view.initial(), 0
+    if info.deleted:
+        raise SessionWasDeleted(stream)
+    state, start, previous = request_view.initial(), 0, GENESIS
     snapshot = await store.load_snapshot(stream, view_snapshot.NAME)
     if snapshot is not None and snapshot.position <= info.head:
         usable = await _restored(store, stream, snapshot)
         if usable is not None:
-            state, start = usable, snapshot.position + 1
+            state, start, previous = usable, snapshot.position + 1, snapshot.digest
     last_id, time = b"", 0
     compactions: dict[str | None, Record] = {}
     # The last record is read even when the snapshot covers it: the next append needs its id, and
     # no earlier time than it has.
     async for record in store.read(stream, start=min(start, info.head), bodies=False):
         if record.position >= start:
+            _check_follows(previous, state.position + 1, record)
+            previous = record.digest
             state = request_view.evolve(state, record)
         last_id, time = record.id, record.time
         if record.type == "context:pre_compact":
@@ -115,6 +125,18 @@ async def load(store: EventStore, stream: str) -> Loaded | None:
             compactions.pop(record.span_id, None)
     kept = start - 1
     return Loaded(state, state.position, last_id, time, kept, tuple(compactions.values()))
+
+
+def _check_follows(previous: bytes, position: int, record: Record) -> None:
+    """Raise LogCorrupted for a record that cannot be what was written behind the one before."""
+    if record.position != position or not follows(previous, record):
+        raise LogCorrupted(
+            record.stream,
+            position,
+            "the record does not follow from the one before it: one of them was edited, moved or "
+            "removed. Restore the store from a backup, or go on from before it with "
+            f"`eventctx fork {record.stream} NEW --at {position - 1}`",
+        )
 
 
 async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:

@@ -89,8 +89,6 @@ class RequestHandler:
         self._questions = questions
         self._emitter = emitter
         self._intercept = intercept
-        self._overflowed_at = -1
-        self._ending: set[asyncio.Future[None]] = set()
 
     def budget(self, limit: int) -> Budget:
         """The session's thresholds for a request of ``limit`` tokens."""
@@ -145,6 +143,7 @@ class RequestHandler:
         texts = await bodies.texts(wanted)
         if len(bodies) > 2 * len(wanted) + 64:
             bodies.keep_only(wanted)
+        self._session.grown()
         with collector_paused(len(entries)):
             return render(entries, texts)
 
@@ -252,12 +251,12 @@ class RequestHandler:
             underway = CompactionRun(
                 self._session, self._policy, CompactionCause("budget"), self._questions
             )
-        if version == self._overflowed_at and not underway.is_open:
+        if version == self._session.memory.overflowed_at and not underway.is_open:
             return
         frame = frame._replace(view=view, version=version)
         drafts = underway.abandoned(frame, "failed", str(error))
         records = await self._session.appends.append(*drafts)
-        self._overflowed_at = records[-1].position
+        self._session.memory.overflowed_at = records[-1].position
 
     async def _close(
         self, underway: CompactionRun | None, budget: Budget, error: BaseException
@@ -267,14 +266,9 @@ class RequestHandler:
             return
         # A task that is cancelled again must not leave the compaction without an end.
         ending = asyncio.ensure_future(self._end(underway, budget, error))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._session.memory.ending.add(ending)
+        ending.add_done_callback(self._session.memory.ending.discard)
         await asyncio.shield(ending)
-
-    async def ended(self) -> None:
-        """Wait until every compaction that an error stopped has its end."""
-        while self._ending:
-            await asyncio.wait(self._ending)
 
     async def _end(self, underway: CompactionRun, budget: Budget, error: BaseException) -> None:
         outcome: Outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
@@ -294,7 +288,7 @@ class RequestHandler:
             except WrongExpectedVersion:
                 continue
             except StoreError:
-                view = aggregate.view
+                view = aggregate.view_if_held or view_state.initial()
                 frame = Frame(view, view.position, budget, calibration.scale(view.calibration))
                 for draft in underway.abandoned(frame, outcome, text):
                     await appends.emit(draft)

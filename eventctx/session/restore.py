@@ -8,6 +8,7 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
+from eventctx.log.arguments import shown
 from eventctx.log.events import Event, Located
 from eventctx.log.record import Body
 from eventctx.log.store import EventStore
@@ -50,7 +51,7 @@ async def unpin(session: OpenSession, numbers: Sequence[int]) -> None:
     unknown = [n for n in numbers if type(n) is not int or n not in view.pins]
     if unknown:
         raise InvalidSetting(
-            f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {unknown}"
+            f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {shown(unknown)}"
         )
     await session.appends.append(session.appends.draft(events.Unpinned(numbers=tuple(numbers))))
 
@@ -70,7 +71,7 @@ async def whole_rounds(
     unknown = [number for number in numbers if type(number) is not int or number not in known]
     if unknown:
         raise InvalidSetting(
-            f"{command}: expected message numbers of the transcript, found {unknown}; "
+            f"{command}: expected message numbers of the transcript, found {shown(unknown)}; "
             f"`eventctx transcript {stream}` lists them"
         )
     bodies = await _without_data(store, stream, lines)

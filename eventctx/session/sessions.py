@@ -1,15 +1,28 @@
-"""The sessions of one engine: each is opened once and closed once; also fork and link."""
+"""The sessions of one engine: each is opened once and closed once; also fork, link, dry run.
+
+An open session has a ``Context`` and an ``OpenSession`` while somebody refers to one of them, or
+``Residents`` keeps it. Else it is only a name with its options, and both are made anew when it is
+asked for again, without reading or writing anything.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary, ref
 
 import msgspec
 
 from eventctx.aio import KeyedLock
-from eventctx.errors import InvalidSetting, StreamNotFound, WrongExpectedVersion
+from eventctx.errors import (
+    InvalidSetting,
+    SessionWasDeleted,
+    StreamNotFound,
+    WrongExpectedVersion,
+)
 from eventctx.log import events, signatures
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
@@ -24,11 +37,16 @@ from eventctx.policies.interception import Intercept
 from eventctx.policies.policy import Policy
 from eventctx.policies.recorded import recorded_settings
 from eventctx.search.recall import Recall
-from eventctx.session.append_queue import Clock, Listener
+from eventctx.session.activity import SessionEmitter
+from eventctx.session.appending import Clock, Listener
+from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context, Observe
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import Advisers
-from eventctx.session.repository import open_session
+from eventctx.session.questions import Advisers, PolicyQuestions
+from eventctx.session.repository import load, make_session, open_session
+from eventctx.session.requests import RequestHandler
+from eventctx.session.residents import Residents
+from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings
 
@@ -64,23 +82,34 @@ class SessionOpening(NamedTuple):
     chooses_policy: bool = False
 
 
-class _Opened(NamedTuple):
-    context: Context
-    opening: SessionOpening
-
-
 class Sessions:
-    """The open sessions of one engine."""
+    """The open sessions of one engine. ``residents`` keeps those that were used last."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, residents: Residents) -> None:
         self._environment = environment
-        self._opened: dict[str, _Opened] = {}
+        self._residents = residents
+        self._openings: dict[str, SessionOpening] = {}
+        self._found: WeakValueDictionary[str, OpenSession] = WeakValueDictionary()
+        self._contexts: WeakValueDictionary[str, Context] = WeakValueDictionary()
+        self._last: SessionOpening | None = None
         self._locks = KeyedLock()
+        self._making = threading.RLock()
+
+    def opening(self, session: str) -> SessionOpening | None:
+        """The options of a session, if it is open."""
+        return self._openings.get(session)
 
     def context(self, session: str) -> Context | None:
         """The context manager of a session, if it is open."""
-        opened = self._opened.get(session)
-        return None if opened is None else opened.context
+        with self._making:
+            opening = self._openings.get(session)
+            if opening is None:
+                return None
+            context = self._contexts.get(session)
+            if context is None:
+                found = self._found.get(session) or self._made_anew(session, opening)
+                context = self._contexts[session] = self._context(found, opening)
+            return context
 
     async def open(self, session: str, opening: SessionOpening) -> Context:
         """The context manager of a session, opened if it is not yet, created if it is new.
@@ -88,30 +117,57 @@ class Sessions:
         Raises InvalidSetting where the session is open with other options, and what the store
         raises. A failed attempt leaves nothing behind, so the next one may use other options.
         """
-        opened = self._opened.get(session)
-        if opened is None:
+        while True:
+            context = self.context(session)
+            if context is not None:
+                _check_equal(session, self._openings.get(session, opening), opening)
+                return context
             # A sink that catches up a second time forgets the records since the first time.
             async with self._locks(session):
-                opened = self._opened.get(session)
-                if opened is None:
-                    context = await self._open(session, opening)
-                    self._opened[session] = _Opened(context, opening)
-                    return context
-        _check_equal(session, opened.opening, opening)
-        return opened.context
+                if session not in self._openings:
+                    return await self._open(session, opening)
 
     async def _open(self, session: str, opening: SessionOpening) -> Context:
-        rim = self._environment
-        await rim.catch_up(session)
+        await self._environment.catch_up(session)
+        opening = self._shared(opening)
         policy, settings = opening.policy, opening.settings
         recorded = {**recorded_settings(policy), **msgspec.to_builtins(settings)}
         found = await self.take_up(session, {**recorded, "policy": policy.name}, opening.tokenizer)
-        advisers = Advisers(
-            opening.summarizer, opening.scorer, rim.recall(session), settings.adviser_timeout
+        with self._making:
+            self._openings[session] = opening
+            self._keep(found)
+            context = self._contexts[session] = self._context(found, opening)
+        self._residents.used(found)
+        return context
+
+    def _shared(self, opening: SessionOpening) -> SessionOpening:
+        """The same options as one object, since most sessions of an engine have equal ones."""
+        if opening != self._last:
+            self._last = opening
+        return self._last
+
+    def _made_anew(self, session: str, opening: SessionOpening) -> OpenSession:
+        """A session that was let go wholly. Its sinks and its log know it already."""
+        rim = self._environment
+        found = make_session(
+            rim.store, session, None, rim.listener, rim.clock, rim.random, opening.tokenizer
         )
+        self._keep(found)
+        return found
+
+    def _keep(self, found: OpenSession) -> None:
+        self._found[found.stream] = found
+        # Weak, so that a session which nobody needs is freed at once, without a collection.
+        found.appends.used = partial(_used, self._residents, ref(found))
+
+    def _context(self, found: OpenSession, opening: SessionOpening) -> Context:
+        rim = self._environment
+        settings = opening.settings
+        recall = rim.recall(found.stream)
+        advisers = Advisers(opening.summarizer, opening.scorer, recall, settings.adviser_timeout)
         return Context(
             found,
-            policy,
+            opening.policy,
             settings,
             rim.current_span,
             advisers,
@@ -132,23 +188,46 @@ class Sessions:
             rim.store, session, rim.listener, rim.clock, rim.random, settings, tokenizer
         )
 
+    async def flush(self, session: str) -> None:
+        """Write all that is under way in a session. No error if it is not open."""
+        found = self._found.get(session)
+        if found is not None:
+            await found.close()
+
+    async def renew(self, session: str) -> None:
+        """Forget what is held of a session, since contents of it were destroyed."""
+        found = self._found.get(session)
+        if found is not None:
+            await found.close()
+            found.renew()
+
     async def close(self, session: str) -> None:
         """Write all that is under way in a session, and forget it. No error if it is not open."""
         async with self._locks(session):
-            opened = self._opened.pop(session, None)
-            if opened is not None:
-                await opened.context.close()
+            with self._making:
+                self._openings.pop(session, None)
+                self._contexts.pop(session, None)
+                found = self._found.pop(session, None)
+            if found is not None:
+                self._residents.forget(found)
+                await found.close()
 
     async def close_all(self) -> None:
         """Close every session; then raise the first error, if there was one."""
         failed: BaseException | None = None
-        for session in list(self._opened):
+        for session in list(self._openings):
             try:
                 await self.close(session)
             except BaseException as error:  # a cancellation, too, waits until all are closed
                 failed = failed or error
         if failed is not None:
             raise failed
+
+
+def _used(residents: Residents, session: ref[OpenSession]) -> None:
+    found = session()
+    if found is not None:
+        residents.used(found)
 
 
 def _check_equal(session: str, found: SessionOpening, wanted: SessionOpening) -> None:
@@ -182,6 +261,9 @@ async def fork(
     check_session_id(new_session)
     if type(at) is not int:
         raise InvalidSetting(f"fork: expected a position (int), found {at!r}")
+    info = await store.head(session)
+    if info is not None and info.deleted:
+        raise SessionWasDeleted(session)
     name, version, payload = encode_event(events.SessionFork(parent=session, at=at))
     time, last = clock(), max(at, 0)
     async for record in store.read(session, start=last, stop=last, bodies=False):
@@ -198,12 +280,14 @@ async def link(
     A parent that is not in the store is named in the child alone. Raises StreamNotFound where the
     child is not, and InvalidSetting; then neither has a record of it.
     """
-    if await store.head(child) is None:
+    found = await store.head(child)
+    if found is None or found.deleted:
         raise StreamNotFound(child)
     of_child = events.SessionLinked(session=parent, relation="parent", kind=kind, call_id=call_id)
     of_parent = events.SessionLinked(session=child, relation="child", kind=kind, call_id=call_id)
     await _append(sessions, child, of_child)
-    if await store.head(parent) is not None:
+    found = await store.head(parent)
+    if found is not None and not found.deleted:
         await _append(sessions, parent, of_parent)
 
 
@@ -232,3 +316,29 @@ async def _append(sessions: Sessions, session: str, event: Event) -> None:
         return
     found = await sessions.take_up(session)
     await found.appends.append(found.appends.draft(event, scope=Scope(session)))
+
+
+async def dry_run(
+    store: EventStore,
+    stream: str,
+    policy: Policy,
+    settings: Settings,
+    clock: Clock,
+    random: Callable[[int], bytes],
+    *,
+    cause: CompactionCause,
+    limit: int | None = None,
+) -> CompactionResult:
+    """Return the result of a compaction on demand. Nothing is written, and no model is called.
+
+    ``limit`` is a budget in tokens to use instead of the last request's. Raises StreamNotFound.
+    """
+    loaded = await load(store, stream)
+    if loaded is None:
+        raise StreamNotFound(stream)
+    unheard = Listener(lambda record: None)
+    session = make_session(store, stream, loaded, unheard, clock, random)
+    emitter = SessionEmitter(session, None)
+    questions = PolicyQuestions(session, emitter, Advisers())
+    requests = RequestHandler(session, policy, settings, questions, emitter, None)
+    return await requests.compact(policy, cause, limit=limit, dry_run=True)

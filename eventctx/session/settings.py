@@ -16,6 +16,9 @@ import msgspec
 from msgspec import Meta
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import check_callable, shown
+from eventctx.log.usage import MOST_TOKENS
+from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
 from eventctx.policies.named import DEFAULT, POLICIES, policy_named, settings_of_policy
@@ -104,7 +107,7 @@ def choose(
         hint = "; pass an instance of it" if isinstance(policy, type) else ""
         raise InvalidSetting(
             f"policy: expected one of {sorted(POLICIES)}, or an object with name, version, "
-            f"max_messages and propose(), found {policy!r}{hint}"
+            f"max_messages and propose(), found {shown(policy)}{hint}"
         )
     warn_of_unknown(others, known, stacklevel)
     return Settings(**own), policy
@@ -121,7 +124,9 @@ def by_own_name(given: Mapping[str, Any]) -> dict[str, Any]:
         if own == "policy" and value is None:
             continue
         if own in named and named[own] != value:
-            raise InvalidSetting(f"{own}: expected one value, found {named[own]!r} and {value!r}")
+            raise InvalidSetting(
+                f"{own}: expected one value, found {shown(named[own])} and {shown(value)}"
+            )
         named[own] = value
     return named
 
@@ -137,8 +142,18 @@ def warn_of_unknown(names: Iterable[str], known: Iterable[str], stacklevel: int 
         )
 
 
-def check_advised(policy: Policy, summarizer: Summarizer | None, scorer: Scorer | None) -> None:
-    """Raise InvalidSetting for a policy whose summarizer or scorer is missing or no function."""
+def check_advised(
+    policy: Policy,
+    summarizer: Summarizer | None,
+    scorer: Scorer | None,
+    tokenizer: Tokenizer | None = None,
+) -> None:
+    """Raise InvalidSetting for a policy whose summarizer or scorer is missing, and for no function.
+
+    The tokenizer may be missing under every policy.
+    """
+    if tokenizer is not None:
+        check_callable("tokenizer", tokenizer)
     for name, adviser in (("summarizer", summarizer), ("scorer", scorer)):
         if getattr(policy, f"needs_{name}", False) and adviser is None:
             raise InvalidSetting(
@@ -146,7 +161,7 @@ def check_advised(policy: Policy, summarizer: Summarizer | None, scorer: Scorer 
                 "found none"
             )
         if adviser is not None and not callable(adviser):
-            raise InvalidSetting(f"{name}: expected an async function, found {adviser!r}")
+            raise InvalidSetting(f"{name}: expected an async function, found {shown(adviser)}")
 
 
 async def resolve_budget(
@@ -194,4 +209,4 @@ def _field(source: object, name: str) -> Any:
 
 
 def _positive(value: object) -> bool:
-    return type(value) is int and value > 0
+    return type(value) is int and 0 < value <= MOST_TOKENS

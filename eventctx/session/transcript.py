@@ -46,22 +46,33 @@ class Transcript:
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session
+        self._awaited_results: frozenset[str] = frozenset()
 
     async def add(self, message: dict[str, Any]) -> Record:
         """As ``Context.add_message``; returns the message's record."""
         body, facts = _body_and_facts(self._session, message)
-        draft = self._session.appends.draft(self._added(body, facts), (body,))
+        awaited = self._awaited_results
+        if facts.kind != "result":
+            self._awaited_results = frozenset(facts.calls)
+        unbound = await self._unbound(body, facts, awaited) if facts.results else ()
+        draft = self._session.appends.draft(events.MessageAdded(unbound=unbound), (body,))
         return (await self._session.appends.append(draft))[-1]
 
-    def _added(self, body: Body, facts: Facts) -> events.MessageAdded:
-        """Make the event of a message; for a late result with the thinking that it invalidates."""
-        event = events.MessageAdded()
-        if not facts.results:
-            return event
-        view = self._session.aggregate.view
+    async def _unbound(
+        self, body: Body, facts: Facts, awaited: frozenset[str]
+    ) -> tuple[tuple[int, int], ...]:
+        """Runs of messages whose thinking a late result invalidates; none for any other result.
+
+        ``awaited`` are the results that the message before it asked for: those are never late.
+        """
+        view = self._session.aggregate.view_if_held
+        if view is None:
+            if awaited.issuperset(facts.results):
+                return ()
+            view, _ = await self._session.appends.settled()
         if view.layout.abandoned.isdisjoint(facts.results):
-            return event
-        return events.MessageAdded(unbound=stripped_by(self._session, view, event, (body,)))
+            return ()
+        return stripped_by(self._session, view, events.MessageAdded(), (body,))
 
     async def messages(self) -> list[dict[str, Any]]:
         """The whole transcript, with all that other processes have written until now."""
@@ -72,6 +83,7 @@ class Transcript:
     async def _stored(self, version: int) -> tuple[TranscriptState, list[bytes | None]]:
         """The transcript's lines at ``version``, and their stored bytes, None for erased ones."""
         state = await self._session.lines.at(version)
+        self._session.grown()
         addresses = [line.address for line in state.lines]
         bodies = await sound_bodies(self._session.store, self._session.stream, addresses)
         return state, [body.data for body in bodies]
@@ -80,6 +92,7 @@ class Transcript:
 
     async def replace(self, messages: Sequence[dict[str, Any]]) -> None:
         """As ``Context.set_messages``."""
+        self._awaited_results = frozenset()
         made = [body_of(self._session, message) for message in messages]
         appended = None
         while appended is None:
@@ -93,6 +106,7 @@ class Transcript:
 
     async def resume(self, messages: Sequence[dict[str, Any]]) -> bool:
         """As ``Context.resume_messages``."""
+        self._awaited_results = frozenset()
         made = [body_of(self._session, message) for message in messages]
         while True:
             view, version = await self._session.appends.settled()

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from eventctx.log.private_files import make_folder, whole_file
+
 _log = logging.getLogger("eventctx")
 
 
@@ -33,7 +35,6 @@ async def write_transcript(
 
 
 def _write(path: Path, messages: Sequence[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".part")
-    partial.write_bytes(b"".join([msgspec.json.encode(message) + b"\n" for message in messages]))
-    partial.replace(path)
+    make_folder(path.parent)
+    with whole_file(path) as file:
+        file.writelines([msgspec.json.encode(message) + b"\n" for message in messages])

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from eventctx.aio import finish, insist
 from eventctx.errors import TurnError
+from eventctx.log.arguments import check_optional_text
 from eventctx.log.events import PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
 from eventctx.log.outcomes import outcome_of
@@ -24,7 +25,7 @@ from eventctx.log.turn_recorder import (
     TurnSpan,
     usage_record,
 )
-from eventctx.log.usage import Usage
+from eventctx.log.usage import Usage, check_usage
 from eventctx.session.activity import Emitter, enter_turn, new_turn
 from eventctx.session.scope import Scope, enter_scope
 
@@ -219,6 +220,7 @@ class ProviderCall(_Call):
 
     @model.setter
     def model(self, name: str | None) -> None:
+        check_optional_text("model", name)
         self._call.of.model = name
 
     async def usage(
@@ -232,14 +234,27 @@ class ProviderCall(_Call):
     ) -> None:
         """Record the tokens that the provider counted; ``prompt`` includes the caches.
 
-        None, where a provider leaves a count out, is recorded as 0.
+        None, where a provider leaves a count out, is recorded as 0. Raises InvalidSetting for a
+        number that counts no tokens, and records nothing: a wrong count would move every budget.
         """
-        counts = (prompt, output, cache_read, cache_write, reasoning)
-        self._call.of.usage = Usage(*[count or 0 for count in counts])
+        counts = dict(
+            zip(
+                Usage.__struct_fields__,
+                (prompt, output, cache_read, cache_write, reasoning),
+                strict=True,
+            )
+        )
+        check_usage(counts)
+        self._call.of.usage = Usage(**{name: count or 0 for name, count in counts.items()})
         await self._record(usage_record(self._call))
 
     def finished(self, reason: str | None = None, response_id: str | None = None) -> None:
-        """Note why the model stopped, and the provider's name for its answer."""
+        """Note why the model stopped, and the provider's name for its answer.
+
+        Raises InvalidSetting for what is no text.
+        """
+        check_optional_text("reason", reason)
+        check_optional_text("response_id", response_id)
         self._call.of.finish_reason, self._call.of.response_id = reason, response_id
 
 

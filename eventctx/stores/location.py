@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import EventStore
+from eventctx.safe_text import without_password
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""
@@ -72,7 +73,9 @@ async def open_store(url: str, **options: Any) -> EventStore:
     elif scheme == "sqlite":
         path = rest.removeprefix("/")
     else:
-        raise InvalidSetting(f"store: expected memory://, sqlite:///PATH or a path, found {url!r}")
+        raise InvalidSetting(
+            f"store: expected memory://, sqlite:///PATH or a path, found {without_password(url)!r}"
+        )
     if not path:
         raise InvalidSetting(f"store: expected a path after sqlite:///, found {url!r}")
     from eventctx.stores.sqlite import SqliteStore

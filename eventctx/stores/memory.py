@@ -187,8 +187,7 @@ class MemoryStore:
 
     async def erase(
         self,
-        stream: str,
-        bodies: Mapping[Address, bytes],
+        bodies: Mapping[str, Mapping[Address, bytes]],
         records: Mapping[str, Draft] = MappingProxyType({}),
     ) -> Erasure:
         """See ``EventStore.erase``. Drops the snapshots of all streams that can read the records.
@@ -197,24 +196,23 @@ class MemoryStore:
         """
         with self._lock:
             self._check_open()
-            found = self._existing(stream)
             for name in records:
                 self._existing(name)
-            fresh = [address for address in bodies if not _body(found, address).erased]
-            for position, index in fresh:
-                owner = found.owner(position)
-                record = owner.records[position - owner.base]
-                changed = list(record.bodies)
-                facts = bodies[Address(position, index)]
-                changed[index] = Body(changed[index].digest, facts, erased=True)
-                owner.records[position - owner.base] = replace(record, bodies=tuple(changed))
-            owners = {found.owner(position) for position, _ in bodies}
+            places = {
+                (found.owner(at.position), at): facts
+                for stream, addresses in bodies.items()
+                for found in (self._existing(stream),)
+                for at, facts in addresses.items()
+                if _body(found, at) is not None
+            }
+            erased = [_empty(owner, at, facts) for (owner, at), facts in places.items()]
+            owners = {owner for owner, _ in places}
             for key in list(self._snapshots):
                 if owners & set(_ancestors(self._streams[key[0]])):
                     del self._snapshots[key]
             added = [self._append(name, (one,), ANY).records for name, one in records.items()]
         self._bell.ring()
-        return Erasure(len(fresh), tuple([record for one in added for record in one]))
+        return Erasure(sum(erased), tuple([record for one in added for record in one]))
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
         """See ``EventStore.delete``."""
@@ -336,6 +334,18 @@ def _body(stream: _Stream, address: Address) -> Body:
     if not 0 <= index < len(bodies):
         raise LogCorrupted(stream.name, position, f"expected a body {index}, found none")
     return bodies[index]
+
+
+def _empty(owner: _Stream, address: Address, facts: bytes) -> bool:
+    """Erase a body in the stream that holds it; false if it was erased before."""
+    position, index = address
+    record = owner.records[position - owner.base]
+    if record.bodies[index].erased:
+        return False
+    changed = list(record.bodies)
+    changed[index] = Body(changed[index].digest, facts, erased=True)
+    owner.records[position - owner.base] = replace(record, bodies=tuple(changed))
+    return True
 
 
 def _ancestors(stream: _Stream) -> Iterator[_Stream]:

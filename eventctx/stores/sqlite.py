@@ -193,8 +193,7 @@ class SqliteStore:
 
     async def erase(
         self,
-        stream: str,
-        bodies: Mapping[Address, bytes],
+        bodies: Mapping[str, Mapping[Address, bytes]],
         records: Mapping[str, Draft] = MappingProxyType({}),
     ) -> Erasure:
         """See ``EventStore.erase``. Overwrites the bytes in the file, and empties its log.
@@ -206,7 +205,7 @@ class SqliteStore:
         content. Raises StreamNotFound, and LogCorrupted for an address without a body.
         """
         size = sizes(records.values())
-        return cast(Erasure, await self._write(Log.erase, stream, bodies, records, size=size))
+        return cast(Erasure, await self._write(Log.erase, bodies, records, size=size))
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
         """See ``EventStore.delete``. Overwrites the bytes in the file, and empties its log."""

@@ -15,7 +15,7 @@ from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNo
 from eventctx.log.record import Draft, Record, place
 from eventctx.log.store import ANY, Address, Appended, Erasure, Expected, Receipt, Snapshot
 from eventctx.stores.rules import accepts, chain, conflict, has_forks, retried_at, same_ids
-from eventctx.stores.sqlite_queries import UNSCRUBBED, Queries
+from eventctx.stores.sqlite_queries import UNSCRUBBED, OwnedRange, Queries
 from eventctx.stores.sqlite_rows import (
     INSERT_BODY,
     INSERT_RECORD,
@@ -128,32 +128,31 @@ class Log:
         return self._insert(new, owner, at + 1, (first,), digests)
 
     def erase(
-        self, stream: str, bodies: Mapping[Address, bytes], records: Mapping[str, Draft]
+        self, bodies: Mapping[str, Mapping[Address, bytes]], records: Mapping[str, Draft]
     ) -> Erasure:
         """See ``EventStore.erase``. Also drops snapshots that may hold erased content."""
         self.flush()
         for name in records:
             if self._head(name) is None:
                 raise StreamNotFound(name)
-        segments = self._queries.lineage(stream)
         inline: list[tuple[bytes, int]] = []
         further: list[tuple[bytes, int]] = []
         owners: set[int] = set()
-        for (position, index), facts in bodies.items():
-            owner = next((s.owner for s in segments if s.first <= position <= s.last), -1)
-            row = self._rows(
-                "SELECT pos FROM records WHERE stream=? AND position=? AND bodies > ?",
-                (owner, position, max(index, 0)),
-            )
-            if not row or index < 0:
-                raise LogCorrupted(stream, position, f"expected a body {index}, found none")
-            owners.add(owner)
-            if index == 0:
-                inline.append((facts, row[0][0]))
-            else:
-                further.append((facts, body_id(row[0][0], index)))
-        erased = self._empty("UPDATE records SET {} WHERE pos=? AND salt IS NOT NULL", inline)
-        erased += self._empty("UPDATE bodies SET {} WHERE id=? AND salt IS NOT NULL", further)
+        for stream, addresses in bodies.items():
+            segments = self._queries.lineage(stream)
+            for address, facts in addresses.items():
+                owner, row = self._located(stream, segments, address)
+                owners.add(owner)
+                index = address.index
+                (further if index else inline).append(
+                    (facts, body_id(row, index) if index else row)
+                )
+        erased = self._empty(
+            "UPDATE records SET {} WHERE pos=? AND (salt NOT NULL OR data NOT NULL)", inline
+        )
+        erased += self._empty(
+            "UPDATE bodies SET {} WHERE id=? AND (salt NOT NULL OR data NOT NULL)", further
+        )
         for owner in owners:
             self._cursor.execute(
                 "WITH RECURSIVE heirs(id) AS (SELECT ? UNION SELECT s.id FROM streams s "
@@ -165,6 +164,20 @@ class Log:
             self._note_unscrubbed()
         added = [self.append(name, (one,), ANY).records for name, one in records.items()]
         return Erasure(erased, tuple([record for one in added for record in one]))
+
+    def _located(
+        self, stream: str, segments: Sequence[OwnedRange], address: Address
+    ) -> tuple[int, int]:
+        """The owner of the record at an address, and its global position. Raises LogCorrupted."""
+        position, index = address
+        owner = next((s.owner for s in segments if s.first <= position <= s.last), -1)
+        row = self._rows(
+            "SELECT pos FROM records WHERE stream=? AND position=? AND bodies > ?",
+            (owner, position, max(index, 0)),
+        )
+        if not row or index < 0:
+            raise LogCorrupted(stream, position, f"expected a body {index}, found none")
+        return owner, int(row[0][0])
 
     def delete(self, stream: str, last: Draft, expected: int) -> Record:
         """See ``EventStore.delete``."""
@@ -199,7 +212,7 @@ class Log:
         self.erased = True
 
     def _empty(self, sql: str, ids: list[tuple[bytes, int]]) -> int:
-        sql = sql.format("salt=NULL, facts=?, data=NULL")
+        sql = sql.format("salt=NULL, facts=?, data=NULL", "(salt NOT NULL OR data NOT NULL)")
         changed = 0
         for facts_and_id in ids:
             self._cursor.execute(sql, facts_and_id)

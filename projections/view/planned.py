@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from eventctx.log.record import Body, Record
 from eventctx.messages.facts import decode_facts, without_bound
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.layout import Layout
+from eventctx.projections.view.layout import Entry, Layout
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.state import ViewState, after_compaction
 
@@ -71,13 +71,33 @@ def stripped_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:
         same += 1
+    return _bound_in(new[same:])
+
+
+def _bound_in(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
     numbers = sorted(
         entry.ref.number
-        for entry in new[same:]
+        for entry in entries
         if entry.kind == "message" and isinstance(entry.ref, MessageRef) and entry.ref.facts.bound
     )
     runs = joined([Run(number, number, "kept", "") for number in numbers])
     return tuple([(run.first, run.last) for run in runs])
+
+
+def stripped_behind(
+    layout: Layout, places: Collection[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """Runs of messages with bound thinking behind the first whose contents at ``places`` go."""
+    entries = layout.entries()
+    behind = next(
+        (
+            place
+            for place, entry in enumerate(entries)
+            if entry.ref is not None and (entry.ref.position, entry.ref.index) in places
+        ),
+        len(entries),
+    )
+    return _bound_in(entries[behind + 1 :])
 
 
 def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:

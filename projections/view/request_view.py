@@ -245,7 +245,12 @@ def _prompted(state: ViewState, record: Record) -> ViewState:
 
 
 def _erased(state: ViewState, record: Record) -> ViewState:
-    return state._replace(breaks=_with_break(state.breaks, "erase"))
+    event: Any = decode_known(record)
+    layout = state.layout
+    if event.unbound:
+        refs = stripped_in(layout.refs, event.unbound, state.estimator)
+        layout = layouts.build(refs, layout.insertions)._replace(late=layout.late)
+    return state._replace(layout=layout, breaks=_with_break(state.breaks, "erase"))
 
 
 def _compacted(state: ViewState, record: Record) -> ViewState:

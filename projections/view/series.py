@@ -8,13 +8,35 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 
 T = TypeVar("T")
 
 # Guards only "if this is the newest version, add to the list". One lock for all series costs less
 # than one for each of their many versions.
 _growing = threading.Lock()
+
+
+class Growing(Protocol[T]):
+    """A sequence that holds the items of series: a list, or one that keeps less in memory.
+
+    A slice of it is a list.
+    """
+
+    def append(self, item: T, /) -> None:
+        """Add an item at the end."""
+        ...
+
+    def extend(self, items: Iterable[T], /) -> None:
+        """Add items at the end."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[T]: ...
+    @overload
+    def __getitem__(self, index: int, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[T]: ...
 
 
 class Series(Generic[T]):
@@ -27,8 +49,18 @@ class Series(Generic[T]):
     __slots__ = ("_items", "_length")
 
     def __init__(self, items: Iterable[T] = ()) -> None:
-        self._items = list(items)
+        self._items: Growing[T] = list(items)
         self._length = len(self._items)
+
+    @classmethod
+    def held_in(cls, items: Growing[T]) -> Series[T]:
+        """A series of all ``items``, which this series alone may add to from here on."""
+        return cls._version(items, len(items))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the items are in a sequence that ``held_in`` was given."""
+        return not isinstance(self._items, list)
 
     def append(self, item: T) -> Series[T]:
         """A new version with ``item`` at the end."""
@@ -57,7 +89,7 @@ class Series(Generic[T]):
         return self._items is older._items and self._length >= older._length
 
     @staticmethod
-    def _version(shared: list[T], length: int) -> Series[T]:
+    def _version(shared: Growing[T], length: int) -> Series[T]:
         grown: Series[T] = Series.__new__(Series)
         grown._items = shared
         grown._length = length

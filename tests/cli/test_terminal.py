@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ import sys
 import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,20 @@ class Terminal:
             if wanted in text:
                 return text
         raise AssertionError(f"{wanted!r} was not shown, but {seen!r}")
+
+    def all(self, seconds: float = 15) -> str:
+        """All that is shown until the program ends, just as the terminal gets it."""
+        seen = b""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if select.select([self.master], [], [], 0.05)[0]:
+                try:
+                    seen += os.read(self.master, 65_536)
+                except OSError:
+                    break
+            elif self.child.poll() is not None:
+                break
+        return seen.decode().replace("\r\n", "\n")
 
     def type(self, keys: str) -> None:
         """Type what the program waits for: a key, or with ``\\r`` at its end a line."""
@@ -144,6 +160,50 @@ def test_control_characters_of_a_tool_are_shown_not_obeyed(store):
         shown = terminal.until(r"\x1b[31mred")
         assert "\x1b]0;" not in shown
         assert terminal.ends() == 0
+
+
+# C1, DEL, marks that reorder, marks without a width, tags; one of each end of a range.
+HIDDEN = (
+    "\x7f\x80\x9b\x9f\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u2060"
+    "\u2066\u2069\ufeff\U000e0000\U000e0041\U000e007f"
+)
+
+
+@pytest.fixture
+def hidden(run, tmp_path) -> Path:
+    """A store with a session whose message holds every kind of character to escape."""
+    file = tmp_path / "hidden.json"
+    file.write_text(json.dumps([{"role": "user", "content": f'é{HIDDEN}\t\n\x1b[31m"\\ü😀'}]))
+    run("import", file, "--complete", "--store", tmp_path / "hidden.db")
+    return tmp_path / "hidden.db"
+
+
+@pytest.mark.parametrize(
+    "command", ["transcript hidden --json", "log hidden --json --bodies", "export hidden"]
+)
+def test_json_on_a_terminal_has_escapes_and_says_the_same(hidden, run, command) -> None:
+    with Terminal(*command.split(), "--store", hidden) as terminal:
+        shown = terminal.all()
+    piped = run(*command.split(), "--store", hidden).out
+    assert all(one in piped for one in HIDDEN)
+    assert [f"{ord(one):x}" for one in shown if one in HIDDEN] == []
+    assert "\\u009b" in shown and "\\udb40\\udc41" in shown
+    assert "é" in shown and "😀" in shown
+    assert _documents(shown) == _documents(piped)
+
+
+def _documents(text: str) -> list[Any]:
+    if text.startswith("["):
+        return [json.loads(text)]
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+def test_a_screen_shows_the_code_of_what_is_hidden(hidden) -> None:
+    with Terminal("transcript", "hidden", "--store", hidden) as terminal:
+        shown = terminal.all()
+    assert [f"{ord(one):x}" for one in shown if one in HIDDEN] == []
+    for code in (r"\x9b", r"\u200b", r"\ufeff", r"\U000e0041"):
+        assert code in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", shown)
 
 
 def test_long_results_are_shown_in_part_unless_all_is_asked_for(run, store, monkeypatch):

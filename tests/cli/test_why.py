@@ -196,7 +196,7 @@ def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
         (("why", "work", 1, "--iteration", 1), ("counts within a turn",)),
         (("why", "work", 1, "--turn", 1, "--position", 4), ("at most one",)),
         (("why", "work", 1, "--position", 3), ("found context:message_added",)),
-        (("why", "work", 1, "--position", -3), ("found nothing",)),
+        (("why", "work", 1, "--position", -3), ("an int from 0",)),
         (("lost", "work", "--turn", 0), ("has turns 1 to 3, found 0",)),
         (("diff", "work", 1), ("Expected two turns",)),
         (("diff", "work", 1, 2, 3), ("Expected two turns",)),

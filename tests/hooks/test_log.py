@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -385,6 +387,63 @@ def test_a_percent_sign_in_a_value_is_no_format(standard):
     logger, handler = standard
     LogSink(logger)(Session().add(ev.ToolError(name="x", error_type="E", message="100%s %d")))
     assert handler.texts[0].endswith("tool_message=100%s %d status=error")
+
+
+INJECTED = "x\nINFO forged\r\n\tline \x1b[31mred \x9b2J \u2028 \u202e \u200b \x7f \U000e0041"
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b\u202e\U000e0041]")
+
+
+def injected() -> Record:
+    """A record whose every text is that of somebody who wants a line of their own."""
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    return session.add(
+        ev.ToolError(name=INJECTED, error_type="E", message=INJECTED),
+        span(2),
+        span(1),
+        bodies=(body(INJECTED),),
+    )
+
+
+def test_a_value_makes_no_line_of_its_own_and_controls_no_terminal():
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(logging.Formatter("%(message)s | %(tool_message)s | %(content)s"))
+    logger = logging.Logger("a.host", logging.DEBUG)
+    logger.addHandler(handler)
+    LogSink(logger, content=True)(injected())
+    (line_,) = out.getvalue().split("\n")[:-1]
+    assert CONTROLS.findall(line_) == []
+    assert line_.count(r"x\nINFO forged\r\n\tline \x1b[31mred \x9b2J") == 4
+
+
+def test_no_field_of_a_standard_logger_holds_a_line_end_or_an_escape_sequence(standard):
+    logger, handler = standard
+    LogSink(logger, content=True)(injected())
+    LogSink(logger)(Session().raw("later:event", json.dumps({INJECTED: [INJECTED]}).encode()))
+    texts = [*handler.texts, *_texts([vars(sent) for sent in handler.records])]
+    assert any("forged" in text for text in texts)
+    assert [text for text in texts if CONTROLS.search(text)] == []
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a value, and in what it holds."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+
+
+def test_a_console_of_structlog_shows_one_line_a_record_too():
+    out = io.BytesIO()
+    configure_logging(json=False, level="debug", file=out)
+    LogSink(content=True)(injected())
+    text = out.getvalue().decode()
+    assert text.count("\n") == 1
+    assert CONTROLS.findall(text.rstrip("\n")) == []
 
 
 def test_an_adapter_of_a_logger_adds_its_own_fields(standard):

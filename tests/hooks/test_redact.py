@@ -326,6 +326,10 @@ _PIECES = st.sampled_from(
         *(",", ";", "]", "[", "}", ")", "&", "@", "a@b.org", "x.y", ".", "-", "_", "://", "u:p@h"),
         *("sk-", "ghp_", "eyJ", "AKIA", "ABCDEFGHIJKLMNOP", LETTERS[:24], "a1B2c3d4e5f6"),
         *(BLOCK.format("BEGIN"), BLOCK.format("END"), "MII", "…", "5", "ab", "é", "İ"),
+        *("curl ", " -u ", "mysql", " -p", "sshpass", "--user=", "u:", '"curl","-u","', '"]'),
+        *("machine m login u password ", "x login ", "</x>"),
+        *("<password>", "</password>", "<token", ">", "<![CDATA[", "]]>", "sig=", "?", "dapi", "~"),
+        *("0123456789", "SK", "AC", "shpat_", "glc_", "ops_", "key-", "A3-", "8Q~", "eyJrIjoi"),
         *("hooks.slack.com/services/", "[redacted:", "[redacted:token]", "[redacted:pattern]"),
     ]
 )
@@ -382,6 +386,10 @@ HARD: dict[str, Callable[[int], str]] = {
     "addresses": lambda n: "a@b.org-" * (n // 8),
     "secrets": lambda n: "x secret: ab1 " * (n // 14),
     "markers": lambda n: "password=[redacted:" * (n // 19),
+    "cookies": lambda n: "Cookie:" * (n // 7),
+    "tokens that begin behind a dash": lambda n: "-eyJaaaaaaaa" * (n // 12),
+    "commands": lambda n: "curl \\" * (n // 6),
+    "tags": lambda n: "<password>" * (n // 10),
 }
 
 

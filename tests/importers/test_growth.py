@@ -243,7 +243,7 @@ async def test_pins_and_erasures_after_an_import_do_not_stand_in_the_way(tmp_pat
         kind, version, payload = encode_event(event)
         drafts.append(Draft(bytes([mark]) * 16, kind, version, NOW, payload))
     await store.append(SESSION, drafts, found[-1].position)
-    await store.erase(SESSION, {Address(place): b""})
+    await store.erase({SESSION: {Address(place): b""}})
     assert (await load(store, path)).added == 0
     path.write_bytes(log.user("three").data())
     assert (await load(store, path)).messages == 3

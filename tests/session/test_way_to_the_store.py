@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import FrameType
@@ -32,11 +33,13 @@ async def modules_entered(call: Callable[[], Awaitable[Any]], *, until_append: b
             found.append(name)
 
     before = sys.getprofile()
+    gc.disable()  # what an earlier test left behind ends in modules of its own
     sys.setprofile(enter)
     try:
         await call()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return [name.removeprefix("eventctx.") for name in found]
 
 

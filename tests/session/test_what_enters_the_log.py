@@ -60,7 +60,7 @@ async def test_what_a_host_sent_is_checked_before_it_is_stored() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s")
     prepared: Any = "7"
-    with pytest.raises(InvalidSetting, match=r"request_sent: .*int.*prepared"):
+    with pytest.raises(InvalidSetting, match="prepared: expected an int"):
         await ctx.record_sent(prepared, 1, [])
     await ctx.get_messages_for_request()
     assert len((await engine.audit("s")).requests) == 1
@@ -81,7 +81,7 @@ async def test_a_link_of_a_wrong_type_is_in_neither_session() -> None:
             await engine.session(session)
             await engine.close_session(session)  # a link takes up sessions that nobody has open
         kind: Any = 5
-        with pytest.raises(InvalidSetting, match=r"session:linked: .*str"):
+        with pytest.raises(InvalidSetting, match="kind: expected a text"):
             await engine.link("parent", "child", kind=kind)
         for session in ("parent", "child"):
             assert await names(engine, session) == ["session:start"]

@@ -102,7 +102,7 @@ class History(RuleBasedStateMachine):
         if at >= len(records) or index >= len(records[at][1]):
             return
         place = records[at][1][index]
-        count = self.run(self.store.erase(stream, {Address(at, index): b""})).bodies
+        count = self.run(self.store.erase({stream: {Address(at, index): b""}})).bodies
         assert count == (place[0] is not None)
         place[0] = None
 

@@ -226,7 +226,7 @@ async def main():
     store.save_snapshot("s", "view", Snapshot(0, bytes(32), 1, b""))
     for write in (
         store.append("s", [draft], ANY), store.fork("s", 0, "f", draft),
-        store.erase("s", {Address(0): b""}), store.save_checkpoint("c", 1),
+        store.erase({"s": {Address(0): b""}}), store.save_checkpoint("c", 1),
     ):
         try:
             await write
@@ -325,7 +325,7 @@ async def test_erased_bytes_are_in_none_of_the_files(path, draft, large):
         return [p.name for p in path.parent.iterdir() if b"secret words" in p.read_bytes()]
 
     assert found() != []
-    assert (await store.erase("s", {Address(1, 0): b"", Address(1, 2): b""})).bodies == 2
+    assert (await store.erase({"s": {Address(1, 0): b"", Address(1, 2): b""}})).bodies == 2
     assert found() == []
     await store.close()
     assert found() == []

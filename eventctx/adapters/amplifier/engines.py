@@ -14,6 +14,7 @@ from typing import Any
 from eventctx.aio import KeyedLock
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreUnavailable
+from eventctx.log.private_files import make_folder
 
 
 class _Shared:
@@ -72,7 +73,7 @@ def _make_folder(store: str) -> None:
     if folder.exists() or any(one.is_file() for one in folder.parents):
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise StoreUnavailable(f"{store}: its folder cannot be made: {error}") from error
 

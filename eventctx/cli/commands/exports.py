@@ -10,7 +10,7 @@ import click
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural, size
 from eventctx.cli.output.program import run
-from eventctx.cli.output.screen import progress, styled
+from eventctx.cli.output.screen import progress, put, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.queries.transfer import export_lines
 
@@ -29,7 +29,7 @@ def export_command(session: str, output: Path | None, store: str | None) -> None
     """Write SESSION as JSON Lines: every record with its ids, times and digests.
 
     `eventctx import` reads the file back into an equal session. A fork is written with what it
-    inherits.
+    inherits. A terminal gets control characters as escapes, a file or a pipe as they are.
     """
     run(_export(session, output, store))
 
@@ -40,7 +40,7 @@ async def _export(session: str, output: Path | None, store: str | None) -> None:
         lines = export_lines(engine.store, info)
         with progress(f"Exporting {info.stream}", info.head + 1) as bar:
             if output is None:
-                await _write(lines, lambda data: click.echo(data, nl=False), bar.at)
+                await _write(lines, put, bar.at)
                 return
             with whole_file(output) as file:
                 written = await _write(lines, file.write, bar.at)

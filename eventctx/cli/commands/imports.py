@@ -167,7 +167,7 @@ async def _import_one(
 
 def is_export(path: Path) -> bool:
     """Whether a file is one of our own exports."""
-    if path.is_dir():
+    if not path.is_file():
         return False
     with path.open("rb") as file:
         return looks_like_export(file.readline(65_536))

@@ -11,7 +11,7 @@ import msgspec
 from eventctx.cli.output import opening
 from eventctx.cli.output.passed_over import PassedOver
 from eventctx.cli.output.plain import iso, minute, number, one_line, plural, size
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.engine import Engine
 from eventctx.errors import StoreError
@@ -251,7 +251,7 @@ async def _losses(engine: Engine) -> tuple[LossRow, ...] | None:
     try:
         found = await engine.losses()
     except StoreError as error:
-        click.echo(f"eventctx: {one_line(str(error))}", err=True)
+        complain(one_line(str(error)))
         return None
     return tuple([LossRow(one.handler, one.kind, one.count, iso(one.last)) for one in found])
 

@@ -86,7 +86,7 @@ async def _trace(
             infos = await engine.sessions()
         else:
             infos = [await opening.find_session(engine, session)]
-        if any(targets.values()):
+        if any(target is not None for target in targets.values()):
             await _export(engine, infos, selection, targets)
         elif as_json:
             for info in infos:

@@ -13,6 +13,7 @@ import click
 
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
+from eventctx.log.private_files import make_folder
 from eventctx.log.store import StreamInfo
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store
 
@@ -91,7 +92,7 @@ async def created(own: str | None) -> AsyncIterator[Engine]:
     """The engine on a store that is created if it does not exist; the default folder, too."""
     url = location(own)
     if path_of(url) == default_path():
-        default_path().parent.mkdir(parents=True, exist_ok=True)
+        make_folder(default_path().parent)
     async with open_engine(url) as engine:
         yield engine
 

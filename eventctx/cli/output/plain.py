@@ -1,4 +1,4 @@
-"""Text that is safe to print: a tool's output must not control the terminal of its reader."""
+"""Texts, numbers and times as a screen shows them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-# C0 without tab and line feed, DEL and C1; line separators; marks that reorder text on the screen;
-# and lone surrogates, which no encoding can write.
-_UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+from eventctx.safe_text import escape
+
 _SPACES: Final = re.compile(r"\s+")
 _NANOSECONDS: Final = 1_000_000_000
-
-
-def escape(text: str) -> str:
-    r"""``text`` with control characters as ``\x1b`` or ``\u202e``; tabs and line feeds stay."""
-    return _UNSAFE.sub(_code, text)
-
-
-def _code(match: re.Match[str]) -> str:
-    number = ord(match[0])
-    if match[0] == "\r":
-        return "\\r"
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
 def one_line(text: str, width: int | None = None) -> str:

@@ -9,13 +9,13 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
 import msgspec
 
-from eventctx.cli.output.plain import escape
 from eventctx.errors import (
     DecodeError,
     EventctxError,
@@ -26,6 +26,7 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
+from eventctx.safe_text import escape, without_password
 
 OK: Final = 0
 FOUND: Final = 1
@@ -125,7 +126,9 @@ def _exit_code(error: BaseException) -> int:
             _say("stopped")
             return INTERRUPTED
         case click.ClickException():
-            error.show()
+            shown = StringIO()
+            error.show(shown)
+            click.echo(escape(without_password(shown.getvalue())), nl=False, err=True)
             return USAGE
         case EventctxError():
             _say(str(error))
@@ -142,7 +145,7 @@ def _exit_code(error: BaseException) -> int:
         case OSError() if error.filename is not None:
             _say(f"{os.fspath(error.filename)}: {error.strerror}")
             return USAGE
-    traceback.print_exception(error)
+    click.echo(escape(without_password("".join(traceback.format_exception(error)))), err=True)
     _say("this is a bug in eventctx; please report it with the lines above")
     return BUG
 
@@ -164,7 +167,7 @@ def complain(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(f"eventctx: {escape(text)}", err=True)
+    click.echo(f"eventctx: {escape(without_password(text))}", err=True)
 
 
 def _drop_output() -> None:

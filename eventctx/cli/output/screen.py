@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from eventctx.cli.output.plain import escape
+from eventctx.safe_text import escape, escape_json
 
 _PIPE_WIDTH: Final = 1_000_000
 _PLAIN_STYLE: Final = ""
@@ -189,12 +190,23 @@ def styled(*parts: str | tuple[str, str] | Text) -> Text:
 
 def put_json(value: Any) -> None:
     """One JSON document on a line of its own: stable keys, UTF-8, no colours."""
-    click.echo(_json.encode(value) + b"\n", nl=False)
+    put(_json.encode(value) + b"\n")
 
 
 def put_document(value: Any) -> None:
     """The one JSON document of a command, indented for a reader."""
-    click.echo(msgspec.json.format(_json.encode(value), indent=2) + b"\n", nl=False)
+    put(msgspec.json.format(_json.encode(value), indent=2) + b"\n")
+
+
+def put(document: bytes) -> None:
+    """JSON on standard output: byte for byte in a pipe or a file, escaped on a terminal.
+
+    A terminal would obey control characters inside strings, and hide what has no width.
+    """
+    if sys.stdout.isatty():
+        text = document.decode("utf-8", "surrogateescape")
+        document = escape_json(text).encode("utf-8")
+    click.echo(document, nl=False)
 
 
 def _plain(value: object) -> str:

@@ -81,7 +81,6 @@ class Collector:
     """A collector or Jaeger, by OTLP. A batch is sent after the answer to the one before."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
         self._sender = Sender(url)
         self._traces: set[str] = set()
         self._spans = 0
@@ -96,7 +95,7 @@ class Collector:
         """Return the summary, with the service name under which the spans are found."""
         self._sender.close()
         what = counted(self._spans, len(self._traces))
-        return f"sent {what} to {self._url}, as service {self._sender.service}"
+        return f"sent {what} to {self._sender.shown}, as service {self._sender.service}"
 
 
 @contextmanager

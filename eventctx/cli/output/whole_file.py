@@ -1,30 +1,24 @@
-"""Output files that appear only when they are complete."""
+"""Output files that appear only when they are complete; pipes and devices are written directly."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from eventctx.log import private_files
+
 
 @contextmanager
 def whole_file(output: Path) -> Iterator[IO[bytes]]:
-    """A file to write to: it lies beside ``output`` and replaces it at the end.
+    """A file to write to, as ``private_files.whole_file``.
 
-    So nobody can take a broken export for a complete one, and an older file stays until the end. A
-    pipe or a device such as ``/dev/null`` is written to directly.
+    A pipe or a device such as ``/dev/null`` is written to directly.
     """
     if output.exists() and not output.is_file():
         with output.open("wb") as file:
             yield file
-        return
-    beside = output.with_name(f".{output.name}.{os.getpid()}.part")
-    try:
-        with beside.open("wb") as file:
+    else:
+        with private_files.whole_file(output) as file:
             yield file
-        beside.replace(output)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

@@ -8,7 +8,7 @@ in different ways, so they become two sessions: the session's name, and that nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from eventctx.importers.formats import amplifier_log, amplifier_rows, chat
@@ -17,6 +17,8 @@ from eventctx.importers.source.items import Ended, FileLine, Item, never
 from eventctx.importers.source.lines import facts_or_none, object_or_empty
 
 NAME: Final = "amplifier"
+
+_LOOKED_AT: Final = 1000
 
 
 def is_row(value: dict[str, Any]) -> bool:
@@ -32,7 +34,7 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     """The items of either file. ``name`` stands in for a session id that no line gives."""
     source = iter(lines)
     head: list[FileLine] = []
-    for line in source:
+    for line in islice(source, _LOOKED_AT):
         head.append(line)
         record = first_record(line) if line.data.strip() else None
         if isinstance(record, dict):

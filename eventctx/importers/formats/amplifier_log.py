@@ -37,13 +37,12 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     count,
-    decode,
-    encode,
     not_understood,
     object_or_empty,
     parse_rows,
     text_or_none,
 )
+from eventctx.importers.source.values import decode, encode
 from eventctx.log.events import Status
 from eventctx.messages.facts import Dialect
 from eventctx.messages.facts_reader import read_facts

@@ -12,12 +12,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from eventctx.importers.source.lines import (
-    encode,
-    facts_or_none,
-    list_or_empty,
-    object_or_empty,
-)
+from eventctx.importers.source.lines import facts_or_none, list_or_empty, object_or_empty
+from eventctx.importers.source.values import encode
 from eventctx.messages.facts_reader import read_facts
 
 _REMINDER: Final = "<system-reminder"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.source import harness
-from eventctx.importers.source.document import envelope, first_record, read_document, stem
+from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
@@ -27,8 +27,6 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     count,
-    decode,
-    encode,
     facts_or_none,
     first_line,
     list_or_empty,
@@ -36,9 +34,9 @@ from eventctx.importers.source.lines import (
     not_understood,
     object_or_empty,
     read_rows,
-    read_value,
     text_or_none,
 )
+from eventctx.importers.source.values import decode, encode, read_value
 from eventctx.log.usage import Usage, form_of_provider, read_usage
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import joins
@@ -57,10 +55,13 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
         raise MalformedTranscript(
             f"{name}: expected messages, found nothing; is it the right file?"
         )
-    if _is_jsonl(first.data):
+    document = None
+    if not _is_jsonl(first.data):
+        document, lines = document_or_rows(lines, name, is_message)
+    if document is None:
         yield from parse_rows(lines, stem(name))
     else:
-        value, repaired = read_document(lines, name)
+        value, repaired = document
         rows = _rows(value, name)
         times = (time for row in rows if (time := _time(row)) is not None)
         yield Session(0, next(times, _time(value)), stem(name))

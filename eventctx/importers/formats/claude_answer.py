@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw
-from eventctx.importers.source.lines import encode, text_or_none, without
+from eventctx.importers.source.lines import text_or_none, without
+from eventctx.importers.source.values import encode
 from eventctx.log.usage import ANTHROPIC, read_usage
 
 _STILL_OPEN: Final = frozenset((None, "tool_use", "pause_turn"))
@@ -42,7 +43,7 @@ class AnswerLines:
     @property
     def complete(self) -> bool:
         """Whether the lines so far prove that no other follows."""
-        if self.message.get("stop_reason") in _STILL_OPEN:
+        if text_or_none(self.message.get("stop_reason")) in _STILL_OPEN:
             return False
         blocks = _blocks(self.message.get("content"))
         last = blocks[-1] if blocks else None

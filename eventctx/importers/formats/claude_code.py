@@ -37,17 +37,14 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
-    BROKEN,
-    REPLACED,
     count,
-    decode,
     nanoseconds,
     not_understood,
     object_or_empty,
     parse_rows,
-    read_value,
     text_or_none,
 )
+from eventctx.importers.source.values import BROKEN, decode, read_value
 from eventctx.messages.parts import read_parts
 
 NAME: Final = "claude-code"
@@ -109,7 +106,10 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
 
 def _time(row: ClaudeRow) -> int | None:
     raw = bytes(row.timestamp)
-    return nanoseconds(decode(raw)) if raw else None
+    try:
+        return nanoseconds(decode(raw)) if raw else None
+    except BROKEN:
+        return None
 
 
 class _Conversation:
@@ -196,9 +196,9 @@ class _Conversation:
     def _spoken(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
         try:
-            message, repaired = read_value(sliced) if sliced else (None, False)
+            message, repaired = read_value(sliced) if sliced else (None, "")
         except ValueError:
-            message, repaired = None, False
+            message, repaired = None, ""
         if not isinstance(message, dict) or message.get("role") != row.type:
             problem = f"{row.type} line without a message of that role"
             return not_understood(line, row.type, data, problem)
@@ -208,7 +208,7 @@ class _Conversation:
         if repaired:
             return (
                 Raw(line, f"{row.type}.repaired", data),
-                Warned(line, REPLACED),
+                Warned(line, repaired),
                 *self._message(line, row, message),
             )
         envelope = _envelope(data, sliced)

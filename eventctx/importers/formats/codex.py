@@ -31,19 +31,16 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
-    BROKEN,
-    REPLACED,
     count,
-    encode,
     facts_or_none,
     nanoseconds,
     not_understood,
     object_or_empty,
     parse_rows,
-    read_value,
     text_or_none,
     without,
 )
+from eventctx.importers.source.values import BROKEN, decode, encode, read_value
 from eventctx.log.usage import CODEX, Usage, read_usage
 
 NAME: Final = "codex"
@@ -135,7 +132,7 @@ class _Rollout:
         return Session(line, time, session)
 
     def _meta(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterator[Item]:
-        payload, _ = _value(row.payload)
+        payload, repaired = _value(row.payload)
         if not isinstance(payload, dict):
             yield Raw(line, "session_meta", data, understood=False)
             return
@@ -151,7 +148,7 @@ class _Rollout:
             yield Raw(line, "session_meta", data)
             return
         rest = {**payload, "base_instructions": {**(base or {}), "text": None}}
-        yield Raw(line, "session_meta", encode(_envelope(data, rest)))
+        yield Raw(line, "session_meta", data if repaired else _envelope(data, rest))
         yield MessageItem(line, time, {"role": "system", "content": text})
 
     def _items(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterable[Item]:
@@ -171,7 +168,7 @@ class _Rollout:
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
         payload, repaired = _value(row.payload)
-        item = object_or_empty(payload).get("type")
+        item = text_or_none(object_or_empty(payload).get("type"))
         kind = f"response_item/{item}"
         if item in _NOT_SENT:
             yield Raw(line, kind, data)
@@ -182,9 +179,9 @@ class _Rollout:
             return
         if repaired:
             yield Raw(line, f"{kind}.repaired", data)
-            yield Warned(line, REPLACED)
+            yield Warned(line, repaired)
         else:
-            yield Raw(line, "response_item.envelope", encode(_envelope(data, None)))
+            yield Raw(line, "response_item.envelope", _envelope(data, None))
         if facts.kind == "assistant":
             if not self.calling:
                 self.calling = True
@@ -209,12 +206,12 @@ class _Rollout:
         yield Raw(line, f"event_msg/{event}", data, event in _EVENTS)
         if event == "token_count":
             payload, _ = _value(row.payload)
-            usage = self._count(payload.get("info"))
+            usage = self._count(object_or_empty(payload).get("info"))
             if usage is not None:
                 yield from self._close(line, time, usage)
         elif event == "task_started":
             payload, _ = _value(row.payload)
-            self.window = count(payload.get("model_context_window")) or self.window
+            self.window = count(object_or_empty(payload).get("model_context_window")) or self.window
         elif event in ("task_complete", "turn_aborted"):
             yield from self._close(line, time)
             yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
@@ -239,7 +236,7 @@ class _Rollout:
             return
         rest = without(payload, "replacement_history")
         whole = repaired or not isinstance(history, list) or len(history) != len(messages)
-        yield Raw(line, "compacted", data if whole else encode(_envelope(data, rest)))
+        yield Raw(line, "compacted", data if whole else _envelope(data, rest))
         yield CompactionItem(line, time, None, tuple(messages))
 
     def end(self) -> Iterator[Item]:
@@ -248,17 +245,20 @@ class _Rollout:
             yield Waiting(1, "no line names the session yet")
 
 
-def _value(raw: msgspec.Raw) -> tuple[Any, bool]:
+def _value(raw: msgspec.Raw) -> tuple[Any, str]:
     try:
         return read_value(bytes(raw))
     except ValueError:
-        return None, False
+        return None, ""
 
 
-def _envelope(data: bytes, payload: object) -> dict[str, Any]:
-    """The line with another payload and its own keys in their order."""
-    value, _ = read_value(data)
-    return {**value, "payload": payload}
+def _envelope(data: bytes, payload: object) -> bytes:
+    """The line with another payload and its own keys in their order; whole if that says less."""
+    try:
+        value = decode(data)
+    except BROKEN:
+        return data
+    return encode({**value, "payload": payload})
 
 
 def _replacement(history: object, payload: Any) -> list[dict[str, Any]]:

@@ -25,13 +25,13 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
-    encode,
     nanoseconds,
     not_understood,
     object_or_empty,
     text_or_none,
     without,
 )
+from eventctx.importers.source.values import encode
 from eventctx.log.usage import OPENAI_CHAT, read_usage
 
 NAME: Final = "mini-swe-agent"

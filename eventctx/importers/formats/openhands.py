@@ -17,7 +17,7 @@ from eventctx.importers.formats import openhands_messages as made
 from eventctx.importers.formats.openhands_messages import Made
 from eventctx.importers.formats.openhands_view import View
 from eventctx.importers.source import harness
-from eventctx.importers.source.document import envelope, first_record, read_document, stem
+from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
     CallEnded,
     Ended,
@@ -34,8 +34,6 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
-    decode,
-    encode,
     first_line,
     nanoseconds,
     not_understood,
@@ -45,6 +43,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
+from eventctx.importers.source.values import decode, encode
 
 NAME: Final = "openhands"
 
@@ -82,10 +81,13 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     if first is None:
         raise MalformedTranscript(f"{name}: expected events, found nothing; is it the right file?")
     events = _Conversation(name)
-    if is_event(first_record(first)):
+    document = None
+    if not is_event(first_record(first)):
+        document, lines = document_or_rows(lines, name, is_event)
+    if document is None:
         yield from parse_rows(lines, decode, events.row, events.end(ended))
         return
-    value, repaired = read_document(lines, name)
+    value, repaired = document
     rows_of = [value] if is_event(value) else _history(value, name)
     found = (item for n, row in enumerate(rows_of, 1) for item in events.row(n, encode(row), row))
     rest = [envelope(value, "history")] if isinstance(value, dict) and not is_event(value) else []

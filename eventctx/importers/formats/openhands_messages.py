@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from eventctx.importers.source.lines import (
-    encode,
-    list_or_empty,
-    object_or_empty,
-    text_or_none,
-    without,
-)
+from eventctx.importers.source.lines import list_or_empty, object_or_empty, text_or_none, without
+from eventctx.importers.source.values import encode
 
 _THINKING: Final = (
     "reasoning_content",
@@ -76,7 +71,9 @@ def action(event: dict[str, Any]) -> Made | None:
     message.update(thinking)
     message["tool_calls"] = [_call(function)]
     used = ("thought",) if content else ()
-    rest = {"tool_call": without(call, *_CALL)} if call else {}
+    # An id or a name of another type is in the event alone.
+    said = [key for key in _CALL if key == "arguments" or call.get(key) == function[key]]
+    rest = {"tool_call": without(call, *said)} if call else {}
     return Made(message, (*used, *thinking), rest)
 
 

@@ -77,5 +77,5 @@ class View:
 
 def _with(shown: dict[str, int], offset: int, summary_id: str) -> dict[str, int]:
     entries = list(shown.items())
-    entries.insert(offset, (summary_id, -1))
+    entries.insert(min(offset, len(entries)), (summary_id, -1))
     return dict(entries)

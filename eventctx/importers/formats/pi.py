@@ -33,8 +33,6 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
-    decode,
-    encode,
     nanoseconds,
     not_understood,
     object_or_empty,
@@ -43,6 +41,7 @@ from eventctx.importers.source.lines import (
     without,
 )
 from eventctx.importers.source.naming import session_name
+from eventctx.importers.source.values import decode, encode
 
 NAME: Final = "pi"
 
@@ -56,7 +55,10 @@ TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_mess
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
-    return parse_rows(lines, decode, conversation.row, conversation.end())
+    try:
+        yield from parse_rows(lines, decode, conversation.row, conversation.end())
+    finally:
+        conversation.tree.close()
 
 
 class _Conversation:
@@ -236,8 +238,7 @@ class _Conversation:
         entry = self._entry(row)
         if entry is not None:
             entry.compacts, entry.first_kept = True, row.get("firstKeptEntryId")
-            entry.message = encode(message)
-            self.tree.add(entry)
+            self.tree.add(entry, message)
 
     def _kept_from(self, row: dict[str, Any]) -> int | None:
         index = row.get("firstKeptEntryIndex")

@@ -2,7 +2,8 @@
 
 A person can go back to an earlier entry and continue from there; then the parent of the next entry
 is not the previous entry of the file. From version 2 on each entry names itself and its parent. The
-tree keeps all messages (encoded), because a person may return to a branch that was left.
+tree keeps all messages, because a person may return to a branch that was left. They lie encoded on
+a shelf, since they are the whole file.
 
 The log of the session has one order of messages. ``_present`` names the entries whose messages are
 in it now, ``_in_force`` the compaction that it applies. When a path needs another compaction, the
@@ -15,13 +16,14 @@ from typing import Any
 
 import msgspec
 
-from eventctx.importers.source.lines import encode
-
-_decode = msgspec.json.Decoder().decode
+from eventctx.importers.source.shelf import Shelf
+from eventctx.importers.source.values import decode, encode
 
 
 class TreeEntry(msgspec.Struct):
     """One entry. ``place`` is the place of its message among all messages, if it has one.
+
+    ``message`` is where on the tree's shelf the message lies.
 
     ``first_kept`` is set on compactions only: the first entry that the compaction keeps.
     """
@@ -29,7 +31,7 @@ class TreeEntry(msgspec.Struct):
     id: str
     parent: str | None
     place: int | None = None
-    message: bytes = b""
+    message: int | None = None
     compacts: bool = False
     first_kept: object = None
 
@@ -43,6 +45,11 @@ class Tree:
         self._present: set[str] = set()
         self._in_force: str | None = None
         self._spelled_out = False
+        self._shelf = Shelf()
+
+    def close(self) -> None:
+        """Give the space of the messages back. The tree must not be used any more."""
+        self._shelf.close()
 
     def known(self, entry_id: object) -> bool:
         """Whether there is an entry of this id."""
@@ -55,8 +62,9 @@ class Tree:
     ) -> None:
         """Take the next entry, with its message if it has one."""
         if message is not None:
-            entry.message = encode(message)
-            self._present.add(entry.id)
+            entry.message = self._shelf.put(encode(message))
+            if not entry.compacts:
+                self._present.add(entry.id)
         if entry.compacts:
             self._in_force, self._spelled_out = entry.id, False
         self.leaf = entry.id
@@ -79,7 +87,7 @@ class Tree:
         order: list[int | dict[str, Any]] = []
         if last is not None and (last.id != self._in_force or self._spelled_out):
             # The log applies another compaction: spell out this one's summary and kept messages.
-            order.append(_decode(last.message))
+            order.append(self._message(last))
             next_place += 1
             path = _kept(path, last)
             self._present.clear()
@@ -94,12 +102,16 @@ class Tree:
             if entry.id in self._present:
                 order.append(entry.place)
             else:
-                order.append(_decode(entry.message))
+                order.append(self._message(entry))
                 entry.place = next_place
                 next_place += 1
             present.add(entry.id)
         self._present = present
         return order
+
+    def _message(self, entry: TreeEntry) -> Any:
+        assert entry.message is not None  # noqa: S101 - an entry with a place has a message
+        return decode(self._shelf.get(entry.message))
 
     def _path(self, entry_id: str | None) -> list[TreeEntry]:
         """The entries from the root to this one; a cycle of parents is cut."""

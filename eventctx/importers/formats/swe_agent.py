@@ -22,13 +22,8 @@ from eventctx.importers.source.items import (
     TurnBegan,
     never,
 )
-from eventctx.importers.source.lines import (
-    encode,
-    not_understood,
-    object_or_empty,
-    read_value,
-    text_or_none,
-)
+from eventctx.importers.source.lines import not_understood, object_or_empty, text_or_none
+from eventctx.importers.source.values import encode, read_value
 
 NAME: Final = "swe-agent"
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
-from eventctx.importers.recording.track import Content
 from eventctx.importers.source.items import CompactionItem
 from eventctx.log import events
 from eventctx.log.plan import Disposition, Insertion, Plan, Run
 from eventctx.log.record import Body, Record
-from eventctx.messages.encoding import encode_message
-from eventctx.messages.facts import encode_facts
-from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
@@ -24,31 +21,30 @@ STRATEGY = "imported"
 class Compacted:
     """The events of a compaction, made from the view before it and the messages that replaced it.
 
-    ``earlier`` are the positions of the file's compactions before this one.
+    ``stored`` are those messages, as far as they can be stored; ``earlier`` are the positions of
+    the file's compactions before this one.
     """
 
     def __init__(
         self,
         view: ViewState,
         item: CompactionItem,
+        stored: Sequence[Stored],
         source_format: str,
         places: Places,
         earlier: Sequence[int],
     ) -> None:
-        self.contents = [
-            Content(encode_message(message), encode_facts(read_facts(message)))
-            for message in item.messages
-        ]
+        self.contents = [one.content for one in stored]
         self._view = view
         self._requested_by = f"{source_format}:{item.trigger}" if item.trigger else source_format
         _, self._messages, self._tokens = view.layout.measure()
-        stays = _stays(item, places)
-        runs, gone = _runs(view, stays, "summarised" if item.messages else "dropped")
+        stays = _stays(item, places, {one.facts.role for one in stored})
+        runs, gone = _runs(view, stays, "summarised" if stored else "dropped")
         before = None if item.before is None else places.number(item.before)
         insertions = _standing(view, {earlier[one] for one in item.standing})
         insertions += [
             Insertion("summary", body, before=before, stands_for=tuple(gone))
-            for body in range(len(item.messages))
+            for body in range(len(stored))
         ]
         self._plan = Plan(view.next_number - 1, tuple(runs), (), tuple(insertions))
 
@@ -95,13 +91,17 @@ def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
     ]
 
 
-def _stays(item: CompactionItem, places: Places) -> Callable[[MessageRef], str | None]:
-    """Make a function that gives the reason why a message stays, None where it goes."""
+def _stays(
+    item: CompactionItem, places: Places, replaced: set[str]
+) -> Callable[[MessageRef], str | None]:
+    """Make a function that gives the reason why a message stays, None where it goes.
+
+    ``replaced`` are the roles of the messages that the compaction inserts.
+    """
     kept_from = None if item.kept_from is None else places.number(item.kept_from)
     forgotten = (
         None if item.forgotten is None else {places.number(place) for place in item.forgotten}
     )
-    replaced = {read_facts(message).role for message in item.messages}
 
     def reason(ref: MessageRef) -> str | None:
         if kept_from is not None and ref.number >= kept_from:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from eventctx.importers.recording.contents import Stored, Unstorable, content_of
 from eventctx.importers.recording.track import Content
 from eventctx.importers.source.items import Branched
 from eventctx.log.events import MessagesSet
-from eventctx.messages.encoding import encode_message
-from eventctx.messages.facts import encode_facts
-from eventctx.messages.facts_reader import read_facts
 
 
 class Places:
@@ -29,15 +27,23 @@ class Places:
         """The number of the message at a place, or of the next one that has a number."""
         return place - bisect_left(self._unstorable, place)
 
-    def branched(self, item: Branched) -> tuple[MessagesSet, tuple[Content, ...]]:
-        """The event of a conversation that continues from an earlier point, and its bodies."""
+    def branched(self, item: Branched) -> tuple[MessagesSet, tuple[Content, ...], list[Unstorable]]:
+        """The event of a conversation that continues from an earlier point, and its bodies.
+
+        The last value are the messages that come back and cannot be stored.
+        """
         contents: list[Content] = []
+        unstorable: list[Unstorable] = []
         runs: list[tuple[int, int]] = []
         for one in item.order:
             if isinstance(one, dict):
-                contents.append(Content(encode_message(one), encode_facts(read_facts(one))))
+                found = content_of(item.line, one)
                 number = self.number(self._next)
-                self._next += 1
+                self.took(stored=isinstance(found, Stored))
+                if isinstance(found, Unstorable):
+                    unstorable.append(found)
+                    continue
+                contents.append(found.content)
             elif one in self._unstorable:
                 continue
             else:
@@ -46,4 +52,4 @@ class Places:
                 runs[-1] = (runs[-1][0], number)
             else:
                 runs.append((number, number))
-        return MessagesSet(order=tuple(runs)), tuple(contents)
+        return MessagesSet(order=tuple(runs)), tuple(contents), unstorable

@@ -12,9 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.errors import InvalidMessage
 from eventctx.importers.recording.compacted import Compacted
+from eventctx.importers.recording.contents import (
+    Stored,
+    Unstorable,
+    content_of,
+    contents_of,
+)
 from eventctx.importers.recording.counts import ImportCounts
+from eventctx.importers.recording.long_view import LongView
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
 from eventctx.importers.recording.track import NO_IDS, Content, Track
@@ -46,9 +52,7 @@ from eventctx.log.turn_recorder import (
     TurnSpan,
     usage_record,
 )
-from eventctx.messages.encoding import encode_message
-from eventctx.messages.facts import Facts, encode_facts
-from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.facts import Facts
 from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
 from eventctx.version import __version__
@@ -57,7 +61,7 @@ _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 
 
 class Recorder:
-    """Takes items in order; ``end`` closes the import."""
+    """Takes items in order; ``end`` ends the import, ``close`` is called after errors, too."""
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class Recorder:
         self._imported_at = imported_at
         self._call_id = call_id
         self._view = request_view.initial()
+        self._long = LongView()
         self._line = -1
         self._ordinals: dict[str, int] = {}
         self._at = -1
@@ -109,7 +114,7 @@ class Recorder:
         }
 
     def _observe(self, record: Record) -> None:
-        self._view = request_view.evolve(self._view, record)
+        self._view = self._long.kept(request_view.evolve(self._view, record))
 
     async def feed(self, item: Item) -> None:
         """Record one item."""
@@ -124,6 +129,10 @@ class Recorder:
             await self._end_turn(None, OK)
         await self.raw.end()
         await self._track.flush()
+
+    def close(self) -> None:
+        """Give back what the recorder set aside on disk. It takes no item after that."""
+        self._long.close()
 
     # -- ids -------------------------------------------------------------------------------------
 
@@ -253,22 +262,17 @@ class Recorder:
     # -- messages --------------------------------------------------------------------------------
 
     async def _message(self, item: MessageItem) -> None:
-        try:
-            data = encode_message(item.message)
-            facts = read_facts(item.message)
-        except InvalidMessage as error:
-            self._places.took(stored=False)
-            raw = Raw(item.line, "unstorable", msgspec.json.encode(item.message), understood=False)
-            await self._raw(raw)
-            await self._warned(Warned(item.line, str(error)))
+        found = content_of(item.line, item.message)
+        self._places.took(stored=isinstance(found, Stored))
+        if isinstance(found, Unstorable):
+            await self._not_stored(found)
             return
-        self._places.took(stored=True)
+        content, facts = found
         self.counts.messages += 1
         if facts.results:
             await self._results(item, facts)
         answers = facts.kind == "assistant" and self._call is not None
         ids = self._call.ids if answers and self._call else self._turn.ids
-        content = Content(data, encode_facts(facts))
         await self._put(events.MessageAdded(), item.time, ids, (content,))
         if facts.calls and self._call is not None:
             names = call_names(item.message)
@@ -276,6 +280,11 @@ class Recorder:
                 self._announced[call_id] = names.get(call_id, "unknown")
         elif facts.role == "user" and not facts.results and harness.interrupts(item.message):
             self._interrupted = True
+
+    async def _not_stored(self, *found: Unstorable) -> None:
+        for one in found:
+            await self._raw(one.raw)
+            await self._warned(one.warning)
 
     async def _results(self, item: MessageItem, facts: Facts) -> None:
         failed = set(facts.results) if item.failed else failed_results(item.message)
@@ -293,7 +302,9 @@ class Recorder:
         await self._end_call(None)
         self.counts.compactions += 1
         self.counts.last_compaction = item.time or self.counts.last_compaction
-        step = Compacted(self._view, item, self._format, self._places, self._compactions)
+        stored, unstorable = contents_of(item.line, item.messages)
+        await self._not_stored(*unstorable)
+        step = Compacted(self._view, item, stored, self._format, self._places, self._compactions)
         ids = self._cycle.ids.child(self._new_span_id(events.PreCompact))
         await self._put(step.before(), item.time, ids)
         await self.raw.match(needed=True)
@@ -303,7 +314,8 @@ class Recorder:
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)
-        event, contents = self._places.branched(item)
+        event, contents, unstorable = self._places.branched(item)
+        await self._not_stored(*unstorable)
         await self._put(event, item.time, self._turn.ids, contents)
 
     # -- the rest --------------------------------------------------------------------------------

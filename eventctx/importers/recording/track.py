@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from eventctx.errors import SourceChanged
+from eventctx.errors import SessionWasDeleted, SourceChanged
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw
@@ -71,8 +71,11 @@ class Track:
         self._in_flight: deque[Awaitable[Appended]] = deque()
 
     async def open(self) -> None:
-        """Begin at the start of the stream, if it exists."""
-        if await self._store.head(self.stream) is not None:
+        """Begin at the start of the stream, if it exists. Raises SessionWasDeleted."""
+        info = await self._store.head(self.stream)
+        if info is not None and info.deleted:
+            raise SessionWasDeleted(self.stream)
+        if info is not None:
             self._stored = self._store.read(self.stream)
             await self._advance()
 

@@ -2,27 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.source.items import FileLine, Item, Raw, TurnEnded
 from eventctx.importers.source.lines import (
-    encode,
+    MAX_BYTES,
     object_or_empty,
-    read_value,
     split_records,
     text_or_none,
+    too_large,
     without,
 )
+from eventctx.importers.source.values import encode, may_begin, read_value
+
+_LOOKED_AT: Final = 50
+_OPENS: Final = (b"[", b"{", b",", b":")
+"""How the first line of a document of many lines ends; half a record hardly ever does."""
 
 
-def read_document(lines: Iterable[FileLine], name: str) -> tuple[Any, list[Raw]]:
-    """The document's value, and its original bytes as ``Raw`` if they had to be repaired.
+class JsonDocument(NamedTuple):
+    """A document's value, and its original bytes as ``Raw`` where the value says less than they."""
 
-    Raises MalformedTranscript for text that is no JSON: half a document cannot be trusted.
+    value: Any
+    repaired: list[Raw]
+
+
+def read_document(lines: Iterable[FileLine], name: str) -> JsonDocument:
+    """Read a document whole.
+
+    Raises MalformedTranscript for text that is no JSON, because half a document cannot be trusted,
+    and for more than ``MAX_BYTES``.
     """
-    data = b"\n".join(line.data for line in lines)
+    taken, whole, _ = take_bytes(lines)
+    if not whole:
+        raise too_large(name, "a document")
+    return _document(taken, name)
+
+
+def document_or_rows(
+    lines: Iterable[FileLine], name: str, is_row: Callable[[object], bool]
+) -> tuple[JsonDocument | None, Iterable[FileLine]]:
+    """The document, or None and the lines if they are JSONL whose first line cannot be read.
+
+    They are if they are no document, and one of the next lines is a row by itself. Raises
+    MalformedTranscript as ``read_document`` does.
+    """
+    taken, whole, rest = take_bytes(lines)
+    try:
+        if not whole:
+            raise too_large(name, "a document")
+        return _document(taken, name), ()
+    except MalformedTranscript:
+        first = taken[0].data.rstrip()
+        opens = first.endswith(_OPENS) and may_begin(first)
+        if not opens and any(is_row(first_record(line)) for line in taken[1:_LOOKED_AT]):
+            return None, rest
+        raise
+
+
+def take_bytes(lines: Iterable[FileLine]) -> tuple[list[FileLine], bool, Iterable[FileLine]]:
+    """The lines of up to ``MAX_BYTES``, whether these are all, and all lines again."""
+    source = iter(lines)
+    taken: list[FileLine] = []
+    size = 0
+    for line in source:
+        taken.append(line)
+        size += len(line.data) + 1
+        if size > MAX_BYTES:
+            return taken, False, chain(taken, source)
+    return taken, True, taken
+
+
+def _document(lines: list[FileLine], name: str) -> JsonDocument:
+    data = b"\n".join([line.data for line in lines])
     try:
         value, repaired = read_value(data)
     except ValueError as error:
@@ -30,7 +85,9 @@ def read_document(lines: Iterable[FileLine], name: str) -> tuple[Any, list[Raw]]
             f"{name}: expected one whole JSON document, found {error}; if a program is still "
             "writing it, import it when that is done"
         ) from error
-    return value, [Raw(0, "document.repaired", data, volatile=True)] if repaired else []
+    return JsonDocument(
+        value, [Raw(0, "document.repaired", data, volatile=True)] if repaired else []
+    )
 
 
 def read_object(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from eventctx.importers.source.items import FileLine
+from eventctx.importers.source.lines import MAX_BYTES, too_large
 
 _NAME: Final = re.compile(r"event-(\d+)(?:-.*)?\.json")
 
@@ -33,10 +34,15 @@ def read_events(path: Path) -> Iterator[FileLine]:
     """A line for each event. Its number is one more than the file's: events count from 0.
 
     Only the last file may be half written, because the program writes them one after another.
+    Raises MalformedTranscript for an event of more than ``MAX_BYTES``.
     """
     files = event_files(path)
     for place, (number, file) in enumerate(files, 1):
-        yield FileLine(number + 1, file.read_bytes().strip(), place < len(files))
+        with file.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise too_large(f"{path.name}/{file.name}", "an event")
+        yield FileLine(number + 1, data.strip(), place < len(files))
 
 
 def folder_size(path: Path) -> int:

@@ -7,45 +7,56 @@ odd in any way goes to the slow path (``_slowly``).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-import msgspec
-
-from eventctx.errors import InvalidMessage
+from eventctx.errors import InvalidMessage, MalformedTranscript
 from eventctx.importers.source.items import FileLine, Item, Raw, Session, Waiting, Warned
+from eventctx.importers.source.values import BROKEN, encode, read_value
+from eventctx.log.usage import MOST_TOKENS
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 
 Row = TypeVar("Row")
 
-BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors of decoding bytes that are no JSON, no UTF-8, or nested too deeply."""
-
-REPLACED = "text that JSON or UTF-8 cannot hold was replaced"
-"""The warning about a repaired row."""
-
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 1 << 20
+MAX_BYTES: Final = 64 << 20
+"""The longest line, and the largest document, that is read: reading takes several times as much
+memory. Providers take requests of up to 32 MB."""
+
+_LAST_SECOND = 2**63 // 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _scanner = json.JSONDecoder()
-decode = msgspec.json.Decoder().decode
-encode = msgspec.json.Encoder().encode
 
 
 def read_lines(path: Path) -> Iterator[FileLine]:
-    """The lines of a file, one at a time, without a byte order mark at its start."""
+    """The lines of a file, one at a time, without a byte order mark at its start.
+
+    Raises MalformedTranscript for a line of more than ``MAX_BYTES``.
+    """
     with path.open("rb", buffering=_BUFFER_BYTES) as file:
-        for number, data in enumerate(file, 1):
+        number = 0
+        while data := file.readline(MAX_BYTES + 1):
+            number += 1
+            if len(data) > MAX_BYTES:
+                raise too_large(f"{path.name}, line {number}", "a line")
             if number == 1 and data.startswith(_BOM):
                 data = data[len(_BOM) :]
             end = data.endswith(b"\n")
             yield FileLine(number, data.rstrip(b"\r\n") if end else data, end)
+
+
+def too_large(where: str, what: str) -> MalformedTranscript:
+    """The error for a line or a document that would take too much memory."""
+    return MalformedTranscript(
+        f"{where}: expected {what} of at most {MAX_BYTES >> 20} MiB, found a longer one, and "
+        "reading it takes several times as much memory; shorten its images or tool results, or "
+        "import the file without it"
+    )
 
 
 def parse_rows(
@@ -78,9 +89,11 @@ def read_rows(
 def session_first(items: Iterable[Item]) -> Iterator[Item]:
     """The same items with the ``Session`` first; without one, only the ``Waiting`` items.
 
-    Items of the lines before the one that names the session are held back until then.
+    Items of the lines before the one that names the session are held back until then. Raises
+    MalformedTranscript where these are more than ``MAX_BYTES``.
     """
     held: list[Item] = []
+    size = 0
     source = iter(items)
     for item in source:
         if isinstance(item, Session):
@@ -89,6 +102,12 @@ def session_first(items: Iterable[Item]) -> Iterator[Item]:
             yield from source
             return
         held.append(item)
+        size += len(item.data) if isinstance(item, Raw) else 0
+        if size > MAX_BYTES:
+            raise MalformedTranscript(
+                f"line {item.line}: expected a line that begins a session in the first "
+                f"{MAX_BYTES >> 20} MiB, found none that can be read; is it the right --format?"
+            )
     yield from (item for item in held if isinstance(item, Waiting))
 
 
@@ -116,7 +135,11 @@ def _slowly(
         try:
             row = decode(part)
         except BROKEN:
-            value, _ = read_value(part)
+            try:
+                value, warning = read_value(part)
+            except ValueError as error:
+                yield from not_understood(number, "unreadable", part, str(error))
+                continue
             try:
                 row = decode(encode(value))
             except BROKEN:
@@ -127,7 +150,7 @@ def _slowly(
                 problem = "a record of a shape that its format does not have"
                 yield from not_understood(number, _kind_of(value), part, problem)
                 continue
-            yield Warned(number, REPLACED)
+            yield Warned(number, warning)
             yield from _with_original(number, part, handle(number, encode(value), row))
         else:
             yield from handle(number, part, row)
@@ -170,40 +193,10 @@ def split_records(data: bytes) -> tuple[list[bytes], bytes]:
         try:
             _, end = _scanner.raw_decode(text, start)
         except (ValueError, RecursionError):
+            # No JSON, or brackets so many that nothing reads them.
             return parts, text[start:].encode("utf-8", errors="surrogateescape")
         parts.append(text[start:end].encode("utf-8", errors="surrogateescape"))
         start = end
-
-
-def read_value(data: bytes) -> tuple[Any, bool]:
-    """The value of JSON text, and whether a repair was needed to make it storable.
-
-    Programs cut texts in the middle of a surrogate pair and write ``\\ud83d`` alone, write NaN, or
-    write bytes that are no UTF-8. A lone surrogate becomes U+FFFD, NaN and infinities become null,
-    an integer beyond 64 bits becomes text. Raises ValueError for text that is no JSON at all.
-    """
-    try:
-        value = decode(data)
-    except BROKEN:
-        try:
-            return _repaired(json.loads(data.decode("utf-8", errors="replace"))), True
-        except RecursionError as error:
-            raise ValueError("nested too deeply") from error
-    return value, False
-
-
-def _repaired(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_repaired(item) for item in value]
-    if isinstance(value, dict):
-        return {_repaired(key): _repaired(item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, int) and not _INT_MIN <= value <= _INT_MAX:
-        return str(value)
-    return value
 
 
 def nanoseconds(text: object) -> int | None:
@@ -222,8 +215,8 @@ def nanoseconds(text: object) -> int | None:
         return _positive(
             ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds) * 1_000
         )
-    if isinstance(text, int | float) and not isinstance(text, bool) and math.isfinite(text):
-        return _positive(round(text * 1_000_000) * 1_000)
+    if isinstance(text, int | float) and not isinstance(text, bool) and 0 < text < _LAST_SECOND:
+        return round(text * 1_000_000) * 1_000
     return None
 
 
@@ -234,7 +227,7 @@ def _positive(time: int) -> int | None:
 
 def count(value: object) -> int:
     """A token count as a provider wrote it; 0 for everything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if type(value) is int and 0 < value <= MOST_TOKENS else 0
 
 
 def text_or_none(value: object) -> str | None:

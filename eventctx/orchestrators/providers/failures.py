@@ -9,6 +9,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage, ProviderFailed
 from eventctx.log.outcomes import described
+from eventctx.log.usage import MOST_TOKENS
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import Answer, ToolRequest, Usage
@@ -107,7 +108,9 @@ def _problem_with_call(call: Any, seen: set[str], known: Sequence[str]) -> str |
 def _counts(usage: Any) -> bool:
     if not isinstance(usage, Usage):
         return False
-    return all(type(one) is int and 0 <= one < 2**53 for one in msgspec.structs.astuple(usage))
+    return all(
+        type(one) is int and 0 <= one <= MOST_TOKENS for one in msgspec.structs.astuple(usage)
+    )
 
 
 def _short_text(value: object) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.log.arguments import shown
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
@@ -170,7 +171,7 @@ def _side(seen: Seen, history: ViewHistory) -> Side:
 
 def _check_number(number: object) -> None:
     if type(number) is not int or number < 0:
-        raise InvalidSetting(f"message number: expected an int from 0, found {number!r}")
+        raise InvalidSetting(f"message number: expected an int from 0, found {shown(number)}")
 
 
 def _no_message(stream: str, number: int, known: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import check_number, shown
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
 from eventctx.log.record import Record
@@ -33,7 +34,7 @@ class RequestSelector(NamedTuple):
         Raises InvalidSetting for any other value.
         """
         if by not in ("turn", "position"):
-            raise InvalidSetting(f"by: expected 'turn' or 'position', found {by!r}")
+            raise InvalidSetting(f"by: expected 'turn' or 'position', found {shown(by)}")
         if by == "position":
             return cls(position=_int(given, "position"))
         if isinstance(given, tuple) and len(given) == 2:
@@ -101,9 +102,8 @@ def _seen(state: ChangesState, record: Record, turn: int | None) -> Seen:
 
 
 def _int(value: object, name: str) -> int:
-    if type(value) is not int:
-        raise InvalidSetting(f"{name}: expected an int, found {value!r}")
-    return value
+    check_number(name, value)
+    return cast(int, value)
 
 
 def _check(selector: RequestSelector) -> None:

@@ -17,11 +17,15 @@ from __future__ import annotations
 
 import pytest
 
-_PARTS = ("drafts", "appending", "reading", "forking", "keeping", "ordering", "following")
+_PARTS = (
+    *("drafts", "appending", "reading", "forking", "keeping", "ordering", "following"),
+    "destroying",
+)
 # pytest shows the values of a failed assertion only in modules registered before their import.
 pytest.register_assert_rewrite(*[f"{__name__}.{part}" for part in _PARTS])
 
 from eventctx.testing.store_contract.appending import AppendingContract  # noqa: E402
+from eventctx.testing.store_contract.destroying import DestroyingContract  # noqa: E402
 from eventctx.testing.store_contract.following import FollowingContract  # noqa: E402
 from eventctx.testing.store_contract.forking import ForkingContract  # noqa: E402
 from eventctx.testing.store_contract.keeping import KeepingContract  # noqa: E402
@@ -36,5 +40,6 @@ class StoreContract(
     KeepingContract,
     OrderingContract,
     FollowingContract,
+    DestroyingContract,
 ):
     """Every promise of ``EventStore``; the subclass gives the fixture ``store``."""

@@ -19,8 +19,8 @@ class KeepingContract:
     ) -> None:
         await store.append("s", [make_draft("a", "b"), make_draft("c")], NO_STREAM)
         before = await gather(store.read("s"))
-        assert (await store.erase("s", {Address(0, 1): b"", Address(1): b""})).bodies == 2
-        assert (await store.erase("s", {Address(0, 0): b"", Address(1): b""})).bodies == 1
+        assert (await store.erase({"s": {Address(0, 1): b"", Address(1): b""}})).bodies == 2
+        assert (await store.erase({"s": {Address(0, 0): b"", Address(1): b""}})).bodies == 1
         after = await gather(store.read("s"))
         check_chain(after)
         assert [r.digest for r in after] == [r.digest for r in before]
@@ -31,7 +31,9 @@ class KeepingContract:
 
     async def test_an_erased_body_keeps_the_facts_that_it_is_given(self, store: EventStore) -> None:
         await store.append("s", [make_draft("a", "b"), make_draft("c")], NO_STREAM)
-        assert (await store.erase("s", {Address(0, 1): b"less", Address(1): b"little"})).bodies == 2
+        assert (
+            await store.erase({"s": {Address(0, 1): b"less", Address(1): b"little"}})
+        ).bodies == 2
         after = await gather(store.read("s", bodies=False))
         check_chain(after)
         assert [body.facts for record in after for body in record.bodies] == [
@@ -44,7 +46,7 @@ class KeepingContract:
         await store.append("p", [make_draft("secret"), make_draft("b")], NO_STREAM)
         await store.fork("p", 1, "f", make_draft("c"))
         await store.fork("f", 0, "g", make_draft("d"))
-        assert (await store.erase("f", {Address(0): b""})).bodies == 1
+        assert (await store.erase({"f": {Address(0): b""}})).bodies == 1
         for name in ("p", "f", "g"):
             first = await anext(store.read(name))
             assert first.bodies[0].erased
@@ -86,11 +88,11 @@ class KeepingContract:
         await store.fork("p", 1, "f", make_draft("mine"))
         for name in ("p", "f", "other"):
             store.save_snapshot(name, "view", Snapshot(0, bytes(32), 1, b"secret, folded"))
-        await store.erase("f", {Address(2): b""})
+        await store.erase({"f": {Address(2): b""}})
         assert await store.load_snapshot("f", "view") is None
         assert await store.load_snapshot("p", "view") is not None
         store.save_snapshot("f", "view", Snapshot(0, bytes(32), 1, b"secret, folded"))
-        await store.erase("f", {Address(0): b""})
+        await store.erase({"f": {Address(0): b""}})
         assert await store.load_snapshot("p", "view") is None
         assert await store.load_snapshot("f", "view") is None
         assert await store.load_snapshot("other", "view") is not None

@@ -72,7 +72,7 @@ class ReadingContract:
         await store.append(
             "s", [make_draft("a", "b"), make_draft(), make_draft("c" * 9000)], NO_STREAM
         )
-        await store.erase("s", {Address(0, 1): b""})
+        await store.erase({"s": {Address(0, 1): b""}})
         full = await gather(store.read("s"))
         lean = await gather(store.read("s", bodies=False))
         for with_data, without in zip(full, lean, strict=True):
@@ -94,7 +94,7 @@ class ReadingContract:
         with pytest.raises(StreamNotFound):
             await store.bodies("nothing", [Address(0)])
         with pytest.raises(StreamNotFound):
-            await store.erase("nothing", {Address(0): b""})
+            await store.erase({"nothing": {Address(0): b""}})
 
     async def test_read_all_gives_every_record_once_in_rising_global_order(
         self, store: EventStore
@@ -151,6 +151,6 @@ class ReadingContract:
         with pytest.raises(LogCorrupted):
             await store.bodies("s", [Address(*place)])
         with pytest.raises(LogCorrupted):
-            await store.erase("s", {Address(0): b"", Address(*place): b""})
+            await store.erase({"s": {Address(0): b"", Address(*place): b""}})
         (first,) = await store.bodies("s", [Address(0)])
         assert first.data == b"a"

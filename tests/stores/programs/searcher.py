@@ -21,7 +21,7 @@ async def main() -> None:
         found = await recall.search(sys.argv[2], limit=1000)
         os.write(1, f"{len(found)}\n".encode())
         if left:
-            path.with_name(path.name + "-recall").unlink(missing_ok=True)
+            path.with_name(path.name + ".eventctx-recall").unlink(missing_ok=True)
     await recall.close()
     await store.close()
 

@@ -42,6 +42,12 @@ class ReceiptKeeper:
                 self.book.note(_receipt(record))
             self._unnoted.clear()
 
+    def deleted(self, session: str) -> None:
+        """Note that a session was deleted on purpose."""
+        self._unnoted.pop(session, None)
+        if self.book is not None:
+            self.book.deleted(session)
+
     async def check_store(self) -> None:
         """Warn if the session that was written last is not what its receipt says."""
         if self.book is not None:

@@ -1,0 +1,268 @@
+"""``erase``, ``delete`` and ``prune``: destroy contents for ever, after showing what will go."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import Any, Final
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.numbers import message_number
+from eventctx.cli.output.plain import minute, plural
+from eventctx.cli.output.program import run
+from eventctx.cli.output.screen import Screen, put_document
+from eventctx.engine import Engine
+from eventctx.session.evidence.deleting import ExpiredSession
+from eventctx.session.evidence.erasing import ErasureResult
+
+_SECONDS: Final = {"h": 3_600, "d": 86_400, "w": 604_800}
+
+_yes = click.option("--yes", is_flag=True, help="Do it without asking.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would go.")
+_reason = click.option("--reason", default="", metavar="TEXT", help="Recorded with it.")
+
+
+@click.command("erase", short_help="Destroy contents of messages for ever.")
+@click.argument("session")
+@click.argument("messages", nargs=-1, required=True, type=message_number, metavar="MESSAGE...")
+@_reason
+@_dry_run
+@_yes
+@opening.reading
+def erase_command(
+    session: str,
+    messages: tuple[int, ...],
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Destroy the contents of MESSAGEs of SESSION, and all that was made of them.
+
+    Their tool rounds, summaries and shortened copies, raw parts of an imported file, what a host
+    was sent and search terms go along, in every fork. The records stay, and everything still
+    verifies. Shows what goes, and asks; without a terminal it only shows, unless --yes is given.
+    """
+    done, result = run(_erase(session, messages, reason, dry_run, yes, store, as_json))
+    if as_json:
+        put_document({"erased": done, **_erasure_json(result)})
+    elif done:
+        _show_erased(Screen(), result)
+
+
+async def _erase(
+    session: str,
+    messages: tuple[int, ...],
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    store: str | None,
+    as_json: bool,
+) -> tuple[bool, ErasureResult]:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        planned = await engine.erase(info.stream, messages, dry_run=True)
+        if not as_json:
+            _show_plan(Screen(), messages, planned)
+        if not _agreed("Erase all this for ever?", dry_run=dry_run, yes=yes, quiet=as_json):
+            return False, planned
+        return True, await engine.erase(info.stream, messages, reason=reason)
+
+
+def _show_plan(screen: Screen, messages: tuple[int, ...], planned: ErasureResult) -> None:
+    along = sorted(set(planned.numbers).difference(messages))
+    rounds = f", with {_listed(along)} of the same tool rounds" if along else ""
+    screen.line(("goes: ", "bold"), f"{_listed(sorted({*messages}))}{rounds}")
+    copies = planned.bodies - len(planned.numbers)
+    if copies > 0:
+        screen.line(f"{plural(copies, 'content')} made of them, or shared with forks", indent=2)
+    if len(planned.sessions) > 1:
+        others = ", ".join(one for one in planned.sessions if one != planned.session)
+        screen.line(f"also in: {others}", indent=2)
+    _show_what_stays(screen, planned)
+
+
+def _show_what_stays(screen: Screen, result: ErasureResult) -> None:
+    if result.repeated:
+        named = ", ".join(f"#{number} of {name}" for name, number in result.repeated)
+        screen.line(("stays: ", "yellow"), f"the same words stand in {named}")
+    if result.payloads:
+        named = ", ".join(f"{at} of {name}" for name, at in result.payloads)
+        screen.line(
+            ("stays: ", "yellow"),
+            f"the words stand in records that the chain covers, at position {named}; only "
+            "`delete` takes those",
+        )
+
+
+def _show_erased(screen: Screen, result: ErasureResult) -> None:
+    screen.line(
+        ("erased ", "bold green"),
+        f"{plural(result.bodies, 'content')} in {plural(len(result.sessions), 'session')}; "
+        "chains and receipts still verify",
+    )
+    _show_scrubbed(screen, result.scrubbed)
+
+
+def _show_scrubbed(screen: Screen, scrubbed: bool) -> None:
+    if not scrubbed:
+        screen.line(
+            ("The bytes are still in the store's log: ", "yellow"),
+            "another process is reading it. They go when it ends.",
+        )
+
+
+def _erasure_json(result: ErasureResult) -> dict[str, Any]:
+    return {
+        "session": result.session,
+        "messages": result.numbers,
+        "contents": result.bodies,
+        "sessions": result.sessions,
+        "repeated": [{"session": name, "message": at} for name, at in result.repeated],
+        "payloads": [{"session": name, "position": at} for name, at in result.payloads],
+        "scrubbed": result.scrubbed,
+    }
+
+
+@click.command("delete", short_help="Destroy a session for ever.")
+@click.argument("session")
+@click.option("--forks", is_flag=True, help="Also the sessions that were forked from it.")
+@_reason
+@_dry_run
+@_yes
+@opening.reading
+def delete_command(
+    session: str,
+    forks: bool,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Destroy all records of SESSION. One stays, which says so, and with which `verify` agrees.
+
+    The name is not used again. Shows what goes, and asks; without a terminal it only shows, unless
+    --yes is given.
+    """
+    names, done, scrubbed = run(_delete(session, forks, reason, dry_run, yes, store, as_json))
+    if as_json:
+        put_document({"deleted": done, "sessions": names, "scrubbed": scrubbed})
+    elif done:
+        screen = Screen()
+        screen.line(("deleted ", "bold green"), ", ".join(names))
+        _show_scrubbed(screen, scrubbed)
+
+
+async def _delete(
+    session: str,
+    forks: bool,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    store: str | None,
+    as_json: bool,
+) -> tuple[list[str], bool, bool]:
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        names = [*(await engine.forks(info.stream) if forks else ()), info.stream]
+        if not as_json:
+            records = f", with {plural(info.head + 1, 'record')}"
+            Screen().line(("goes: ", "bold"), f"{', '.join(names)}{records}")
+        if not _agreed("Delete all this for ever?", dry_run=dry_run, yes=yes, quiet=as_json):
+            return names, False, True
+        names = await engine.delete(info.stream, reason=reason, forks=forks)
+        return names, True, await engine.store.scrubbed()
+
+
+@click.command("prune", short_help="Delete the sessions that are older than a limit.")
+@click.option(
+    "--older-than",
+    "age",
+    required=True,
+    metavar="AGE",
+    help="Sessions whose last record is older than this: 90d, 12w, 36h.",
+)
+@_reason
+@_dry_run
+@_yes
+@opening.reading
+def prune_command(
+    age: str, reason: str, dry_run: bool, yes: bool, store: str | None, as_json: bool
+) -> None:
+    """Delete every session whose last record is older than AGE, as `delete` does.
+
+    One from which a younger session was forked stays. Shows what goes, and asks; without a terminal
+    it only shows, unless --yes is given.
+    """
+    before = time.time_ns() - _nanoseconds(age)
+    found, done = run(_prune(before, reason, dry_run, yes, store, as_json))
+    going = [one for one in found if not one.kept_by]
+    if as_json:
+        put_document({"deleted": done, "sessions": going, "kept": _kept(found)})
+    elif done:
+        Screen().line(("deleted ", "bold green"), plural(len(going), "session"))
+
+
+async def _prune(
+    before: int, reason: str, dry_run: bool, yes: bool, store: str | None, as_json: bool
+) -> tuple[list[ExpiredSession], bool]:
+    async with opening.existing(store) as engine:
+        found = await engine.expired(before)
+        going = [one for one in found if not one.kept_by]
+        if not as_json:
+            _show_expired(Screen(), found)
+        ask = f"Delete {plural(len(going), 'session')} for ever?"
+        if not going or not _agreed(ask, dry_run=dry_run, yes=yes, quiet=as_json):
+            return found, False
+        await _delete_all(engine, going, reason)
+        return found, True
+
+
+async def _delete_all(engine: Engine, sessions: list[ExpiredSession], reason: str) -> None:
+    for one in sessions:
+        await engine.delete(one.session, reason=reason)
+
+
+def _show_expired(screen: Screen, found: list[ExpiredSession]) -> None:
+    if not found:
+        screen.line("No session is that old.")
+    for one in found:
+        last = f"last record {minute(one.last)}"
+        if one.kept_by:
+            forks = ", ".join(one.kept_by)
+            screen.line(("stays: ", "yellow"), f"{one.session}, {last}: {forks} is forked from it")
+        else:
+            records = plural(one.records, "record")
+            screen.line(("goes: ", "bold"), f"{one.session}, {records}, {last}")
+
+
+def _kept(found: list[ExpiredSession]) -> list[ExpiredSession]:
+    return [one for one in found if one.kept_by]
+
+
+def _nanoseconds(age: str) -> int:
+    read = re.fullmatch(r"(\d{1,6})([hdw])", age.strip())
+    if read is None:
+        raise click.UsageError(f"--older-than: expected an age such as 90d or 36h, found {age!r}.")
+    return int(read[1]) * _SECONDS[read[2]] * 10**9
+
+
+def _agreed(question: str, *, dry_run: bool, yes: bool, quiet: bool) -> bool:
+    """Whether to go on: with --yes, or if the person at the terminal agrees."""
+    if dry_run:
+        return False
+    if yes:
+        return True
+    if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        click.echo("Nothing was changed: add --yes to do it.", err=True)
+        return False
+    return click.confirm(question)
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(f"#{number}" for number in numbers)

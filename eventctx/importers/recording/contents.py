@@ -1,0 +1,49 @@
+"""The bodies of a file's messages, as far as they can be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventctx.errors import InvalidMessage
+from eventctx.importers.recording.track import Content
+from eventctx.importers.source.items import Raw, Warned
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import Facts, encode_facts
+from eventctx.messages.facts_reader import read_facts
+
+
+class Stored(NamedTuple):
+    """A message's body to be, and the facts in it."""
+
+    content: Content
+    facts: Facts
+
+
+class Unstorable(NamedTuple):
+    """The bytes of a message that cannot be stored as one, and the warning that says why."""
+
+    raw: Raw
+    warning: Warned
+
+
+def content_of(line: int, message: dict[str, Any]) -> Stored | Unstorable:
+    """The body of a message of ``line``; one that is too deep, or has no role, has none."""
+    try:
+        data = encode_message(message)
+        facts = read_facts(message)
+    except InvalidMessage as error:
+        raw = Raw(line, "unstorable", msgspec.json.encode(message), understood=False)
+        return Unstorable(raw, Warned(line, str(error)))
+    return Stored(Content(data, encode_facts(facts)), facts)
+
+
+def contents_of(
+    line: int, messages: Iterable[dict[str, Any]]
+) -> tuple[list[Stored], list[Unstorable]]:
+    """The bodies of several messages, and those messages that have none."""
+    found = [content_of(line, message) for message in messages]
+    stored = [one for one in found if isinstance(one, Stored)]
+    return stored, [one for one in found if isinstance(one, Unstorable)]

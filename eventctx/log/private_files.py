@@ -1,0 +1,46 @@
+"""Files and folders that only their owner may read: they hold what a log holds, or tell of it.
+
+A file that exists already keeps its rights, since somebody chose them, and an umask that takes more
+is respected.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+FILE_RIGHTS: Final = 0o600
+FOLDER_RIGHTS: Final = 0o700
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing. Raises OSError."""
+    for one in (*reversed(folder.parents), folder):
+        if not one.is_dir():
+            # Another process may make it at the same moment.
+            one.mkdir(FOLDER_RIGHTS, exist_ok=True)
+
+
+@contextmanager
+def whole_file(output: Path) -> Iterator[IO[bytes]]:
+    """A file to write to: it lies beside ``output`` and replaces it at the end.
+
+    So nobody can take a broken file for a complete one, and an older one stays until the end.
+    Raises OSError.
+    """
+    beside = output.with_name(f".{output.name}.{os.getpid()}.part")
+    beside.unlink(missing_ok=True)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(beside, flags, FILE_RIGHTS), "wb") as file:
+            yield file
+        with suppress(FileNotFoundError):
+            beside.chmod(stat.S_IMODE(output.stat().st_mode))
+        beside.replace(output)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,80 @@
+"""Deletion: destroys all records of a session but one, which says so and keeps the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from eventctx.errors import SessionWasDeleted, StreamNotFound
+from eventctx.log.codec import encode_event
+from eventctx.log.events import SessionDeleted
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import EventStore, StreamInfo
+from eventctx.session.appending import Clock
+
+
+class ExpiredSession(msgspec.Struct, frozen=True):
+    """A session whose last record is older than a limit; ``last`` in UTC nanoseconds.
+
+    ``kept_by`` are younger sessions that were forked from it, so that it has to stay.
+    """
+
+    session: str
+    records: int
+    last: int
+    kept_by: tuple[str, ...] = ()
+
+
+async def delete(
+    store: EventStore,
+    session: str,
+    reason: str,
+    clock: Clock,
+    random: Callable[[int], bytes],
+) -> Record:
+    """Delete a session without forks. Raises StreamNotFound, SessionWasDeleted, InvalidSetting."""
+    info = await store.head(session)
+    if info is None:
+        raise StreamNotFound(session)
+    if info.deleted:
+        raise SessionWasDeleted(session)
+    own = info.head - (-1 if info.forked_at is None else info.forked_at)
+    event = SessionDeleted(position=info.head, digest=info.digest.hex(), records=own, reason=reason)
+    name, version, payload = encode_event(event)
+    time = max(clock(), await last_time(store, info))
+    return await store.delete(session, Draft(random(16), name, version, time, payload), info.head)
+
+
+def forks_of(session: str, infos: list[StreamInfo]) -> list[str]:
+    """The sessions that were forked from this one, and from those, the youngest fork first."""
+    found: list[str] = []
+    waiting = [session]
+    while waiting:
+        parent = waiting.pop()
+        children = [info.stream for info in infos if info.parent == parent and not info.deleted]
+        fresh = [name for name in children if name not in found and name != session]
+        found += fresh
+        waiting += fresh
+    return found[::-1]
+
+
+async def expired(store: EventStore, before: int) -> list[ExpiredSession]:
+    """The sessions whose last record is older than ``before`` (UTC nanoseconds), forks first."""
+    infos = [info for info in await store.streams() if not info.deleted]
+    last = {info.stream: await last_time(store, info) for info in infos}
+    found = []
+    for info in reversed(infos):  # a fork was made after what it was forked from
+        if last[info.stream] < before:
+            forks = forks_of(info.stream, infos)
+            kept_by = tuple([name for name in forks if last[name] >= before])
+            own = info.head - (-1 if info.forked_at is None else info.forked_at)
+            found.append(ExpiredSession(info.stream, own, last[info.stream], kept_by))
+    return found
+
+
+async def last_time(store: EventStore, info: StreamInfo) -> int:
+    """The time of a stream's last record, in UTC nanoseconds."""
+    async for record in store.read(info.stream, start=info.head, bodies=False):
+        return record.time
+    return info.created

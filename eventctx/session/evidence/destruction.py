@@ -1,0 +1,84 @@
+"""Erases and deletes for an engine: tells listeners, and lets every cache of the process forget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from eventctx.log.record import Record
+from eventctx.log.store import EventStore
+from eventctx.search.recall import Recall
+from eventctx.session.appending import Clock
+from eventctx.session.evidence import deleting, erasing
+from eventctx.session.evidence.erasing import ERASING, ErasureResult
+from eventctx.session.evidence.receipt_keeper import ReceiptKeeper
+from eventctx.session.sessions import Sessions
+
+
+class Destruction:
+    """``published`` gets every record that an erasure or a deletion appended."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        sessions: Sessions,
+        receipts: ReceiptKeeper,
+        recaller: Callable[[], Recall],
+        published: Callable[[Record], None],
+        clock: Clock,
+        random: Callable[[int], bytes],
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._receipts = receipts
+        self._recaller = recaller
+        self._published = published
+        self._clock = clock
+        self._random = random
+
+    async def erase(
+        self, session: str, numbers: Sequence[int], reason: str, *, dry_run: bool
+    ) -> ErasureResult:
+        """See ``Engine.erase``."""
+        if dry_run:
+            planned = await erasing.plan(self._store, session, numbers)
+            return erasing.result_of(session, planned, len(planned.places), scrubbed=True)
+        await self._sessions.flush(session)
+        made, bodies, records = await erasing.erase(
+            self._store, session, numbers, reason, self._clock, self._random
+        )
+        for record in records:
+            self._receipts.stored(record)
+        await self._forget(records)
+        scrubbed = await self._store.scrubbed()
+        return erasing.result_of(session, made, bodies, scrubbed=scrubbed)
+
+    async def delete(self, session: str, reason: str, *, forks: bool) -> list[str]:
+        """See ``Engine.delete``."""
+        names = [session]
+        if forks:
+            names = [*deleting.forks_of(session, await self._store.streams()), session]
+        await self._store.save_checkpoint(ERASING, 1)
+        records: list[Record] = []
+        for name in names:
+            await self._sessions.close(name)
+            records.append(
+                await deleting.delete(self._store, name, reason, self._clock, self._random)
+            )
+            self._receipts.deleted(name)
+        await self._forget(records)
+        return names
+
+    async def _forget(self, records: Sequence[Record]) -> None:
+        for record in records:
+            await self._sessions.renew(record.stream)
+            self._published(record)
+        await self.finish()
+
+    async def finish(self) -> None:
+        """Make the search index forget what was destroyed, now or by a process that was killed."""
+        if await self._store.load_checkpoint(ERASING) != 1:
+            return
+        recall = self._recaller()
+        if recall.exists():
+            await recall.forget_destroyed()
+        await self._store.save_checkpoint(ERASING, 0)

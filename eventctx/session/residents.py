@@ -1,0 +1,79 @@
+"""The sessions of one engine that hold state in memory, within two bounds.
+
+Sessions are let go in the order of their last use, while they are more than ``most`` or hold more
+than ``most_bytes``. Nobody notices: the next command that needs the state has it loaded again
+(``OpenSession.let_go``). A session that has something under way is passed over and looked at again
+later, and the one used last always stays, so the bounds are goals: many sessions in use at once may
+exceed them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from itertools import islice
+from typing import Final
+
+from eventctx.policies.constraints import AtLeastOne, checked
+from eventctx.session.open_session import OpenSession
+
+MOST_OPEN_SESSIONS: Final = 256
+"""Sessions of one engine that are kept, by default."""
+
+OPEN_SESSION_BYTES: Final = 64 * 2**20
+"""About how much memory they may take together, by default."""
+
+MOST_LOOKS: Final = 8
+"""Sessions that one use looks at; so its cost is bounded, however many are under way."""
+
+
+class Residents:
+    """The sessions that are kept, from the least to the most recently used.
+
+    A session that would behave otherwise if it were made anew (``OpenSession.remembers``) is kept
+    without its state. All others belong to their callers alone once they were let go. Safe to use
+    from several threads.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        """Raises InvalidSetting, which names the bounds as ``Engine`` does."""
+        self._most: int = checked("most_open_sessions", most, AtLeastOne)
+        self._most_bytes: int = checked("open_session_bytes", most_bytes, AtLeastOne)
+        self._lock = threading.Lock()
+        self._bytes: OrderedDict[OpenSession, int] = OrderedDict()
+        self._total = 0
+        self._remembering: set[OpenSession] = set()
+
+    def used(self, session: OpenSession) -> None:
+        """Note a use of ``session``, and let others go where the bounds ask for it."""
+        size = session.bytes_held
+        with self._lock:
+            self._total += size - self._bytes.get(session, 0)
+            self._bytes[session] = size
+            self._bytes.move_to_end(session)
+            self._remembering.discard(session)
+            if self._exceeded():
+                self._shrink(session)
+
+    def forget(self, session: OpenSession) -> None:
+        """Keep ``session`` no longer: it was closed."""
+        with self._lock:
+            self._total -= self._bytes.pop(session, 0)
+            self._remembering.discard(session)
+
+    def _exceeded(self) -> bool:
+        return len(self._bytes) > self._most or self._total > self._most_bytes
+
+    def _shrink(self, used: OpenSession) -> None:
+        for session in list(islice(self._bytes, MOST_LOOKS)):
+            if session is used or not self._exceeded():
+                return
+            if session.let_go():
+                self._total -= self._bytes.pop(session)
+                if session.remembers:
+                    self._remembering.add(session)
+            else:
+                self._bytes.move_to_end(session)
+
+    def __len__(self) -> int:
+        return len(self._bytes)

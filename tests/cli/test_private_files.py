@@ -1,0 +1,140 @@
+"""What is made beside a store or out of it is for its owner alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import eventctx
+from eventctx.adapters.amplifier.engines import Engines
+from eventctx.log.private_files import make_folder, whole_file
+from tests.cli.conftest import Outcome
+from tests.sessions import USER, tool_round
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """An umask that takes nothing away."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def rights(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def outputs(store: Path, file: Path) -> dict[str, list[object]]:
+    return {
+        "export": ["export", "work", "-o", file, "--store", store],
+        "jaeger": ["trace", "work", "--jaeger", file, "--store", store],
+        "otlp": ["trace", "work", "--otlp-file", file, "--store", store],
+    }
+
+
+@pytest.mark.parametrize("kind", ["export", "jaeger", "otlp"])
+def test_an_output_is_for_its_owner_alone_and_an_older_one_keeps_its_rights(
+    run: Callable[..., Outcome], store: Path, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "out.jsonl"
+    arguments = outputs(store, file)[kind]
+    assert run(*arguments).code == 0
+    assert rights(file) == 0o600
+    for chosen in (0o644, 0o440):
+        file.chmod(chosen)
+        assert run(*arguments).code == 0
+        assert rights(file) == chosen
+    file.unlink()
+    os.umask(0o277)
+    assert run(*arguments).code == 0
+    assert rights(file) == 0o400
+
+
+def test_the_default_folder_is_for_its_owner_alone(
+    run: Callable[..., Outcome],
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "out.jsonl"
+    assert run("export", "work", "-o", file, "--store", store).code == 0
+    monkeypatch.delenv("EVENTCTX_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert run("import", file).code == 0
+    for made in ("data", "data/eventctx"):
+        assert rights(tmp_path / made) == 0o700
+
+
+def test_the_folders_of_a_host_are_for_its_owner_alone(tmp_path: Path) -> None:
+    async def acquired() -> None:
+        engines = Engines()
+        store = str(tmp_path / "host" / "deep" / "s.db")
+        engine = await engines.acquire(store, "full", "s")
+        await engines.release(store, engine, "s")
+
+    asyncio.run(acquired())
+    assert rights(tmp_path / "host") == rights(tmp_path / "host" / "deep") == 0o700
+
+
+def test_an_exported_transcript_and_its_folder_are_for_their_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "exports" / "here"
+
+    async def compacted() -> None:
+        async with eventctx.open() as engine:
+            ctx = await engine.session(
+                "s", max_tokens=1_000, export_on_compact=True, storage_path=str(folder)
+            )
+            for number in range(9):
+                for message in (USER, *tool_round(number, 2_000)):
+                    await ctx.add_message(message)
+            await ctx.get_messages_for_request()
+
+    asyncio.run(compacted())
+    (file,) = folder.iterdir()
+    assert file.suffix == ".jsonl"
+    assert rights(file) == 0o600
+    assert rights(folder) == rights(folder.parent) == 0o700
+
+
+def test_a_folder_that_exists_keeps_its_rights(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    make_folder(tmp_path / "one" / "two")
+    make_folder(tmp_path / "one" / "two")
+    assert [rights(tmp_path / one) for one in (".", "one", "one/two")] == [0o755, 0o700, 0o700]
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "file")
+
+
+def test_a_file_that_could_not_be_written_whole_leaves_nothing_and_the_older_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "out").write_text("older")
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "out") as file:
+        file.write(b"new")
+        raise ZeroDivisionError
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("out", "older")]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660])
+def test_the_index_and_the_losses_have_the_rights_of_their_store(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "s.db"
+
+    async def searched() -> None:
+        async with eventctx.open(path) as engine:
+            path.chmod(mode)
+            engine.on("*", lambda record: 1 / 0)
+            await (await engine.session("s")).add_message(USER)
+            assert len(await engine.recall("hello")) == 1
+
+    asyncio.run(searched())
+    made = [tmp_path / "s.db.eventctx-recall", tmp_path / "s.db-losses.jsonl"]
+    assert [rights(one) for one in made] == [mode, mode]

@@ -1,0 +1,246 @@
+"""The forms of secrets, one by one: what each finds, what only resembles it, and its time.
+
+Secrets are put together here, so that no scanner of this repository takes one for real.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from eventctx.hooks.redact import DEFAULT
+from eventctx.hooks.secret_forms import EMAILS, KEYS
+from eventctx.hooks.secret_forms.known import PREFIXES
+
+LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 8
+HEX = "3fa94c07be5d1286" * 4
+UPPER = "A7KQ2MZ9XW4RT6BN3PLC8VD5"
+KEY = f"A3-{UPPER[:6]}-{UPPER[6:12]}"
+KINDS = {form.kind for group in KEYS + EMAILS for form in group.forms}
+SHARED = "Endpoint=sb://x.y.net/;SharedAccessKeyName=All;SharedAccessKey={}"
+DISCORD = "https://discord.com/api/webhooks/318821398619357185/{}"
+
+
+def bot(number: str) -> str:
+    """The first part of a token of Discord: the number of a bot in base64."""
+    return base64.b64encode(number.encode()).decode().rstrip("=")
+
+
+PROVIDERS = [
+    ("abC8Q~" + LETTERS[:34], "secret"),
+    ("~-.1Q~" + LETTERS[:31], "secret"),
+    ("dop_v1_" + HEX, "token"),
+    ("doo_v1_" + HEX, "token"),
+    ("dor_v1_" + HEX, "token"),
+    ("dapi" + HEX[:32], "token"),
+    ("dapi" + HEX[:32] + "-2", "token"),
+    ("ATATT3" + "xFfGF0" + LETTERS[:170] + "=1A2B3C4D", "token"),
+    ("ATBB" + LETTERS[:32], "token"),
+    (bot("135792468013579246") + ".G49NjP." + LETTERS[:38], "token"),
+    (bot("98765432109876543") + ".YIz98g." + LETTERS[:27], "token"),
+    (bot("1357924680135792468") + ".Gx_-aB." + LETTERS[:38], "token"),
+    ("110201543" + ":AA" + LETTERS[:33], "token"),
+    ("shpat_" + HEX[:32], "token"),
+    ("shpca_" + HEX[:32], "token"),
+    ("shppa_" + HEX[:32], "token"),
+    ("shpss_" + HEX[:32], "secret"),
+    ("glsa_" + LETTERS[:32] + "_" + HEX[:8], "token"),
+    ("glc_" + "eyJvIjoiNjUyOTQ3Iiwibi" + LETTERS[:60] + "==", "token"),
+    ("eyJrIjoi" + LETTERS[:60] + "=", "token"),
+    ("sntrys_" + "eyJpYXQiOjE3MDAw" + LETTERS[:80] + "=_" + LETTERS[:43], "token"),
+    ("sntryu_" + HEX, "token"),
+    ("PMAK-" + HEX[:24] + "-" + HEX[:34], "api-key"),
+    ("tskey-auth-" + LETTERS[:12] + "CNTRL-" + LETTERS[:32], "token"),
+    ("tskey-api-" + "abcDEF1CNTRL-" + "091234567890ABCDEF", "token"),
+    ("key-" + HEX[:32], "api-key"),
+    ("SK" + HEX[:32], "api-key"),
+    ("ops_" + "eyJzaWduSW5BZGRyZXNz" + LETTERS[:200], "token"),
+    (
+        f"A3-{UPPER[:6]}-{UPPER[6:12]}-{UPPER[:5]}-{UPPER[5:10]}-{UPPER[10:15]}-{UPPER[:5]}",
+        "secret",
+    ),
+    (f"A3-{UPPER[:6]}-{UPPER[6:17]}-{UPPER[:5]}-{UPPER[5:10]}-{UPPER[10:15]}", "secret"),
+]
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "got {} back", '"{}"', "({}),", "a\\n{}", "a={};", "…{}…"]
+)
+@pytest.mark.parametrize(("secret", "kind"), PROVIDERS, ids=lambda value: str(value)[:12])
+def test_a_providers_form_is_replaced_wherever_it_stands(
+    secret: str, kind: str, around: str
+) -> None:
+    assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
+
+
+BESIDE = [
+    # Azure
+    (
+        "DefaultEndpointsProtocol=https;AccountName=abc;AccountKey={};EndpointSuffix=core.w.net",
+        LETTERS[:86] + "==",
+        "api-key",
+    ),
+    (
+        "Endpoint=sb://x.y.net/;SharedAccessKeyName=All;SharedAccessKey={}",
+        LETTERS[:43] + "=",
+        "api-key",
+    ),
+    ("https://x.blob.core.w.net/c?sv=2022-11-02&sr=b&sig={}", LETTERS[:43] + "%3D", "token"),
+    (
+        "?sv=2022-11-02&sig={}&se=2026-01-01",
+        LETTERS[:20] + "%2B%2f" + LETTERS[:21] + "%3D",
+        "token",
+    ),
+    ('{{"url": "https://x.y/c?sv=1\\u0026sig={}"}}', LETTERS[:43] + "%3D", "token"),
+    ("AZURE_CLIENT_SECRET={}", "abC8Q~" + LETTERS[:34], "secret"),
+    # webhooks and bots
+    (DISCORD, LETTERS[:68], "token"),
+    (
+        "https://discordapp.com/api/v10/webhooks/318821398619357185/{}?wait=true",
+        LETTERS[:68],
+        "token",
+    ),
+    ("https://api.telegram.org/bot{}/getMe", "110201543" + ":AA" + LETTERS[:33], "token"),
+    # Twilio
+    ("TWILIO_AUTH_TOKEN={}", HEX[:32], "token"),
+    ("auth_token: '{}'", HEX[:32], "token"),
+    ('Client("' + "AC" + HEX[:32] + '", "{}")', HEX[16:48], "token"),
+    ("curl -X POST -u " + "AC" + HEX[:32] + ":{} https://api.twilio.com", HEX[16:48], "password"),
+    # command lines
+    ("curl -u bob:{} https://example.org", "hunter2", "password"),
+    ("curl -ubob:{} https://example.org", "hunter2", "password"),
+    ("curl -sSLu bob:{} https://example.org", "hunter2", "password"),
+    ("/usr/bin/curl --user bob:{} -o x https://example.org", "p@ss:w$rd", "password"),
+    ("curl --user=bob:{} https://example.org", "hunter2", "password"),
+    ("curl --proxy-user bob:{} https://example.org", "hunter2", "password"),
+    ("curl -X POST \\\n  -H 'a: b' \\\n  -u 'bob:{}' x", "two words", "password"),
+    ('curl -H "a: b" -u "bob:{}" x', "two words", "password"),
+    ('{{"command": "curl -u bob:{} https://x.org"}}', "hunter2", "password"),
+    ('{{"command": "curl -u \\"bob:{}\\" x"}}', "two words", "password"),
+    ("use `curl -u bob:{}` here", "hunter2", "password"),
+    ("curl x; curl -s y -u bob:{}", "hunter2", "password"),
+    ("mysql -u root -p{} db", "hunter2", "password"),
+    ("mysqldump -uroot -p'{}' db > x.sql", "two words", "password"),
+    ("mysqladmin -h x -p{} status", "s3cret", "password"),
+    ("mariadb-dump -u root -p{} db", "hunter2", "password"),
+    ("docker exec db mysql -u root -p{}", "SECRET", "password"),
+    ("sshpass -p {} ssh bob@example", "hunter2", "password"),
+    ("sshpass -p'{}' scp a b:c", "two words", "password"),
+    ("sshpass -v -p {} ssh x", "hunter2", "password"),
+    ('["curl", "-s", "-u", "bob:{}", "https://x.org"]', "two words", "password"),
+    ('{{"input": "[\\"curl\\",\\"--user\\",\\"bob:{}\\"]"}}', "hunter2", "password"),
+    ("run(['mysql', '-u', 'root', '-p{}'])", 'say "x"', "password"),
+    ("run(('sshpass', '-p', '{}', 'ssh', 'x'))", "hunter2", "password"),
+    # files
+    ("machine example.org login bob password {}", "hunter2", "password"),
+    ("machine example.org\n  login bob\n  password {}\n", "hunter2", "password"),
+    ("machine a login b account c password {}\nmachine d", "hunter2", "password"),
+    ("default login anonymous password {}", "hunter2", "password"),
+    ("machine a password {} login bob", "hunter2", "password"),
+    ('"machine a\\nlogin bob\\npassword {}\\nmachine d"', "hunter2", "password"),
+    ("<password>{}</password>", "hunter2", "password"),
+    ("<Password>{}</Password>", "with a blank", "password"),
+    ('<wsse:Password Type="x">{}</wsse:Password>', "hunter2", "password"),
+    ("<db.password>\n  {}</db.password>", "hunter2", "password"),
+    ("<pwd><![CDATA[{}]]></pwd>", "a]b", "password"),
+    ("<keyPassphrase>{}</keyPassphrase>", "hunter2", "password"),
+    ("<clientSecret>{}</clientSecret>", "abc1", "secret"),
+    ("<api-key>{}</api-key>", "abc1", "api-key"),
+    ("<accessToken>{}</accessToken>", "abc1", "token"),
+    ("users:\n- user:\n    token: {}\n", "abc1", "token"),
+    ("    client-key-data: {}\n", "LS0tLS1CRUdJTiBSU0E=", "private-key"),
+    ("    password: {}\n    username: bob", "hunter2", "password"),
+]
+
+
+@pytest.mark.parametrize(("around", "secret", "kind"), BESIDE)
+def test_a_value_is_replaced_by_what_stands_beside_it(around: str, secret: str, kind: str) -> None:
+    assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
+
+
+NEAR_MISSES = [
+    # hashes, ids, names
+    "git show 3fa94c07be5d12863fa94c07be5d12863fa94c07",
+    "0b5ce4b1-2f7c-4c0b-9c2e-5a8d2f1f0a11 and md5 " + HEX[:32],
+    "sha512-" + LETTERS[:86] + "==",
+    "cache-key-" + HEX[:32] + " and monkey-" + HEX[:32] + " and key-value-store-of-the-first-order",
+    "task-" + HEX[:32] + " tskey-word-and-words-only PMAK-short",
+    "SKETCH SKU" + HEX[:32] + " ACCOUNT AC" + HEX[:32],
+    "ATBBshort ATATT3short",
+    "glc_context_destroy_all_the_buffers_now glsa_202401_01_advisory_of_the_day",
+    "ops_per_second_at_the_ninetieth_percentile_of_all_runs_measured_here",
+    "sntrys_is_the_prefix_of_tokens_of_organizations_and_this_is_no_token",
+    "shpat_like_words dop_v1_words dapi" + HEX[:20] + " dapifoobar",
+    "NotificationServiceManager.config.some_function_with_a_long_name",
+    "MainApplicationEntryPoint.handle.do_something_with_all_of_them()",
+    "20261122:not-a-bot-token 12:30:45 1732281600:" + HEX[:32],
+    "A3-sized paper, A3-LANDSCAPE, A3-B4",
+    "Q~ and ab1Q~short and x~1",
+    "sig=SIGTERM sig=9 &sig=abc config=" + LETTERS[:50],
+    "public static final eyJ",
+    "https://discord.com/api/webhooks/ and https://example.org/webhooks/123456/abc",
+    # command lines
+    "docker run -u 1000:1000 image",
+    "docker run --user app:app image",
+    '["curl", "x"], ["docker", "-u", "app:app", "y"], ["curl", "-u", "bob"]',
+    '["mysql", "-port", "3306"], ["cp", "-preserve", "file"], ["mysql", "-p", "db"]',
+    "curl -u bob https://example.org:8080/x",
+    "curl --user-agent a:b -H 'x: y' https://example.org",
+    "curl https://example.org\nsudo -u postgres:x",
+    "rsync -u a:b c",
+    "mysql -port 3306 -p db",
+    "mysql -h localhost -P 3306 -p -e 'select 1'",
+    "mysql -protocol tcp",
+    "mysql db < x.sql && cp -pr a b; mysql -e x | find . -print",
+    "cp -p file other; mkdir -pv a/b; ls -p",
+    "psql -p5432; ssh -p2222 host; nmap -p80 host",
+    "grep -pattern mysql-pfile my.mysql -pfile",
+    "sshpass -e ssh host; sshpass -f file ssh host",
+    # files
+    "the machine learning login page and the password reset page",
+    "use default login and password prompts",
+    "usage: tool <password> <token> <file>",
+    "<password></password> <password/> <passwordPolicy>strict</passwordPolicy>",
+    "<token>512</token> <maxTokens>4096</maxTokens> <password>string</password>",
+    "<input name=token type=text>label</label>",
+    "List<Token> tokens = new ArrayList<Token>(); // </end>",
+    "<secret> is replaced, so </b> stays",
+    "client-certificate-data: LS0tLS1CRUdJTiBDRVJU",
+    "certificate-authority-data: LS0tLS1CRUdJTiBDRVJU",
+    # code
+    "password: str, token: str | None, secret: bytes",
+    "def connect(password: str = None) -> None: ...",
+]
+
+
+@pytest.mark.parametrize("text", NEAR_MISSES)
+def test_what_only_resembles_a_form_survives(text: str) -> None:
+    assert DEFAULT.text(text) == text
+
+
+def test_a_secret_that_a_cut_left_the_beginning_of_goes_too() -> None:
+    for prefix in PREFIXES:
+        begun = f"{prefix}{LETTERS[:7]}"
+        assert begun not in DEFAULT.text(f"{'x ' * 400}{begun}…"), prefix
+    assert DEFAULT.text(f"{'x ' * 400}ACTION…").endswith("ACTION…")
+
+
+def test_a_field_of_a_private_key_is_replaced_as_a_whole() -> None:
+    assert DEFAULT.fields({"client-key-data": "LS0t", "client-certificate-data": "LS0t"}) == {
+        "client-key-data": "[redacted:private-key]",
+        "client-certificate-data": "LS0t",
+    }
+
+
+def test_the_reference_names_every_prefix_and_every_kind_of_name() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/redaction.md").read_text(encoding="utf-8")
+    hints = {hint for group in KEYS for form in group.forms for hint in form.hints}
+    # What stands in every text or in a URL says nothing of a form.
+    told = hints - {"-----BEGIN", ".", ":", "@", "lient", "earer ", "asic ", "hooks"}
+    assert [hint for hint in sorted(told) if hint.strip() not in page] == []
+    for prefix in PREFIXES:
+        assert f"`{prefix}" in page, prefix
+    for kind in KINDS:
+        assert f"| `{kind}` |" in page, kind

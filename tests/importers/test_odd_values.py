@@ -1,0 +1,271 @@
+"""Values that no program should write: they cost at most their own line, and no byte of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.engine import Engine
+from eventctx.errors import MalformedTranscript, TranscriptError, UnknownFormat
+from eventctx.importers.load import ImportSummary
+from eventctx.importers.recording.packing import raw_of
+from eventctx.importers.source import document, event_folder, lines
+from eventctx.importers.source.lines import nanoseconds
+from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
+from eventctx.stores.memory import MemoryStore
+from tests.importers.agents import AmplifierLog, OpenHands, Pi
+from tests.importers.given import ClaudeCode, Codex, jsonl, load, messages, records, text
+
+CHAT: list[dict[str, Any]] = [
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": "two"},
+    {"role": "user", "content": "three"},
+]
+FILES = {
+    "claude-code": ClaudeCode().user("one").answer("m", text("two"), stop_reason="end_turn").data(),
+    "codex": Codex().says("user", "one").says("assistant", "two").data(),
+    "pi": Pi().user("one").answer(text("two")).data(),
+    "openhands": OpenHands().user("one").says("two").data(),
+    "amplifier": AmplifierLog().prompt("one").request().response(text("two")).data(),
+    "messages": jsonl(CHAT),
+}
+
+
+async def imported(
+    tmp_path: Path, data: bytes, **options: Any
+) -> tuple[MemoryStore, ImportSummary]:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(data)
+    store = MemoryStore()
+    return store, await load(store, path, complete=True, **options)
+
+
+async def raw_bytes(store: MemoryStore, summary: ImportSummary) -> bytes:
+    assert summary.session is not None
+    found = await records(store, summary.session)
+    return b"\n".join(raw_of(one) or b"" for one in found if one.type == "import:raw")
+
+
+@pytest.mark.parametrize("text", [10**400, 10**12, 1e308, -1e308, float("inf"), float("nan"), True])
+def test_a_number_that_is_no_time_is_none(text: float) -> None:
+    assert nanoseconds(text) is None
+
+
+def test_a_time_in_seconds_is_read_up_to_the_last_one() -> None:
+    assert nanoseconds(1_700_000_000.5) == 1_700_000_000_500_000_000
+    assert nanoseconds(0) is nanoseconds(-1) is nanoseconds(2**63 / 10**9) is None
+    latest = nanoseconds(2**63 // 10**9 - 1)
+    assert latest is not None
+    assert latest < 2**63
+
+
+# -- values ---
+
+
+@pytest.mark.parametrize(
+    ("data", "value", "warning"),
+    [
+        (b'{"a":1,"b":{"c":"\\"","d":2}}', {"a": 1, "b": {"c": '"', "d": 2}}, ""),
+        (b'{"a" :\t"\\u0022x"}', {"a": '"x'}, ""),
+        (b'{"a":1,"a":2}', {"a": 2}, REPEATED),
+        (b'{"x":[{"a":1,"b":3,"a":2}]}', {"x": [{"a": 2, "b": 3}]}, REPEATED),
+        (b'{"a":"\\u0022","b":"x","b":"y"}', {"a": '"', "b": "y"}, REPEATED),
+        (b'{"\\u0061":1,"a":2}', {"a": 2}, REPEATED),
+        (b'{"a":18446744073709551616}', {"a": "18446744073709551616"}, REPLACED),
+        (b'{"a":1e999}', {"a": None}, REPLACED),
+        (b'{"a":"\\ud800"}', {"a": "�"}, REPLACED),
+        (b'{"a":"\xff"}', {"a": "�"}, REPLACED),
+    ],
+)
+def test_a_value_says_all_of_its_text_or_there_is_a_warning(
+    data: bytes, value: Any, warning: str
+) -> None:
+    assert read_value(data) == (value, warning)
+
+
+def test_a_value_is_read_up_to_a_depth_that_code_can_walk() -> None:
+    deepest = b"[" * MAX_DEPTH + b'"[[{"' + b"]" * MAX_DEPTH
+    assert json.dumps(decode(deepest)).encode() == deepest
+    for levels in (MAX_DEPTH + 1, 900, 100_000):
+        with pytest.raises(ValueError, match="nested deeper"):
+            read_value(b"[" * levels + b"]" * levels)
+
+
+# -- lines ---
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b"\xff\xfe{", b'{"role":"user","con']
+)
+async def test_a_line_that_cannot_be_read_is_kept_and_counted(
+    name: str, place: str, line: bytes, tmp_path: Path
+) -> None:
+    _, plain = await imported(tmp_path, FILES[name], format=name)
+    data = FILES[name]
+    data = line + b"\n" + data if place == "first" else data + line + b"\n"
+    store, summary = await imported(tmp_path, data, format=name)
+    assert (summary.messages, summary.unknown) == (plain.messages, {"unreadable": 1})
+    assert line in await raw_bytes(store, summary)
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
+    name: str, tmp_path: Path
+) -> None:
+    rows = [row for row in FILES[name].splitlines() if b'"one"' in row]
+    repeated = [row.replace(b'"one"', b'"one","role":"earlier","role":"user"') for row in rows]
+    if name in ("amplifier", "claude-code", "pi", "openhands", "codex"):
+        repeated = [row[:-1] + b',"twice":"earlier","twice":"later"}' for row in rows]
+    data = FILES[name]
+    for row, new in zip(rows, repeated, strict=True):
+        data = data.replace(row, new)
+    store, summary = await imported(tmp_path, data, format=name)
+    assert summary.messages == (await imported(tmp_path, FILES[name], format=name))[1].messages
+    kept = await raw_bytes(store, summary)
+    assert b'"earlier"' in kept
+    assert b'"later"' in kept or name == "messages"
+
+
+async def test_a_key_twice_in_a_claude_code_message_keeps_the_line(tmp_path: Path) -> None:
+    row = ClaudeCode().user("one").data()
+    row = row.replace(b'"content":"one"', b'"content":"earlier","content":"one"')
+    store, summary = await imported(tmp_path, row)
+    assert summary.warnings == (f"line 1: {REPEATED}",)
+    assert row.strip() == await raw_bytes(store, summary)
+
+
+async def test_a_key_twice_in_a_document_keeps_the_document(tmp_path: Path) -> None:
+    data = b'{"messages":[{"role":"user","content":"earlier","content":"one"}]}'
+    store, summary = await imported(tmp_path, data)
+    assert data in await raw_bytes(store, summary)
+
+
+@pytest.mark.parametrize("form", ["summary", "branch"])
+async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_stands(
+    form: str, tmp_path: Path
+) -> None:
+    deep: Any = "inside"
+    for _ in range(220):
+        deep = [deep]
+    if form == "summary":
+        data = ClaudeCode().user("one").user(deep, isCompactSummary=True).user("two").data()
+    else:
+        log = Pi(tree=True).user("one").says("user", deep).user("two")
+        data = log.back_to("e1").user("three").back_to("e3").user("four").data()
+    store, summary = await imported(tmp_path, data)
+    assert summary.unknown["unstorable"] >= 1
+    assert b"inside" in await raw_bytes(store, summary)
+    assert summary.session is not None
+    assert await (await Engine(store).session(summary.session)).get_messages_for_request()
+
+
+# -- usage ---
+
+
+@pytest.mark.parametrize("tokens", [2**31, 10**12, 2**53 + 1, 2**63 - 1, 2**64 - 1, 10**400, -5])
+@pytest.mark.parametrize("name", ["claude-code", "codex", "messages", "pi"])
+async def test_no_reported_usage_keeps_a_session_from_its_next_request(
+    name: str, tokens: int, tmp_path: Path
+) -> None:
+    said = {"input_tokens": tokens, "output_tokens": tokens, "cache_read_input_tokens": tokens}
+    data = {
+        "claude-code": ClaudeCode().user("one").answer("m", text("x"), usage=said).data(),
+        "codex": Codex().says("user", "one").says("assistant", "x").counted(tokens, 5).data(),
+        "messages": jsonl([CHAT[0], {**CHAT[1], "usage": said}, CHAT[2]]),
+        "pi": Pi().user("one").answer(text("x"), prompt=tokens).data(),
+    }[name]
+    store, summary = await imported(tmp_path, data, format=name)
+    assert summary.session is not None
+    engine = Engine(store)
+    context = await engine.session(summary.session)
+    assert len(await context.get_messages_for_request()) == len(
+        await messages(store, summary.session)
+    )
+    assert (await engine.verify(summary.session)).ok
+
+
+# -- sizes ---
+
+
+@pytest.fixture
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> int:
+    for module in (lines, document, event_folder):
+        monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
+    return 1 << 20
+
+
+async def test_a_line_too_long_for_memory_is_refused_with_what_to_do(
+    tmp_path: Path, small_limit: int
+) -> None:
+    store = MemoryStore()
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(FILES["claude-code"] + ClaudeCode().user("x" * small_limit).data())
+    with pytest.raises(
+        MalformedTranscript, match=r"line 3: expected a line of at most 1 MiB.*shorten"
+    ):
+        await load(store, path)
+
+
+async def test_a_document_too_large_for_memory_is_refused(tmp_path: Path, small_limit: int) -> None:
+    path = tmp_path / "run.json"
+    history = [{"role": "user", "content": "x" * 1000}] * (small_limit // 1000)
+    path.write_text(json.dumps({"history": history, "trajectory": []}, indent=1))
+    for name in ("swe-agent", "messages", None):
+        with pytest.raises(TranscriptError):
+            await load(MemoryStore(), path, format=name)
+
+
+async def test_an_event_too_large_for_memory_is_refused(tmp_path: Path, small_limit: int) -> None:
+    folder = OpenHands().user("one").user("x" * small_limit).folder(tmp_path / "run")
+    with pytest.raises(MalformedTranscript, match=r"event-00001-e1\.json: expected an event"):
+        await load(MemoryStore(), folder)
+
+
+async def test_jsonl_longer_than_a_document_may_be_is_read_behind_a_broken_first_line(
+    tmp_path: Path, small_limit: int
+) -> None:
+    rows = [{"role": "user", "content": "x" * 1000}] * (small_limit // 1000 + 10)
+    for name in ("messages", None):
+        store, summary = await imported(tmp_path, b'{"broken\n' + jsonl(rows), format=name)
+        assert (summary.messages, summary.unknown) == (len(rows), {"unreadable": 1})
+        assert summary.session is not None
+        assert len(await messages(store, summary.session)) == len(rows)
+
+
+async def test_lines_that_name_no_session_are_not_collected_for_ever(
+    tmp_path: Path, small_limit: int
+) -> None:
+    data = (b"x" * 1000 + b"\n") * (small_limit // 1000 + 10) + FILES["claude-code"]
+    with pytest.raises(MalformedTranscript, match="expected a line that begins a session"):
+        await imported(tmp_path, data, format="claude-code")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name here")
+async def test_what_is_no_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(UnknownFormat, match=r"expected a file, .* found a pipe or a device"):
+            await load(MemoryStore(), path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+async def test_a_name_that_is_no_text_keeps_no_file_from_being_imported(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"b\xff.jsonl")
+    path.write_bytes(FILES["messages"])
+    store = MemoryStore()
+    summary = await load(store, path)
+    assert (summary.messages, summary.session) == (len(CHAT), "b")
+
+
+@pytest.mark.parametrize("tokens", [10**13, 10**30, -1, 1.5, "7"])
+async def test_a_tokenizer_that_counts_nonsense_is_passed_over(tokens: Any) -> None:
+    context = await Engine(MemoryStore()).session("s", tokenizer=lambda text: tokens)
+    await context.add_message({"role": "user", "content": "one"})
+    assert await context.get_token_count() < 100

@@ -1,0 +1,357 @@
+"""Erasing messages and deleting sessions: nothing of them stays anywhere, and all else verifies."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting, SessionWasDeleted, StreamNotFound
+from eventctx.importers.load import import_file
+from eventctx.log.receipt_book import ReceiptBook
+from eventctx.stores.memory import MemoryStore
+
+WORDS = "the launch code is 0042 alpha zulu tango foxtrot and nobody may ever know it"
+SECRET = {"role": "user", "content": f"Hello. {WORDS}. Please remember."}
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    async with eventctx.open(tmp_path / "store.db", receipts=tmp_path / "book.jsonl") as opened:
+        yield opened
+
+
+def files_with(folder: Path, words: str = "foxtrot") -> list[str]:
+    """Names of the files that hold the words, plain or compressed as raw parts are."""
+    found = []
+    for file in sorted(folder.rglob("*")):
+        data = file.read_bytes() if file.is_file() else b""
+        at = [place for place in range(len(data)) if data.startswith(b"\x78\x5e", place)]
+        plain = b"".join(map(_inflated, (data[place:] for place in at)))
+        if words.encode() in data + plain:
+            found.append(file.name)
+    return found
+
+
+def _inflated(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(data)
+    except zlib.error:
+        return b""
+
+
+async def talk(context: eventctx.Context, count: int, size: int = 60) -> None:
+    for number in range(count):
+        await context.add_message({"role": "user", "content": f"question {number} " * size})
+        await context.add_message({"role": "assistant", "content": f"answer {number} " * size})
+        await context.get_messages_for_request()
+
+
+async def test_an_erased_message_is_in_no_file_and_everything_still_verifies(
+    engine: Engine, tmp_path: Path
+) -> None:
+    context = await engine.session("s", max_tokens=3_000)
+    await context.add_message(SECRET)
+    await talk(context, 5)
+    receipt = await context.add_message({"role": "user", "content": "last"})
+    assert [one.number for one in await engine.recall("foxtrot")] == [0]
+    assert files_with(tmp_path)
+
+    done = await engine.erase("s", [0], reason="on request")
+    assert (done.numbers, done.sessions, done.scrubbed) == ((0,), ("s",), True)
+    assert files_with(tmp_path) == []
+    assert await engine.recall("foxtrot") == []
+    proof = await engine.verify("s", receipt)
+    assert (proof.problems, proof.erased) == ((), done.bodies)
+    for row in (await engine.audit("s")).requests:
+        assert (await engine.request_view("s", position=row.position)).verified
+    await context.add_message({"role": "user", "content": "more"})
+    sent = await context.get_messages_for_request()
+    assert "[erased]" in str(sent) and "foxtrot" not in str(sent)
+    (record,) = [r async for r in engine.records("s") if r.type == "context:erased"]
+    assert json.loads(record.payload)["reason"] == "on request"
+
+
+async def test_what_a_host_gives_back_makes_no_message_of_an_erased_one(engine: Engine) -> None:
+    context = await engine.session("s")
+    await context.add_message(SECRET)
+    await talk(context, 2)
+    await engine.erase("s", [0])
+    given = await context.get_messages()
+    assert given[0] == {"role": "user", "content": "[erased]"}
+    await context.set_messages(given)
+    assert [one.number for one in await engine.transcript("s")] == [0, 1, 2, 3, 4]
+
+
+async def test_summaries_of_an_erased_message_go_along(engine: Engine, tmp_path: Path) -> None:
+    async def summarizer(request: eventctx.SummaryRequest) -> str:
+        told = [str(message) for message in (*request.earlier, *request.messages)]
+        return "They said: " + " ".join(text for text in told if "foxtrot" in text)[:400]
+
+    context = await engine.session("s", max_tokens=2_000, policy="summarize", summarizer=summarizer)
+    await talk(context, 2)
+    await context.add_message(SECRET)
+    await talk(context, 12)
+    assert "They said" in str(await context.get_messages_for_request())
+    assert files_with(tmp_path, "They said: {'role")
+    done = await engine.erase("s", [4])
+    assert done.bodies > 1
+    assert files_with(tmp_path) == []
+    assert (await engine.verify("s")).ok
+    assert "foxtrot" not in str(await context.get_messages_for_request())
+
+
+async def test_a_tool_round_goes_whole_with_its_shortened_copies(
+    engine: Engine, tmp_path: Path
+) -> None:
+    context = await engine.session("s", max_tokens=4_000)
+    await context.add_message({"role": "user", "content": "read it"})
+    call = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "foxtrot.txt"}}
+    await context.add_message({"role": "assistant", "content": [call]})
+    text = (WORDS + " ") * 100
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": text}
+    await context.add_message({"role": "user", "content": [result]})
+    await talk(context, 15, 20)
+    shortened = [
+        r
+        async for r in engine.records("s", bodies=True)
+        if r.type == "context:post_compact" and any(b"0042" in (b.data or b"") for b in r.bodies)
+    ]
+    assert shortened, "a compaction keeps the beginning of the result"
+    done = await engine.erase("s", [2])
+    assert done.numbers == (1, 2)
+    assert files_with(tmp_path) == files_with(tmp_path, "0042") == []
+    assert (await engine.verify("s")).ok
+    for row in (await engine.audit("s")).requests:
+        assert (await engine.request_view("s", position=row.position)).verified
+
+
+async def test_what_a_host_was_sent_and_hints_go_along(engine: Engine, tmp_path: Path) -> None:
+    context = await engine.session("s", max_tokens=3_000)
+    await context.add_message(SECRET)
+    await talk(context, 6)
+    await context.get_messages_for_request()
+    prepared = [r async for r in engine.records("s") if r.type == "context:request_prepared"][-1]
+    reminder = {"role": "user", "content": f"<system-reminder>{WORDS}</system-reminder>"}
+    other = {"role": "user", "content": "an addition that has nothing to do with it"}
+    await context.record_sent(prepared.position, 3, [(1, reminder), (1, other)], 0)
+    await context.compact(keep=f"Keep that {WORDS}")
+    await engine.erase("s", [0])
+    assert files_with(tmp_path) == []
+    assert files_with(tmp_path, "nothing to do with it")
+    assert (await engine.verify("s")).ok
+
+
+async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
+    engine: Engine, tmp_path: Path
+) -> None:
+    context = await engine.session("s", max_tokens=3_000)
+    await context.add_message({"role": "user", "content": "before"})
+    await context.add_message(SECRET)
+    await talk(context, 3)
+    await engine.fork("s", 1, "before")
+    await engine.fork("s", 4, "behind")
+    await engine.fork("behind", 5, "behind that")
+    fork = await engine.session("behind that", max_tokens=2_000)
+    await talk(fork, 8)
+    done = await engine.erase("behind that", [1])
+    assert set(done.sessions) == {"s", "behind", "behind that"}
+    assert files_with(tmp_path) == []
+    for name in ("s", "before", "behind", "behind that"):
+        assert (await engine.verify(name)).ok
+        erased = [r.type async for r in engine.records(name)].count("context:erased")
+        assert erased == (name != "before")
+    await engine.fork("s", 4, "made later")
+    assert (await engine.verify("made later")).ok
+    assert (await engine.transcript("made later"))[1].message is None
+
+
+async def test_the_raw_parts_of_an_imported_file_go_along_and_stay_away(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path.with_name(f"{tmp_path.name}-chat.jsonl")
+    lines = [
+        {"type": "user", "uuid": "u1", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z",
+         "message": SECRET},
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": "s",
+         "timestamp": "2026-01-01T00:00:01Z", "content": SECRET["content"]},
+        {"type": "assistant", "uuid": "a1", "parentUuid": "u1", "sessionId": "s",
+         "timestamp": "2026-01-01T00:00:02Z",
+         "message": {"role": "assistant", "content": [{"type": "text", "text": "Noted."}]}},
+    ]  # fmt: skip
+    padding = {"type": "progress", "sessionId": "s", "data": "x" * 2_000}
+    file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, padding]))
+    (summary,) = await import_file(engine.store, file, complete=True)
+    assert summary.raw
+    assert summary.session is not None
+    assert files_with(tmp_path)
+    await engine.erase(summary.session, [0])
+    assert files_with(tmp_path) == []
+    (again,) = await import_file(engine.store, file, complete=True)
+    assert again.added == 0
+    assert files_with(tmp_path) == []
+    assert (await engine.verify(summary.session)).ok
+
+
+async def test_thinking_behind_an_erased_message_is_left_out(engine: Engine) -> None:
+    context = await engine.session("s")
+    await context.add_message(SECRET)
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    answer = {"type": "text", "text": "Noted."}
+    await context.add_message({"role": "assistant", "content": [thinking, answer]})
+    await context.add_message({"role": "user", "content": "go on"})
+    assert "hm" in str(await context.get_messages_for_request())
+    await engine.erase("s", [0])
+    assert "thinking" not in str(await context.get_messages_for_request())
+    assert (await engine.request_view("s", position=await _first_request(engine))).verified
+
+
+async def _first_request(engine: Engine) -> int:
+    return (await engine.audit("s")).requests[0].position
+
+
+async def test_messages_that_repeat_the_words_are_named_and_stay(engine: Engine) -> None:
+    context = await engine.session("s")
+    await context.add_message({"role": "user", "content": WORDS})
+    await context.add_message({"role": "assistant", "content": f"You said: {WORDS}"})
+    done = await engine.erase("s", [0])
+    assert done.repeated == (("s", 1),)
+    assert (await engine.transcript("s"))[1].message is not None
+    await engine.erase("s", [1])
+    assert (await engine.verify("s")).ok
+
+
+async def test_a_dry_run_tells_the_same_and_writes_nothing(engine: Engine) -> None:
+    context = await engine.session("s", max_tokens=3_000)
+    await context.add_message(SECRET)
+    await talk(context, 5)
+    before = await engine.store.head("s")
+    planned = await engine.erase("s", [0], dry_run=True)
+    assert await engine.store.head("s") == before
+    done = await engine.erase("s", [0])
+    assert (planned.numbers, planned.bodies) == (done.numbers, done.bodies)
+
+
+@pytest.mark.parametrize("numbers", [[], [99], [-1], ["0"], [True], [0, 99]])
+async def test_a_number_without_a_message_is_refused(engine: Engine, numbers: Any) -> None:
+    await (await engine.session("s")).add_message(SECRET)
+    with pytest.raises(InvalidSetting, match="erase of 's': expected numbers from 0 to 0"):
+        await engine.erase("s", numbers)
+    assert (await engine.transcript("s"))[0].message == SECRET
+
+
+async def test_erasing_in_a_session_that_is_not_there_is_refused(engine: Engine) -> None:
+    with pytest.raises(StreamNotFound):
+        await engine.erase("nobody", [0])
+    with pytest.raises(StreamNotFound):
+        await engine.delete("nobody")
+
+
+async def test_a_memory_store_erases_and_deletes_as_well() -> None:
+    async with Engine(MemoryStore()) as engine:
+        context = await engine.session("s", max_tokens=3_000)
+        await context.add_message(SECRET)
+        await talk(context, 4)
+        await engine.fork("s", 3, "fork")
+        await engine.erase("fork", [0])
+        assert (await engine.verify_store()).ok
+        assert await engine.recall("foxtrot") == []
+        assert await engine.delete("s", forks=True) == ["fork", "s"]
+        assert (await engine.verify_store()).ok
+        assert await engine.recall("question") == []
+
+
+# -- deletion --------------------------------------------------------------------------------------
+
+
+async def test_a_deleted_session_is_in_no_file_and_the_store_still_verifies(
+    engine: Engine, tmp_path: Path
+) -> None:
+    context = await engine.session("s")
+    await context.add_message(SECRET)
+    await talk(context, 3)
+    await (await engine.session("other")).add_message({"role": "user", "content": "stays"})
+    await engine.recall("foxtrot")
+    assert await engine.delete("s", reason="retention") == ["s"]
+    assert files_with(tmp_path) == files_with(tmp_path, "question") == []
+    assert [info.stream for info in await engine.sessions()] == ["other"]
+    found = await engine.verify_store()
+    assert found.ok
+    assert {one.stream: one.deleted for one in found.sessions} == {"s": 11, "other": 0}
+    assert "s" not in ReceiptBook(tmp_path / "book.jsonl").last()
+    assert [one.session for one in await engine.recall("stays")] == ["other"]
+    assert await engine.recall("question") == []
+
+
+async def test_the_name_of_a_deleted_session_is_not_used_again(
+    engine: Engine, tmp_path: Path
+) -> None:
+    context = await engine.session("s")
+    receipt = await context.add_message(SECRET)
+    await engine.delete("s")
+    for attempt in (
+        lambda: engine.session("s"),
+        lambda: engine.delete("s"),
+        lambda: engine.fork("s", 1, "t"),
+        lambda: context.add_message(SECRET),
+    ):
+        with pytest.raises(SessionWasDeleted, match="deleted on purpose"):
+            await attempt()
+    file = tmp_path.with_name(f"{tmp_path.name}-again.jsonl")
+    file.write_text(json.dumps(SECRET) + "\n")
+    with pytest.raises(SessionWasDeleted):
+        await import_file(engine.store, file, session="s")
+    problems = (await engine.verify("s", receipt)).problems
+    assert [problem.kind for problem in problems] == ["receipt"]
+    assert "the session was deleted" in problems[0].text
+
+
+async def test_a_session_with_forks_is_deleted_with_them_or_not_at_all(engine: Engine) -> None:
+    await talk(await engine.session("s"), 2)
+    await engine.fork("s", 2, "fork")
+    await engine.fork("fork", 3, "fork of it")
+    with pytest.raises(InvalidSetting, match="found 'fork', which read its records"):
+        await engine.delete("s")
+    assert len(await engine.transcript("fork of it")) == 2
+    assert await engine.delete("s", forks=True) == ["fork of it", "fork", "s"]
+    assert (await engine.verify_store()).ok
+
+
+async def test_a_deletion_that_somebody_forged_or_edited_is_found(
+    engine: Engine, tmp_path: Path
+) -> None:
+    await talk(await engine.session("s"), 2)
+    await engine.delete("s")
+    await engine.close()
+    connection = apsw.Connection(str(tmp_path / "store.db"))
+    connection.execute("UPDATE records SET time = time + 1").fetchall()
+    connection.close()
+    async with eventctx.open(tmp_path / "store.db", receipts=False) as again:
+        found = await again.verify_store()
+        assert [one.kind for one in found.sessions[0].problems] == ["record"]
+
+
+async def test_sessions_expire_by_their_last_record_and_younger_forks_keep_them(
+    tmp_path: Path,
+) -> None:
+    now = [1_000]
+
+    def clock() -> int:
+        now[0] += 1
+        return now[0]
+
+    path = tmp_path / "store.db"
+    async with eventctx.open(path, clock=clock, receipts=False) as engine:
+        for name in ("old", "kept", "young"):
+            now[0] += 1_000
+            await (await engine.session(name)).add_message({"role": "user", "content": name})
+        await engine.fork("kept", 1, "fork")
+        found = await engine.expired(3_500)
+        assert [(one.session, one.kept_by) for one in found] == [("kept", ("fork",)), ("old", ())]

@@ -1,0 +1,67 @@
+"""Erasure in a file: killed in the middle, and with a reader of another process in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import eventctx
+from tests.session.test_erasing import SECRET, files_with, talk
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("what", ["erase", "delete"])
+async def test_an_erasure_that_is_killed_is_whole_or_not_begun_at_the_next_opening(
+    tmp_path: Path, program: Callable[..., Any], what: str
+) -> None:
+    draw = random.Random(what)  # noqa: S311
+    outcomes = set()
+    for attempt in range(8):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        path = folder / "store.db"
+        async with eventctx.open(path, receipts=False) as engine:
+            context = await engine.session("s")
+            await context.add_message(SECRET)
+            await talk(context, 3)
+            await engine.recall("foxtrot")
+        child = program("eraser.py", path, what)
+        assert (await asyncio.to_thread(child.stdout.readline)).strip() == "ready"
+        await asyncio.sleep(draw.uniform(0, 0.03))
+        child.kill()
+        await asyncio.to_thread(child.wait)
+        async with eventctx.open(path, receipts=False) as engine:
+            assert (await engine.verify_store()).ok
+            names = [info.stream for info in await engine.sessions()]
+            there = bool(names) and (await engine.transcript("s"))[0].message == SECRET
+            assert bool(files_with(folder)) == there
+            outcomes.add(there)
+            assert bool(await engine.recall("foxtrot")) == there
+        assert bool(files_with(folder)) == there
+    assert False in outcomes
+
+
+async def test_a_reader_in_the_way_is_said_and_the_bytes_go_when_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "store.db"
+    async with eventctx.open(path, receipts=False, lock_timeout=0.2) as engine:
+        context = await engine.session("s")
+        await context.add_message(SECRET)
+        reader = apsw.Connection(str(path))
+        rows = reader.execute("SELECT * FROM records")
+        next(rows)
+        assert not (await engine.erase("s", [0])).scrubbed
+        assert "stays legible" in caplog.text
+        assert files_with(tmp_path)
+        rows.close()
+        reader.close()
+        await context.add_message({"role": "user", "content": "more"})
+    assert files_with(tmp_path) == []

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from eventctx.cli.commands.audit import audit_command
+from eventctx.cli.commands.backup import backup_command, restore_backup_command
 from eventctx.cli.commands.compact import compact_command
 from eventctx.cli.commands.diff import diff_command
 from eventctx.cli.commands.exports import export_command
@@ -65,6 +66,8 @@ for _command in (
     compact_command,
     verify_command,
     sign_command,
+    backup_command,
+    restore_backup_command,
     export_command,
     stats_command,
     validate_command,

@@ -347,6 +347,5 @@ def _configure(
         "PRAGMA foreign_keys=ON;"
         f"PRAGMA journal_size_limit={64 * 2**20}"
     ).fetchall()
-    # A file that was in another mode gets its log with the first read. The log must be there when
-    # its identity is noted, or it passes for one that was replaced.
+    # So that a file that was in another mode has its log when the log's identity is noted.
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()

@@ -133,6 +133,13 @@ def test_the_old_store_is_kept_and_nothing_is_warned_of_later(run, store, backup
     assert run("verify", "--store", store).code == 0
 
 
+def test_search_finds_nothing_that_is_only_in_the_old_store(run, store, backup):
+    assert "after the backup" in run("search", '"after the backup"', "--store", store).out
+    run("restore-backup", backup, "--replace", "--yes", "--store", store)
+    assert run("search", '"after the backup"', "--json", "--store", store).document == []
+    assert run("search", "Task", "--json", "--store", store).document
+
+
 def test_a_restore_as_json(run, store, backup):
     done = run("restore-backup", backup, "--replace", "--yes", "--json", "--store", store)
     found = done.document

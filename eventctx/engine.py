@@ -41,6 +41,7 @@ from eventctx.queries.explain.answers import Explanation, ViewDiff
 from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.requests import RequestView
 from eventctx.queries.transcript import Message, transcript_at
+from eventctx.queries.verification.backups import back_up
 from eventctx.queries.verification.findings import Verification
 from eventctx.queries.verification.session import verify
 from eventctx.queries.verification.whole_store import StoreVerification, verify_store
@@ -391,6 +392,17 @@ class Engine:
         """
         receipts = await self._receipts.receipts()
         return await verify_store(self.store, receipts, facts=facts, began=began)
+
+    async def backup(self, path: str | os.PathLike[str]) -> StoreVerification:
+        """Copy the store as it is now to a new file, and verify the copy whole.
+
+        Reading and writing go on meanwhile. The copy is compared with the book of receipts, too;
+        it stays where it is when something is found. Raises InvalidSetting (there is something at
+        ``path``, or the store is no file), StoreFull, StoreReadOnly, StoreUnavailable.
+        """
+        # Read first: the copy holds every record that has a receipt by now.
+        receipts = await self._receipts.receipts()
+        return await back_up(self.store, Path(path), receipts)
 
     @property
     def receipts_path(self) -> Path | None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from eventctx.cli.commands.audit import audit_command
+from eventctx.cli.commands.backup import backup_command, restore_backup_command
 from eventctx.cli.commands.compact import compact_command
 from eventctx.cli.commands.diff import diff_command
 from eventctx.cli.commands.erasing import delete_command, erase_command, prune_command
@@ -66,6 +67,8 @@ for _command in (
     compact_command,
     verify_command,
     sign_command,
+    backup_command,
+    restore_backup_command,
     export_command,
     erase_command,
     delete_command,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -30,12 +30,13 @@ _MARK: Final = b'{"receipt_book":1'
 
 _TAIL_BYTES: Final = 1 << 16
 
-Noted = Literal["receipt", "deleted", "mismatch"]
+Noted = Literal["receipt", "deleted", "mismatch", "restored"]
 
 
 class BookEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line: a session's receipt, its deletion on purpose, or a mismatch that was found.
 
+    Or, without a session, that a backup was put in the store's place: no line before it binds.
     ``time`` is in UTC nanoseconds; ``found`` says in words what stood in the place of a receipt.
     """
 
@@ -83,6 +84,17 @@ class ReceiptBook:
             self._last.pop(session, None)
         self._append(BookEntry(1, "deleted", session, self._clock()))
 
+    def restored(self, receipts: Iterable[Receipt]) -> None:
+        """Note that a backup was put in the store's place on purpose. Never raises.
+
+        Earlier receipts bind nobody any more; ``receipts`` say where each session stands now.
+        """
+        if self._last is not None:
+            self._last.clear()
+        self._append(BookEntry(1, "restored", "", self._clock()))
+        for receipt in receipts:
+            self.note(receipt)
+
     def mismatch(self, receipt: Receipt, found: str) -> None:
         """Note, and warn, that a session is not what its last receipt says. Never raises."""
         _log.warning(
@@ -95,7 +107,7 @@ class ReceiptBook:
         self._append(BookEntry(1, "mismatch", receipt.stream, now, receipt.position, digest, found))
 
     def last(self) -> dict[str, Receipt]:
-        """The last receipt of each session that was not deleted. Empty without a book.
+        """The last receipt of each session since a restore, unless deleted. Empty without a book.
 
         Raises NotAStore (somebody else's file), StoreUnavailable.
         """
@@ -106,6 +118,8 @@ class ReceiptBook:
                     found[entry.session] = entry.receipt
                 elif entry.what == "deleted":
                     found.pop(entry.session, None)
+                elif entry.what == "restored":
+                    found.clear()
             self._last = found
         return dict(self._last)
 

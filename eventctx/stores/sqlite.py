@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
+from eventctx.aio import finish
 from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import (
@@ -22,6 +24,7 @@ from eventctx.log.store import (
 )
 from eventctx.stores.ack import Ack
 from eventctx.stores.rules import sizes
+from eventctx.stores.sqlite_backup import back_up
 from eventctx.stores.sqlite_errors import closed
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_queries import PAGE_RECORDS, Queries
@@ -236,6 +239,29 @@ class SqliteStore:
     async def save_checkpoint(self, name: str, position: int) -> None:
         """See ``EventStore.save_checkpoint``."""
         await self._write(Log.save_checkpoint, name, position)
+
+    async def backup(self, path: str | Path) -> None:
+        """Copy the store as it is now to a new file, while all go on reading and writing.
+
+        The file is private, and has its name only when it is complete and on the disk. Until then
+        the log beside the store cannot shrink. A cancelled backup leaves nothing behind, and one
+        that is under way when the store is closed is finished.
+
+        Raises InvalidSetting (something is there already), StoreFull, StoreReadOnly,
+        StoreUnavailable.
+        """
+        if self._closed:
+            raise closed(self.path)
+        stop = threading.Event()
+        copying = asyncio.ensure_future(
+            asyncio.to_thread(back_up, self._file, Path(path), stop.is_set)
+        )
+        try:
+            await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            stop.set()
+            await finish(asyncio.wait({copying}))
+            raise
 
     async def close(self) -> None:
         """See ``EventStore.close``."""

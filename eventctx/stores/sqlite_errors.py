@@ -50,6 +50,11 @@ def _named(error: Exception, path: Path, system_errno: int) -> EventctxError:
     ):
         return StoreFull(f"{path}: no space left to write; free some and try again ({error})")
     if isinstance(error, apsw.ReadOnlyError):
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_DBMOVED:
+            return StoreUnavailable(
+                f"{path}: expected the file that was being opened, but another one was put in its "
+                "place meanwhile; open it again"
+            )
         return read_only(path)
     if isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError)):
         return StoreUnavailable(
@@ -72,6 +77,22 @@ def _named(error: Exception, path: Path, system_errno: int) -> EventctxError:
     if isinstance(error, apsw.Error):
         return StoreError(f"{path}: SQLite refused: {error}")
     return InvalidSetting(f"{path}: an argument cannot be stored: {error}")
+
+
+def refused_by_system(error: OSError, path: Path) -> StoreUnavailable:
+    """The eventctx error for an operation on the file system, with ``error`` as its cause."""
+    found: StoreUnavailable
+    if error.errno in _NO_SPACE:
+        found = StoreFull(f"{path}: no space left to write; free some and try again")
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        found = StoreReadOnly(
+            f"{path}: expected to be allowed to write there, found {error.strerror!r}; change the "
+            "rights, or choose another place"
+        )
+    else:
+        found = StoreUnavailable(f"{path}: cannot be written: {error.strerror}")
+    found.__cause__ = error
+    return found
 
 
 def read_only(path: Path) -> StoreReadOnly:

@@ -16,6 +16,7 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,6 +28,7 @@ from eventctx.stores.sqlite_errors import not_a_store, read_only, translated
 _log = logging.getLogger("eventctx.stores")
 
 Durability = Literal["full", "normal"]
+_Connect = Callable[[str, int, Callable[[int], bool]], apsw.Connection]
 
 APPLICATION_ID = 0x45435458  # "ECTX"
 SCHEMA_VERSION = 1
@@ -106,13 +108,7 @@ def open_file(
     lock = LockWait(lock_timeout)
     connections: list[apsw.Connection] = []
 
-    def connect(name: str, flags: int, busy: Callable[[int], bool]) -> apsw.Connection:
-        connection = apsw.Connection(name, flags=flags)
-        connections.append(connection)
-        connection.set_busy_handler(busy)
-        _guard(connection)
-        return connection
-
+    connect = partial(_connect, connections)
     try:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         made = create and _make_private(path)
@@ -136,6 +132,38 @@ def open_file(
     except BaseException:
         _close(connections)
         raise
+
+
+def open_for_reading(
+    path: Path, *, lock_timeout: float = 5.0, immutable: bool = False
+) -> apsw.Connection:
+    """One more connection to a store, which only reads; ``lock_timeout`` is in seconds.
+
+    With ``immutable``, for a file that nobody writes, nothing is made beside it. Raises NotAStore,
+    StoreTooNew, StoreUnavailable, StoreReadOnly (there is no store in it yet).
+    """
+    connections: list[apsw.Connection] = []
+    connect, busy = partial(_connect, connections), LockWait(lock_timeout)
+    try:
+        return _open_for_reading(path, connect, busy, immutable)
+    except apsw.Error as error:
+        system_errno = connections[-1].system_errno if connections else 0
+        _close(connections)
+        raise translated(error, path, system_errno) from error
+    except BaseException:
+        _close(connections)
+        raise
+
+
+def _connect(
+    connections: list[apsw.Connection], name: str, flags: int, busy: Callable[[int], bool]
+) -> apsw.Connection:
+    """A guarded connection, which is added to ``connections``."""
+    connection = apsw.Connection(name, flags=flags)
+    connections.append(connection)
+    connection.set_busy_handler(busy)
+    _guard(connection)
+    return connection
 
 
 def _guard(connection: apsw.Connection) -> None:
@@ -229,25 +257,32 @@ def _can_use_wal(connection: apsw.Connection) -> bool:
 
 
 def _open_for_reading(
-    path: Path,
-    connect: Callable[[str, int, Callable[[int], bool]], apsw.Connection],
-    busy: Callable[[int], bool],
+    path: Path, connect: _Connect, busy: Callable[[int], bool], immutable: bool = False
 ) -> apsw.Connection:
-    reader = connect(str(path), apsw.SQLITE_OPEN_READONLY, busy)
-    if not _can_use_wal(reader):
-        reader.close()
-        log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size:
-            raise StoreUnavailable(
-                f"{path}: the newest records are in {log.name}, which can only be read by someone "
-                "who may write the folder; open the store once with such rights"
-            )
-        # There is no log, and the folder cannot hold one: nobody can be writing this file.
+    reader = None if immutable else _beside_writers(path, connect, busy)
+    if reader is None:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         reader = connect(path.absolute().as_uri() + "?immutable=1", flags, busy)
     if _is_new(reader, path):
         raise read_only(path)
     return reader
+
+
+def _beside_writers(
+    path: Path, connect: _Connect, busy: Callable[[int], bool]
+) -> apsw.Connection | None:
+    """A connection that others may write beside; None where nobody can be writing."""
+    reader = connect(str(path), apsw.SQLITE_OPEN_READONLY, busy)
+    if _can_use_wal(reader):
+        return reader
+    reader.close()
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        raise StoreUnavailable(
+            f"{path}: the newest records are in {log.name}, which can only be read by someone "
+            "who may write the folder; open the store once with such rights"
+        )
+    return None  # there is no log, and the folder cannot hold one
 
 
 def _is_new(connection: apsw.Connection, path: Path) -> bool:
@@ -312,3 +347,5 @@ def _configure(
         "PRAGMA foreign_keys=ON;"
         f"PRAGMA journal_size_limit={64 * 2**20}"
     ).fetchall()
+    # So that a file that was in another mode has its log when the log's identity is noted.
+    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +22,15 @@ import apsw
 
 from eventctx.errors import StoreUnavailable
 from eventctx.stores.ack import Ack, Bell
-from eventctx.stores.sqlite_errors import read_only
+from eventctx.stores.sqlite_errors import closed, read_only
 from eventctx.stores.sqlite_reader import Reader
-from eventctx.stores.sqlite_schema import Durability, Opened, check_path, open_file
+from eventctx.stores.sqlite_schema import (
+    Durability,
+    Opened,
+    check_path,
+    open_file,
+    open_for_reading,
+)
 from eventctx.stores.sqlite_writer import Writer
 
 
@@ -104,6 +111,39 @@ class SharedFile:
                     f"{path}: expected the file that was opened, but it {happened} since; nothing "
                     "more is written. Put the file back, or close the store and open it again"
                 )
+
+    def keep_open(self) -> None:
+        """Count one more user, for whom ``release`` is to be called.
+
+        Raises StoreUnavailable in a forked process, and when the last user is gone.
+        """
+        if self._forked:
+            raise _forked(self.path)
+        with _lock:
+            if not self.users:
+                raise closed(self.path)
+            self.users += 1
+
+    @contextmanager
+    def another_reader(self) -> Iterator[apsw.Connection]:
+        """A connection besides the reader's, for one thread; the file stays open while it is used.
+
+        Raises what ``open_for_reading`` raises, and StoreUnavailable if the file was replaced.
+        """
+        self.keep_open()
+        try:
+            connection = open_for_reading(self.path)
+            # Known to ``after_fork``: a child must not close it.
+            self._connections.append(connection)
+            try:
+                if self.writable:
+                    self.check_place()
+                yield connection
+            finally:
+                self._connections.remove(connection)
+                connection.close(True)
+        finally:
+            release(self)
 
     def shut(self) -> None:
         """Write what is queued, end the threads, close the connections. Blocks."""

@@ -68,6 +68,18 @@ def test_every_key_of_the_json_is_documented(run, store, command) -> None:
     assert _keys(rows) <= documented
 
 
+@pytest.mark.parametrize("name", ["backup", "restore-backup"])
+def test_every_key_of_a_backups_json_is_documented(run, store, tmp_path, name) -> None:
+    copy, command = tmp_path / "copy.db", [name, tmp_path / "copy.db", "--store", store]
+    if name == "restore-backup":
+        run("backup", copy, "--store", store)
+        command += ["--replace", "--yes"]
+    sections = PAGE.read_text().split("\n## ")
+    own = [text for text in sections if text.startswith(("backup\n", f"{name}\n"))]
+    documented = set(re.findall(r"`(\w+)`", "".join(own)))
+    assert _keys(run(*command, "--json").document) <= documented
+
+
 _FREE = {"attributes", "payload", "content", "message", "types", "usage", "prepared"}
 """What these hold is not the command line's to define: events, messages, names of models."""
 

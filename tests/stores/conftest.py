@@ -46,6 +46,7 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             child = started(
                 [sys.executable, PROGRAMS / name, *args],
                 env={**os.environ, "PYTHONPATH": str(root)},
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

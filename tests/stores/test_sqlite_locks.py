@@ -48,6 +48,7 @@ async def test_nothing_that_opens_a_store_again_drops_its_locks(path, tmp_path):
         other.hardlink_to(path)
         async with eventctx.open(other) as linked:
             await linked.verify("s")
+        assert (await engine.backup(tmp_path / "copy.db")).ok
         assert (locks(path), locks(path.with_name("store.db-shm"))) == held
 
 
@@ -148,6 +149,7 @@ async def use(engine, context):
         lambda: context.add_message({{"role": "user", "content": "child"}}),
         lambda: engine.sessions(),
         lambda: eventctx.open({str(path)!r}),
+        lambda: engine.backup({str(path.with_name("copy.db"))!r}),
     ):
         try:
             await asyncio.wait_for(attempt(), 10)
@@ -179,4 +181,5 @@ loop.run_until_complete(engine.close())
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.stderr == ""
-    assert done.stdout.split() == ["refused"] * 3 + ["wrote", "2"]
+    assert done.stdout.split() == ["refused"] * 4 + ["wrote", "2"]
+    assert not list(path.parent.glob("*copy.db*"))

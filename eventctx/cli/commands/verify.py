@@ -55,7 +55,7 @@ def verify_command(
     if key is not None:
         checked = _signed(checked, key)
     if as_json:
-        put_document(_document(checked))
+        put_document(verification_rows(checked))
     else:
         show_verifications(Screen(), checked, book)
     if not checked.ok:
@@ -123,7 +123,7 @@ async def _named(engine: Engine, session: str | None, receipts: list[Receipt]) -
     return [name]
 
 
-def _document(checked: StoreVerification) -> list[dict[str, Any]]:
+def verification_rows(checked: StoreVerification) -> list[dict[str, Any]]:
     """A row for each session, and one without a name for what is wrong with the store itself."""
     rows: list[dict[str, Any]] = [
         {

@@ -1,0 +1,200 @@
+"""``backup`` and ``restore-backup``: what they print, refuse, and leave in place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+import eventctx
+from eventctx.cli.output.program import DAMAGE, STORE, USAGE
+from eventctx.log.receipt_book import ReceiptBook
+from eventctx.stores.location import default_book
+from tests.children import started
+from tests.cli.test_terminal import Terminal
+
+OPENER = Path(__file__).parents[1] / "stores" / "programs" / "opener.py"
+ROOT = Path(__file__).parents[2]
+
+
+def records(run, store: Path) -> int:
+    return sum(row["records"] for row in run("verify", "--json", "--store", store).document)
+
+
+async def add(store: Path) -> None:
+    async with eventctx.open(store) as engine:
+        context = await engine.session("work")
+        async with context.turn():
+            await context.add_message({"role": "user", "content": "after the backup"})
+
+
+def kept(store: Path) -> list[Path]:
+    return sorted(store.parent.glob(f"{store.name}.before-restore-*"))
+
+
+@pytest.fixture
+def backup(run, store: Path, tmp_path: Path) -> Path:
+    """A backup of the store, to which a turn is added then."""
+    made = tmp_path / "backups" / "copy.db"
+    made.parent.mkdir()
+    assert run("backup", made, "--store", store).code == 0
+    asyncio.run(add(store))
+    return made
+
+
+def damage(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE records SET data = zeroblob(9) WHERE data IS NOT NULL").fetchall()
+    connection.close()
+
+
+def test_a_backup_says_what_it_holds(run, store, tmp_path):
+    target = tmp_path / "copy.db"
+    done = run("backup", target, "--store", store)
+    assert done.code == 0, done.err
+    first, second = done.out.splitlines()
+    assert first.startswith("backed up 1 session, ") and first.endswith(" KB, verified:")
+    assert second == str(target)
+    assert records(run, target) == records(run, store)
+
+
+def test_a_backup_as_json(run, store, tmp_path):
+    target = tmp_path / "copy.db"
+    found = run("backup", target, "--json", "--store", store).document
+    assert (found["file"], found["bytes"], found["ok"]) == (
+        str(target),
+        target.stat().st_size,
+        True,
+    )
+    assert [row["session"] for row in found["sessions"]] == ["work"]
+
+
+def test_damage_is_shown_with_a_code_of_its_own_and_the_copy_stays(run, store, tmp_path):
+    damage(store)
+    target = tmp_path / "copy.db"
+    done = run("backup", target, "--store", store)
+    assert done.code == DAMAGE
+    assert "DAMAGED work" in done.out
+    assert "The copy has the damage above; keep older backups." in done.out
+    assert target.exists()
+
+
+@pytest.mark.parametrize("what", ["a file", "a folder"])
+def test_a_backup_replaces_nothing(run, store, tmp_path, what):
+    target = tmp_path / "there"
+    target.mkdir() if what == "a folder" else target.write_text("mine")
+    done = run("backup", target, "--store", store)
+    assert (done.code, done.out) == (USAGE, "")
+    assert str(target) in done.err
+    assert target.is_dir() or target.read_text() == "mine"
+
+
+def test_a_backup_of_nothing_makes_nothing(run, tmp_path):
+    target = tmp_path / "copy.db"
+    assert run("backup", target, "--store", tmp_path / "none.db").code == STORE
+    assert not target.exists()
+    assert run("backup", target, "--store", "memory://").code == USAGE
+
+
+def test_a_backup_becomes_a_store_where_there_is_none(run, store, backup, tmp_path):
+    place = tmp_path / "new.db"
+    done = run("restore-backup", backup, "--store", place)
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == str(place)
+    assert records(run, place) == records(run, backup)
+    again = run("restore-backup", backup, "--store", place)
+    assert (again.code, again.out) == (USAGE, "")
+    assert "--replace" in again.err
+
+
+def test_a_backup_becomes_the_store_in_the_users_folder(run, backup, tmp_path, monkeypatch):
+    monkeypatch.delenv("EVENTCTX_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    done = run("restore-backup", backup)
+    assert done.code == 0, done.err
+    assert (tmp_path / "data" / "eventctx" / "contexts.db").exists()
+
+
+def test_the_old_store_is_kept_and_nothing_is_warned_of_later(run, store, backup, caplog):
+    before = records(run, store)
+    done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
+    assert done.code == 0, done.err
+    (aside,) = kept(store)
+    assert done.out.splitlines()[-2:] == ["The store that was there is kept as:", str(aside)]
+    assert (records(run, store), records(run, aside)) == (records(run, backup), before)
+    caplog.set_level(logging.WARNING)
+    asyncio.run(add(store))
+    assert "is not what it was" not in caplog.text
+    assert run("verify", "--store", store).code == 0
+
+
+def test_search_finds_nothing_that_is_only_in_the_old_store(run, store, backup):
+    assert "after the backup" in run("search", '"after the backup"', "--store", store).out
+    run("restore-backup", backup, "--replace", "--yes", "--store", store)
+    assert run("search", '"after the backup"', "--json", "--store", store).document == []
+    assert run("search", "Task", "--json", "--store", store).document
+
+
+def test_a_restore_as_json(run, store, backup):
+    done = run("restore-backup", backup, "--replace", "--yes", "--json", "--store", store)
+    found = done.document
+    assert (found["file"], found["ok"], found["kept"]) == (str(store), True, str(kept(store)[0]))
+    assert [row["session"] for row in found["sessions"]] == ["work"]
+
+
+def test_a_damaged_backup_changes_nothing(run, store, backup):
+    before = records(run, store)
+    damage(backup)
+    done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
+    assert done.code == DAMAGE
+    assert "The backup is damaged; nothing was changed." in done.out
+    assert records(run, store) == before
+    assert kept(store) == []
+    entries = ReceiptBook(default_book(store)).entries()
+    assert "restored" not in [entry.what for entry in entries]
+
+
+def test_what_is_no_backup_is_refused(run, store, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("hello" * 200)
+    assert run("restore-backup", notes, "--store", tmp_path / "new.db").code == STORE
+    assert run("restore-backup", tmp_path / "none", "--store", store).code == USAGE
+    own = run("restore-backup", store, "--replace", "--yes", "--store", store)
+    assert own.code == USAGE
+    assert "the store itself" in own.err
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_store_that_is_in_use_is_not_replaced(run, store, backup):
+    environment = {"PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with started([sys.executable, OPENER, store], env=environment, **pipes) as other:
+        assert [other.stdout.readline() for _ in range(2)] == ["opening\n", "opened\n"]
+        done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
+        assert (done.code, done.out) == (STORE, "")
+        assert "has it open" in done.err
+    assert kept(store) == []
+
+
+def test_nobody_who_can_be_asked_is_no_consent(run, store, backup):
+    done = run("restore-backup", backup, "--replace", "--store", store)
+    assert (done.code, done.out) == (USAGE, "")
+    assert "--yes" in done.err
+    assert kept(store) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_on_a_terminal_the_restore_asks(store, backup, answer):
+    command = ("restore-backup", backup, "--replace", "--store", store)
+    with Terminal(*command) as terminal:
+        terminal.until("[y/N]:")
+        terminal.type(f"{answer}\r")
+        terminal.until("is kept as" if answer == "y" else "stopped")
+        assert terminal.child.wait(15) == (0 if answer == "y" else 130)
+    assert len(kept(store)) == (answer == "y")

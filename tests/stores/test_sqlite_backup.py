@@ -1,0 +1,318 @@
+"""A backup is the store as it was at one moment, or nothing at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from eventctx.errors import (
+    InvalidSetting,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from eventctx.log.record import Draft, make_body
+from eventctx.log.store import ANY, NO_STREAM, Receipt
+from eventctx.queries.verification.session import verify
+from eventctx.stores.new_file import COMPANIONS
+from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_backup import back_up
+from eventctx.stores.sqlite_errors import refused_by_system
+from eventctx.stores.sqlite_shared import acquire, release
+
+STEP = 4096 * 1024
+"""Bytes of one step of a backup."""
+
+
+def large() -> Draft:
+    """A record that takes half a step."""
+    return Draft(
+        os.urandom(16), "test", 1, 0, b"{}", (make_body(os.urandom(STEP // 2), b"", os.urandom),)
+    )
+
+
+async def make_large(path: Path) -> None:
+    """A store of five steps, and the session "s"."""
+    store = await SqliteStore.open(path)
+    for _ in range(10):
+        await store.append("s", [large()], ANY)
+    await store.close()
+
+
+async def records_of(path: Path, stream: str) -> list[bytes]:
+    store = await SqliteStore.open(path, create=False)
+    digests = [record.digest async for record in store.read(stream)]
+    checked = await verify(store, stream, facts=False)
+    await store.close()
+    assert checked.ok
+    return digests
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir())
+
+
+def begun(folder: Path) -> None:
+    """Wait until there is a file in a folder."""
+    end = time.monotonic() + 60
+    while not names(folder):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    return folder / "copy.db"
+
+
+async def test_a_backup_is_a_store_that_holds_the_same(path, target, draft, collect):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a", "b"), draft("c")], NO_STREAM)
+    await store.fork("s", 0, "child", draft("d"))
+    await store.save_checkpoint("log", 1)
+    await store.backup(target)
+    copy = await SqliteStore.open(target, create=False)
+    for stream in ("s", "child"):
+        assert await collect(copy.read(stream)) == await collect(store.read(stream))
+    assert await copy.load_checkpoint("log") == 1
+    await copy.append("s", [draft("later")], 1)
+    assert (await store.head("s")).head == 1
+    await copy.close()
+    await store.close()
+
+
+async def test_a_backup_is_private_and_alone(path, target, draft):
+    previous = os.umask(0)
+    try:
+        store = await SqliteStore.open(path)
+        await store.append("s", [draft("a")], ANY)
+        await store.backup(target)
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert target.stat().st_nlink == 1
+    assert names(target.parent) == [target.name]
+    await store.close()
+
+
+async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_it(
+    path, target, draft
+):
+    await make_large(path)
+    store = await SqliteStore.open(path)
+    file = acquire(path, durability="full", create=False, lock_timeout=5)
+    before = [record.digest async for record in store.read("s")]
+    middle, go_on = threading.Event(), threading.Event()
+    steps = 0
+
+    def stopped() -> bool:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            middle.set()
+            assert go_on.wait(60)
+        return False
+
+    copying = asyncio.create_task(asyncio.to_thread(back_up, file, target, stopped))
+    assert await asyncio.to_thread(middle.wait, 60)
+    for number in range(30):
+        await store.append("s", [large() if number % 10 == 0 else draft("small")], ANY)
+    assert len([record async for record in store.read("s")]) == len(before) + 30
+    assert not target.exists()
+    go_on.set()
+    await copying
+    assert steps < 10, "the copy was begun anew"
+    assert await records_of(target, "s") == before
+    release(file)
+    await store.close()
+
+
+@pytest.mark.slow
+async def test_a_backup_while_another_process_writes_is_a_prefix(path, target, program, chained):
+    writer = program("writer.py", path, "s", 3)
+    early = [await asyncio.to_thread(writer.stdout.readline) for _ in range(100)]
+    store = await SqliteStore.open(path)
+    await store.backup(target)
+    late = [await asyncio.to_thread(writer.stdout.readline) for _ in range(100)]
+    writer.kill()
+    output, errors = await asyncio.to_thread(writer.communicate)
+    assert errors == ""
+    copy = await SqliteStore.open(target, create=False)
+    for info in await copy.streams():
+        stored = [record async for record in copy.read(info.stream)]
+        chained(stored)
+        written = [record.digest async for record in store.read(info.stream)]
+        assert written[: len(stored)] == [record.digest for record in stored]
+        receipts = [Receipt.parse(line.strip()) for line in early]
+        own = tuple(one for one in receipts if one.stream == info.stream)
+        assert own
+        assert (await verify(copy, info.stream, own, facts=False)).ok
+    assert len(late + output.splitlines()) >= 100
+    await copy.close()
+    await store.close()
+
+
+@pytest.mark.slow
+async def test_a_killed_backup_leaves_no_target_or_a_whole_one(path, target, program, draft):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a"), draft("b")], ANY)
+    await store.close()
+    whole = await records_of(path, "s")
+    for step in range(100):
+        child = program("step_by_step.py", "backup", path, target, step)
+        output, errors = await asyncio.to_thread(child.communicate)
+        if output:
+            assert (output, child.returncode, step > 3) == ("done\n", 0, True)
+            break
+        assert (child.returncode, errors) == (-signal.SIGKILL, "")
+        if target.exists():
+            assert await records_of(target, "s") == whole
+            target.unlink()
+        assert not any(target.with_name(target.name + one).exists() for one in COMPANIONS)
+    assert await records_of(target, "s") == whole
+    assert await records_of(path, "s") == whole
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs limits of file sizes")
+async def test_a_full_disk_leaves_nothing_and_the_next_backup_works(path, target, program):
+    await make_large(path)
+    child = program("backing_up.py", path, target, 2 * STEP)
+    output, errors = await asyncio.to_thread(child.communicate)
+    assert errors == ""
+    full, done = output.splitlines()
+    assert full.startswith(f"full {target}: no space left")
+    assert done == "backed up"
+    assert names(target.parent) == [target.name]
+
+
+async def test_a_cancelled_backup_leaves_nothing(path, target):
+    await make_large(path)
+    store = await SqliteStore.open(path)
+    backup = asyncio.create_task(store.backup(target))
+    await asyncio.to_thread(begun, target.parent)
+    backup.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await backup
+    assert names(target.parent) in ([], [target.name])
+    assert not store._file._connections[2:]
+    await store.close()
+
+
+async def test_closing_a_store_lets_its_backup_finish(path, target):
+    await make_large(path)
+    store = await SqliteStore.open(path)
+    backup = asyncio.create_task(store.backup(target))
+    await asyncio.to_thread(begun, target.parent)
+    await store.close()
+    await backup
+    assert len(await records_of(target, "s")) == 10
+    assert names(path.parent) == ["backups", path.name]
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.backup(target.with_name("another.db"))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Path.touch, "there is one at"),
+        (Path.mkdir, "the folder"),
+        (lambda one: one.symlink_to("nowhere"), "there is one at"),
+        (lambda one: one.with_name("copy.db-wal").touch(), "another database"),
+        (lambda one: one.with_name("copy.db-journal").touch(), "another database"),
+    ],
+    ids=["a file", "a folder", "a link", "a log", "a journal"],
+)
+async def test_what_is_there_already_stays(path, target, draft, make, words):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    make(target)
+    before = names(target.parent)
+    with pytest.raises(InvalidSetting, match=words):
+        await store.backup(target)
+    assert names(target.parent) == before
+    with pytest.raises(InvalidSetting, match="there is one at"):
+        await store.backup(path)
+    await store.close()
+
+
+async def test_a_target_that_appears_meanwhile_is_not_replaced(path, target, draft):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    file = acquire(path, durability="full", create=False, lock_timeout=5)
+
+    def stopped() -> bool:
+        target.write_text("somebody else's")
+        return False
+
+    with pytest.raises(InvalidSetting, match="there is one at"):
+        await asyncio.to_thread(back_up, file, target, stopped)
+    assert target.read_text() == "somebody else's"
+    assert names(target.parent) == [target.name]
+    release(file)
+    await store.close()
+
+
+async def test_a_file_system_without_links_gets_its_backup_too(path, target, draft, monkeypatch):
+    def refuse(*_args, **_options):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    await store.backup(target)
+    assert names(target.parent) == [target.name]
+    await store.close()
+
+
+@pytest.mark.parametrize("where", ["no folder/copy.db", "x" * 300, "store.db/copy.db"])
+async def test_a_place_that_cannot_be_written_is_named(path, draft, where):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    with pytest.raises(StoreUnavailable, match="cannot be written"):
+        await store.backup(path.parent / where)
+    assert await store.head("s") is not None
+    await store.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that nobody may write")
+async def test_a_folder_without_rights_is_named(path, draft):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    with pytest.raises(StoreUnavailable, match="/proc/self/copy"):
+        await store.backup("/proc/self/copy.db")
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (13, StoreReadOnly),
+        (1, StoreReadOnly),
+        (30, StoreReadOnly),
+        (28, StoreFull),
+        (27, StoreFull),
+    ],
+)
+def test_what_the_system_refuses_has_a_kind(number, kind):
+    assert type(refused_by_system(OSError(number, "no"), Path("x"))) is kind
+
+
+async def test_a_store_whose_file_was_replaced_is_not_backed_up(path, target, draft):
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft("a")], ANY)
+    path.rename(path.with_name("aside"))
+    path.write_bytes(path.with_name("aside").read_bytes())
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        await store.backup(target)
+    assert names(target.parent) == []
+    await store.close()

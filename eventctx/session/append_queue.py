@@ -61,9 +61,12 @@ class AppendQueue:
         listener: Listener,
         clock: Clock,
         random: Callable[[int], bytes],
-        reload: Callable[[], Awaitable[Loaded | None]],
+        reload: Callable[[int | None], Awaitable[Loaded | None]],
     ) -> None:
-        """``loaded`` is None for a session whose state is read when it is first needed."""
+        """``loaded`` is None for a session whose state is read when it is first needed.
+
+        ``reload`` reads it up to a position, or all of it (None).
+        """
         self._store = store
         self._aggregate = aggregate
         self._stream = aggregate.stream
@@ -78,6 +81,7 @@ class AppendQueue:
         self._time = self._sent_time = 0
         self._appends = 0
         self._stale = True
+        self._reload_until: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.head = -1
         self._last_id = b""
@@ -92,6 +96,7 @@ class AppendQueue:
         self._time = max(self._time, loaded.time)
         self._sent_time = max(self._sent_time, loaded.time)
         self._stale = False
+        self._reload_until = None
 
     # -- making drafts ---------------------------------------------------------------------------
 
@@ -269,6 +274,7 @@ class AppendQueue:
             return
         pending.failed = True
         self._stale = True
+        self._reload_until = None
         self._in_flight.remove(pending)
         if not isinstance(error, StoreError):
             return  # a draft that no store accepts is not tried again
@@ -284,11 +290,12 @@ class AppendQueue:
         """Wait until the queue is not stale: read the session again if another process wrote."""
         while self._stale:
             await self.drained()
-            loaded = await self._reload()
+            until = self._reload_until
+            loaded = await self._reload(until)
             if loaded is None:
                 raise StoreError(f"session {self._stream!r} is gone from the store")
             with self._lock:
-                if self._stale and not self._in_flight:
+                if self._stale and not self._in_flight and until == self._reload_until:
                     self._aggregate.install(loaded)
                     self._install(loaded)
             self.used()
@@ -341,7 +348,8 @@ class AppendQueue:
                 view = self._aggregate.read()
                 if view is not None:
                     return view, self.head
-                self._stale = True
+                # Only what was known: what another process wrote is still unseen by the caller.
+                self._stale, self._reload_until = True, self.head
 
     async def synchronised(self) -> tuple[ViewState, int]:
         """As ``settled``, and after all that other processes have written until now."""
@@ -352,7 +360,8 @@ class AppendQueue:
                 self.used()
                 return view, head
             with self._lock:
-                self._stale = self._stale or self.head < info.head
+                if self.head < info.head:
+                    self._stale, self._reload_until = True, None
 
     def renew(self) -> None:
         """Read the session again before its next use: contents of it were destroyed."""

@@ -96,16 +96,20 @@ def make_session(
     )
 
 
-async def load(store: EventStore, stream: str) -> Loaded | None:
-    """Read a session's view: its newest snapshot and the records behind it. None if it is new."""
+async def load(store: EventStore, stream: str, until: int | None = None) -> Loaded | None:
+    """Read a session's view: its newest snapshot and the records behind it. None if it is new.
+
+    ``until`` is the position of the last record to read.
+    """
     info = await store.head(stream)
     if info is None or info.head < 0:
         return None
     if info.deleted:
         raise SessionWasDeleted(stream)
+    head = info.head if until is None else min(until, info.head)
     state, start, previous = request_view.initial(), 0, GENESIS
     snapshot = await store.load_snapshot(stream, view_snapshot.NAME)
-    if snapshot is not None and snapshot.position <= info.head:
+    if snapshot is not None and snapshot.position <= head:
         usable = await _restored(store, stream, snapshot)
         if usable is not None:
             state, start, previous = usable, snapshot.position + 1, snapshot.digest
@@ -113,7 +117,7 @@ async def load(store: EventStore, stream: str) -> Loaded | None:
     compactions: dict[str | None, Record] = {}
     # The last record is read even when the snapshot covers it: the next append needs its id, and
     # no earlier time than it has.
-    async for record in store.read(stream, start=min(start, info.head), bodies=False):
+    async for record in store.read(stream, start=min(start, head), stop=head, bodies=False):
         if record.position >= start:
             _check_follows(previous, state.position + 1, record)
             previous = record.digest

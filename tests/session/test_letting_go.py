@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import ContextOverflow, InvalidSetting, StoreFull
+from eventctx.errors import ContextOverflow, InvalidSetting, StoreFull, WrongExpectedVersion
 from eventctx.hooks.sinks import History
 from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
@@ -284,6 +284,21 @@ async def test_a_late_result_is_noticed_after_its_session_was_let_go() -> None:
             events.append(decode_event(records[-1]))
     assert events[0] == events[1]
     assert events[0].unbound  # type: ignore[union-attr]
+
+
+async def test_what_another_process_wrote_stays_unseen_until_its_caller_looks() -> None:
+    store = MemoryStore()
+    engine = Engine(store, most_open_sessions=1)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    await let_go(engine, ctx)
+    other = await Engine(store).session("s")
+    await other.add_message({"role": "user", "content": "not seen by the first one"})
+    with pytest.raises(WrongExpectedVersion):
+        await ctx.set_messages([])
+    await let_go(engine, ctx)
+    assert len(await ctx.get_messages()) == 2
+    await ctx.set_messages([])
 
 
 class Full(MemoryStore):

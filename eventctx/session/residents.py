@@ -27,6 +27,13 @@ MOST_LOOKS: Final = 8
 """Sessions that one use looks at; so its cost is bounded, however many are under way."""
 
 
+USES_BETWEEN: Final = 16
+"""Uses of one session in a row, after which it is measured again; measuring takes 3 µs."""
+
+GROWTH_BETWEEN: Final = 64 * 2**10
+"""Bytes of bodies by which it may grow until then."""
+
+
 class Residents:
     """The sessions that are kept, from the least to the most recently used.
 
@@ -43,23 +50,39 @@ class Residents:
         self._bytes: OrderedDict[OpenSession, int] = OrderedDict()
         self._total = 0
         self._remembering: set[OpenSession] = set()
+        self._latest: OpenSession | None = None
+        self._uses = 0
+        self._bodies = 0
 
     def used(self, session: OpenSession) -> None:
         """Note a use of ``session``, and let others go where the bounds ask for it."""
-        size = session.bytes_held
+        if session is self._latest and self._uses < USES_BETWEEN:
+            self._uses += 1
+            if session.bodies.bytes_held < self._bodies + GROWTH_BETWEEN:
+                return
         with self._lock:
-            self._total += size - self._bytes.get(session, 0)
-            self._bytes[session] = size
+            if self._latest is not None and self._latest in self._bytes:
+                self._measure(self._latest)
+            self._measure(session)
             self._bytes.move_to_end(session)
             self._remembering.discard(session)
+            self._latest, self._uses = session, 0
+            self._bodies = session.bodies.bytes_held
             if self._exceeded():
                 self._shrink(session)
+
+    def _measure(self, session: OpenSession) -> None:
+        size = session.bytes_held
+        self._total += size - self._bytes.get(session, 0)
+        self._bytes[session] = size
 
     def forget(self, session: OpenSession) -> None:
         """Keep ``session`` no longer: it was closed."""
         with self._lock:
             self._total -= self._bytes.pop(session, 0)
             self._remembering.discard(session)
+            if session is self._latest:
+                self._latest = None
 
     def _exceeded(self) -> bool:
         return len(self._bytes) > self._most or self._total > self._most_bytes

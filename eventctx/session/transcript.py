@@ -46,29 +46,19 @@ class Transcript:
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session
-        self._awaited_results: frozenset[str] = frozenset()
 
     async def add(self, message: dict[str, Any]) -> Record:
         """As ``Context.add_message``; returns the message's record."""
         body, facts = _body_and_facts(self._session, message)
-        awaited = self._awaited_results
-        if facts.kind != "result":
-            self._awaited_results = frozenset(facts.calls)
-        unbound = await self._unbound(body, facts, awaited) if facts.results else ()
+        unbound = await self._unbound(body, facts) if facts.results else ()
         draft = self._session.appends.draft(events.MessageAdded(unbound=unbound), (body,))
         return (await self._session.appends.append(draft))[-1]
 
-    async def _unbound(
-        self, body: Body, facts: Facts, awaited: frozenset[str]
-    ) -> tuple[tuple[int, int], ...]:
-        """Runs of messages whose thinking a late result invalidates; none for any other result.
-
-        ``awaited`` are the results that the message before it asked for: those are never late.
-        """
+    async def _unbound(self, body: Body, facts: Facts) -> tuple[tuple[int, int], ...]:
+        """Runs of messages whose thinking a late result invalidates; none for any other result."""
         view = self._session.aggregate.view_if_held
         if view is None:
-            if awaited.issuperset(facts.results):
-                return ()
+            # Only the view tells whether a call of that id, which may be used twice, was abandoned.
             view, _ = await self._session.appends.settled()
         if view.layout.abandoned.isdisjoint(facts.results):
             return ()
@@ -92,7 +82,6 @@ class Transcript:
 
     async def replace(self, messages: Sequence[dict[str, Any]]) -> None:
         """As ``Context.set_messages``."""
-        self._awaited_results = frozenset()
         made = [body_of(self._session, message) for message in messages]
         appended = None
         while appended is None:
@@ -106,7 +95,6 @@ class Transcript:
 
     async def resume(self, messages: Sequence[dict[str, Any]]) -> bool:
         """As ``Context.resume_messages``."""
-        self._awaited_results = frozenset()
         made = [body_of(self._session, message) for message in messages]
         while True:
             view, version = await self._session.appends.settled()

@@ -188,6 +188,7 @@ async def played(steps: Sequence[Step], **bounds: int) -> tuple[Any, ...]:
 @example(steps=[("a", ("call", 1)), ("a", ("think", 9)), ("b", ("say", 1)), ("a", ("result", 1))])
 @example(steps=[("a", ("turn", 0)), ("b", ("say", 9)), ("a", ("turn", 0)), ("b", ("turn", 0))])
 @example(steps=[("a", ("sent", 1)), ("a", ("drop", 0)), ("b", ("say", 9)), ("a", ("sent", 1))])
+@example(steps=[("a", ("say", 0)), ("b", ("call", 3)), ("a", ("say", 0)), ("b", ("round", 0))])
 @given(steps=STEPS)
 def test_letting_go_changes_no_record_request_or_report(steps: list[Step]) -> None:
     freely = asyncio.run(played(steps, most_open_sessions=1_000))
@@ -221,10 +222,11 @@ async def test_a_message_is_added_to_a_session_without_loading_it() -> None:
         await ctx.add_message(USER)
         await let_go(engine, ctx)
         store.reads = 0
-        for message in tool_round(1):
+        for message in (USER, tool_round(1)[0]):
             await ctx.add_message(message)
         assert store.reads == 0
-        assert len(await ctx.get_messages_for_request()) == 3
+        await ctx.add_message(tool_round(1)[1])
+        assert len(await ctx.get_messages_for_request()) == 4
         assert (await names(engine)).count("session:start") == 1
 
 

@@ -46,7 +46,8 @@ class Residents:
         """Raises InvalidSetting, which names the bounds as ``Engine`` does."""
         self._most: int = checked("most_open_sessions", most, AtLeastOne)
         self._most_bytes: int = checked("open_session_bytes", most_bytes, AtLeastOne)
-        self._lock = threading.Lock()
+        # A collection of garbage within the lock may run code that uses a session.
+        self._lock = threading.RLock()
         self._bytes: OrderedDict[OpenSession, int] = OrderedDict()
         self._total = 0
         self._remembering: set[OpenSession] = set()

@@ -42,7 +42,8 @@ class BodyCache:
         self._store = store
         self._stream = stream
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        # A collection of garbage within the lock may run code that lets a session go.
+        self._lock = threading.RLock()
         self._held: _Held = OrderedDict()
         self._new: _Held = OrderedDict()
         self._new_bytes = 0

@@ -24,13 +24,13 @@ from eventctx.errors import (
     WrongExpectedVersion,
 )
 from eventctx.log import events, signatures
-from eventctx.log.codec import encode_event
+from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
 from eventctx.log.signatures import Signer
-from eventctx.log.store import Appended, EventStore, Receipt
+from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Rememberer, Scorer, Summarizer
 from eventctx.policies.interception import Intercept
@@ -269,7 +269,33 @@ async def fork(
     async for record in store.read(session, start=last, stop=last, bodies=False):
         time = max(time, record.time)
     first = Draft(random(16), name, version, time, payload)
-    return await store.fork(session, at, new_session, first)
+    appended = await store.fork(session, at, new_session, first)
+    erased = await _erased_behind(store, session, at)
+    if erased is None:
+        return appended
+    name, version, payload = encode_event(erased)
+    note = await store.append(
+        new_session, [Draft(random(16), name, version, time, payload)], STREAM_EXISTS
+    )
+    return Appended((*appended.records, *note.records), note.receipt)
+
+
+async def _erased_behind(store: EventStore, session: str, at: int) -> events.Erased | None:
+    """The erasure of contents that a fork inherits, of which only its parent's chain knows."""
+    numbers: set[int] = set()
+    bodies: set[tuple[int, int]] = set()
+    async for record in store.read(session, start=at + 1, bodies=False):
+        event = decode_event(record) if record.type == "context:erased" else None
+        if isinstance(event, events.Erased):
+            inherited = {place for place in event.bodies if place[0] <= at}
+            bodies |= inherited
+            numbers |= set(event.numbers) if inherited else set()
+    if not bodies:
+        return None
+    reason = f"erased in session {session!r} before the fork"
+    return events.Erased(
+        numbers=tuple(sorted(numbers)), bodies=tuple(sorted(bodies)), reason=reason
+    )
 
 
 async def link(

@@ -16,6 +16,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, SessionWasDeleted, StreamNotFound
 from eventctx.importers.load import import_file
 from eventctx.log.receipt_book import ReceiptBook
+from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
 
 WORDS = "the launch code is 0042 alpha zulu tango foxtrot and nobody may ever know it"
@@ -170,6 +171,10 @@ async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
         assert erased == (name != "before")
     await engine.fork("s", 4, "made later")
     assert (await engine.verify("made later")).ok
+    info = await engine.store.head("made later")
+    lines = [line async for line in export_lines(engine.store, info)]
+    await import_drafts(engine.store, "moved", read_drafts(lines[1:]))
+    assert (await engine.verify("moved")).ok
     assert (await engine.transcript("made later"))[1].message is None
 
 

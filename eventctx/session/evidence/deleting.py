@@ -12,6 +12,7 @@ from eventctx.log.events import SessionDeleted
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.session.appending import Clock
+from eventctx.session.evidence.erasing import ERASING
 
 
 class ExpiredSession(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ async def delete(
     event = SessionDeleted(position=info.head, digest=info.digest.hex(), records=own, reason=reason)
     name, version, payload = encode_event(event)
     time = max(clock(), await last_time(store, info))
+    await store.save_checkpoint(ERASING, 1)
     return await store.delete(session, Draft(random(16), name, version, time, payload), info.head)
 
 

@@ -57,7 +57,6 @@ class Destruction:
         names = [session]
         if forks:
             names = [*deleting.forks_of(session, await self._store.streams()), session]
-        await self._store.save_checkpoint(ERASING, 1)
         records: list[Record] = []
         for name in names:
             await self._sessions.close(name)

@@ -166,8 +166,8 @@ async def erase(
     Whoever writes to the session meanwhile may make a new summary of the messages, so it is looked
     for again until none is found.
     """
-    await store.save_checkpoint(ERASING, 1)
     made = await plan(store, session, numbers)
+    await store.save_checkpoint(ERASING, 1)
     erased = 0
     appended: tuple[Record, ...] = ()
     done: set[tuple[str, Address]] = set()

@@ -106,6 +106,11 @@ class ReceiptBook:
         digest = receipt.digest.hex()
         self._append(BookEntry(1, "mismatch", receipt.stream, now, receipt.position, digest, found))
 
+    @property
+    def is_read(self) -> bool:
+        """Whether ``last`` needs no file."""
+        return self._last is not None
+
     def last(self) -> dict[str, Receipt]:
         """The last receipt of each session since a restore, unless deleted. Empty without a book.
 

@@ -10,7 +10,6 @@ object of a process is never used in a process that was forked from it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -169,6 +168,8 @@ class SharedFile:
 
         The parent's writer thread may have been inside SQLite, so closing could wait for ever.
         """
+        import ctypes  # loading it takes 3 ms, and few programs fork
+
         self._forked = True
         for connection in self._connections:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -66,6 +66,8 @@ class ReceiptKeeper:
         if self.book is None:
             return {}
         try:
+            if self.book.is_read:
+                return self.book.last()
             return await asyncio.to_thread(self.book.last)
         except StoreError as error:
             self.book.complain(error)

@@ -1,6 +1,7 @@
 """Finds texts that share a long enough part with given ones, such as copies of erased words.
 
-Texts are compared without regard to case and white space, since an excerpt is often one line.
+Texts are compared without regard to case and white space, since an excerpt is often one line. A
+short text, such as a name or a path, is in many others by chance, so it is compared as a whole.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ LEAST_SHARED: Final = 31
 """Characters in a row that two texts must share. Less would find common phrases everywhere."""
 
 LEAST_WHOLE: Final = 6
-"""Shortest text that is looked for as a whole."""
+"""Shortest text that is looked for at all."""
 
 _GRAM: Final = 24
 _STEP: Final = LEAST_SHARED - _GRAM + 1
@@ -28,21 +29,18 @@ class Overlap:
 
     def __init__(self, texts: Iterable[str]) -> None:
         normal = {_normal(text) for text in texts}
-        self._whole = {text for text in normal if len(text) >= LEAST_WHOLE}
-        self._short = {text for text in self._whole if len(text) < _GRAM}
+        self._long = {text for text in normal if len(text) >= _GRAM}
+        self._short = {text for text in normal - self._long if len(text) >= LEAST_WHOLE}
         self._grams: set[str] = set()
-        for text in self._whole - self._short:
-            self._grams.update(text[at : at + _GRAM] for at in range(0, len(text), _STEP))
-            self._grams.add(text[-_GRAM:])
-        self._grams = {gram for gram in self._grams if len(gram) == _GRAM}
-
-    def __bool__(self) -> bool:
-        return bool(self._whole)
+        for text in self._long:
+            last = len(text) - _GRAM
+            self._grams.update(text[at : at + _GRAM] for at in range(0, last + 1, _STEP))
+            self._grams.add(text[last:])
 
     def shares(self, text: str) -> bool:
-        """Whether ``text`` has ``LEAST_SHARED`` characters, or a short text, of those given."""
+        """Whether ``text`` shares ``LEAST_SHARED`` characters with one given, or is a short one."""
         text = _normal(text)
-        if any(short in text for short in self._short):
+        if text in self._short:
             return True
         grams = self._grams
         return bool(grams) and any(
@@ -50,9 +48,9 @@ class Overlap:
         )
 
     def holds(self, text: str) -> bool:
-        """Whether one of the given texts is in ``text`` as a whole."""
+        """Whether one of the given texts is in ``text`` as a whole, or is it if it is short."""
         text = _normal(text)
-        return any(whole in text for whole in self._whole)
+        return text in self._short or any(whole in text for whole in self._long)
 
 
 def texts_in(value: Any) -> Iterator[str]:

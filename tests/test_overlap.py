@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages.overlap import LEAST_SHARED, Overlap, texts_in
+from eventctx.messages.overlap import LEAST_SHARED, Overlap, texts_in, words_in
 
 WORDS = "the launch code is 0042 alpha zulu tango foxtrot and nobody may ever know it"
 
@@ -22,7 +22,7 @@ def test_any_part_of_the_least_length_is_found_wherever_it_stands(
     text = " ".join(text.split())
     start = min(start, max(0, len(text) - LEAST_SHARED))
     part = text[start : start + LEAST_SHARED]
-    if len(part) < LEAST_SHARED or part != part.strip():
+    if len(part) < LEAST_SHARED or part != part.strip() or " " not in text:
         return
     assert Overlap([text]).shares(f"{around}{part}{around}")
 
@@ -52,6 +52,19 @@ def test_a_short_text_is_only_found_as_a_whole() -> None:
 def test_a_repeated_text_is_one_that_holds_it_as_a_whole() -> None:
     assert Overlap([WORDS]).holds(f"She wrote: {WORDS}")
     assert not Overlap([WORDS]).holds(WORDS[:-3])
+
+
+def test_a_token_is_found_as_a_whole_wherever_it_stands() -> None:
+    key = "k" + "0123456789abcdef" * 3
+    assert Overlap([key]).shares(f"curl -H 'X-Key: {key}' somewhere")
+    assert not Overlap([key]).shares(key[:-1])
+
+
+def test_what_was_said_is_looked_for_and_the_names_of_files_are_not() -> None:
+    call = {"path": "/home/somebody/projects/thing/lib/a.py", "tier": "standard", "key": "x" * 40}
+    blocks = [{"type": "text", "text": "hi"}, {"type": "tool_use", "name": "read", "input": call}]
+    assert list(words_in({"role": "assistant", "content": blocks})) == ["hi", "x" * 40]
+    assert list(words_in({"role": "user", "content": "hunter2"})) == ["hunter2"]
 
 
 def test_ids_and_types_of_a_message_are_no_texts() -> None:

@@ -1,7 +1,9 @@
 """Finds texts that share a long enough part with given ones, such as copies of erased words.
 
 Texts are compared without regard to case and white space, since an excerpt is often one line. A
-short text, such as a name or a path, is in many others by chance, so it is compared as a whole.
+short text is in many others by chance, so it is compared as a whole; a token without white space,
+such as a key, is looked for as a whole. Paths and addresses are not looked for: many records of one
+session name the same file.
 """
 
 from __future__ import annotations
@@ -24,6 +26,12 @@ _NO_CONTENTS: Final = frozenset(
 """Keys of a message whose values tie it to others, or classify it."""
 
 
+_SAID: Final = frozenset({"content", "text", "thinking", "output", "refusal", "summary"})
+"""Keys under which stands what somebody said or a tool answered."""
+
+_PLACES: Final = ("/", "./", "../", "~", "http://", "https://", "file:", "C:", "D:")
+
+
 class Overlap:
     """The texts to look for."""
 
@@ -31,8 +39,9 @@ class Overlap:
         normal = {_normal(text) for text in texts}
         self._long = {text for text in normal if len(text) >= _GRAM}
         self._short = {text for text in normal - self._long if len(text) >= LEAST_WHOLE}
+        self._tokens = {text for text in self._long if " " not in text}
         self._grams: set[str] = set()
-        for text in self._long:
+        for text in self._long - self._tokens:
             last = len(text) - _GRAM
             self._grams.update(text[at : at + _GRAM] for at in range(0, last + 1, _STEP))
             self._grams.add(text[last:])
@@ -40,7 +49,7 @@ class Overlap:
     def shares(self, text: str) -> bool:
         """Whether ``text`` shares ``LEAST_SHARED`` characters with one given, or is a short one."""
         text = _normal(text)
-        if text in self._short:
+        if text in self._short or any(token in text for token in self._tokens):
             return True
         grams = self._grams
         return bool(grams) and any(
@@ -51,6 +60,24 @@ class Overlap:
         """Whether one of the given texts is in ``text`` as a whole, or is it if it is short."""
         text = _normal(text)
         return text in self._short or any(whole in text for whole in self._long)
+
+
+def words_in(value: Any, key: str = "content") -> Iterator[str]:
+    """The texts of a message that are worth looking for elsewhere.
+
+    Those that were said, however short; of arguments and other fields the long ones that name no
+    file or address.
+    """
+    if isinstance(value, str):
+        if key in _SAID or (len(value) >= _GRAM and not value.startswith(_PLACES)):
+            yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from words_in(item, key)
+    elif isinstance(value, dict):
+        for inner, item in value.items():
+            if inner not in _NO_CONTENTS or not isinstance(item, str):
+                yield from words_in(item, inner)
 
 
 def texts_in(value: Any) -> Iterator[str]:

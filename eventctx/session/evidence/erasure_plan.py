@@ -22,7 +22,7 @@ from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import Facts, decode_facts, encode_facts, outline_facts
-from eventctx.messages.overlap import Overlap, texts_in
+from eventctx.messages.overlap import Overlap, texts_in, words_in
 
 _MESSAGES = ("context:message_added", "context:messages_set")
 
@@ -85,7 +85,8 @@ async def texts_of(store: EventStore, stream: str, addresses: Sequence[Address])
     """The words of the messages at ``addresses``, to find their copies."""
     texts: list[str] = []
     for body in await store.bodies(stream, addresses):
-        texts += _texts(body.data)
+        if body.data is not None:
+            texts += words_in(decode_body(body.data))
     return Overlap(texts)
 
 

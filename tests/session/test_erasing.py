@@ -358,5 +358,6 @@ async def test_sessions_expire_by_their_last_record_and_younger_forks_keep_them(
             now[0] += 1_000
             await (await engine.session(name)).add_message({"role": "user", "content": name})
         await engine.fork("kept", 1, "fork")
+        await engine.erase("old", [0])
         found = await engine.expired(3_500)
         assert [(one.session, one.kept_by) for one in found] == [("kept", ("fork",)), ("old", ())]

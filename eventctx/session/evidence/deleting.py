@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any, Final
 
 import msgspec
 
@@ -16,7 +18,7 @@ from eventctx.session.evidence.erasing import ERASING
 
 
 class ExpiredSession(msgspec.Struct, frozen=True):
-    """A session whose last record is older than a limit; ``last`` in UTC nanoseconds.
+    """A session whose last record of its use is older than a limit; ``last`` in UTC nanoseconds.
 
     ``kept_by`` are younger sessions that were forked from it, so that it has to stay.
     """
@@ -62,9 +64,9 @@ def forks_of(session: str, infos: list[StreamInfo]) -> list[str]:
 
 
 async def expired(store: EventStore, before: int) -> list[ExpiredSession]:
-    """The sessions whose last record is older than ``before`` (UTC nanoseconds), forks first."""
+    """The sessions whose last use is before ``before`` (UTC nanoseconds), forks first."""
     infos = [info for info in await store.streams() if not info.deleted]
-    last = {info.stream: await last_time(store, info) for info in infos}
+    last = {info.stream: await _last_use(store, info) for info in infos}
     found = []
     for info in reversed(infos):  # a fork was made after what it was forked from
         if last[info.stream] < before:
@@ -73,6 +75,20 @@ async def expired(store: EventStore, before: int) -> list[ExpiredSession]:
             own = info.head - (-1 if info.forked_at is None else info.forked_at)
             found.append(ExpiredSession(info.stream, own, last[info.stream], kept_by))
     return found
+
+
+_NO_USE: Final = frozenset({"context:erased", "session:signed", "session:linked"})
+"""Records that are written about a session, long after anybody used it."""
+
+
+async def _last_use(store: EventStore, info: StreamInfo) -> int:
+    """The time of the last record of a session's use, in UTC nanoseconds."""
+    records: Any = store.read(info.stream, backward=True, bodies=False)
+    async with aclosing(records):
+        async for record in records:
+            if record.type not in _NO_USE:
+                return int(record.time)
+    return info.created
 
 
 async def last_time(store: EventStore, info: StreamInfo) -> int:

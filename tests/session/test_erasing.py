@@ -91,6 +91,20 @@ async def test_what_a_host_gives_back_makes_no_message_of_an_erased_one(engine: 
     assert [one.number for one in await engine.transcript("s")] == [0, 1, 2, 3, 4]
 
 
+async def test_another_engine_that_has_the_session_open_sends_nothing_erased(
+    engine: Engine, tmp_path: Path
+) -> None:
+    async with eventctx.open(tmp_path / "store.db", receipts=False) as other:
+        context = await other.session("s")
+        await context.add_message(SECRET)
+        await talk(context, 2)
+        assert "foxtrot" in str(await context.get_messages_for_request())
+        await engine.erase("s", [0])
+        assert "foxtrot" not in str(await context.get_messages_for_request())
+        assert "foxtrot" not in str(await context.get_messages())
+        assert (await other.verify("s")).ok
+
+
 async def test_summaries_of_an_erased_message_go_along(engine: Engine, tmp_path: Path) -> None:
     async def summarizer(request: eventctx.SummaryRequest) -> str:
         told = [str(message) for message in (*request.earlier, *request.messages)]

@@ -50,7 +50,10 @@ from eventctx.search.query import parse, snippet
 MAX_LIMIT: Final = 1_000
 BATCH_RECORDS: Final = 2_000
 BATCH_BYTES: Final = 4 * 2**20
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 12
+_PAUSE: Final = 0.01
+"""Seconds to wait after a loss, more after each: several processes may be at it at once."""
+
 _MOST_LINEAGES: Final = 10_000
 
 
@@ -132,13 +135,16 @@ class Recall:
         terms = parse(query)
         if not terms:
             return []
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             try:
-                await self.catch_up()
+                reached = await self.catch_up()
                 request = _SearchRequest(terms, session, lineage, limit, every, besides)
-                return await self._found(request)
+                found = await self._found(request)
+                await self._check_kept(reached)
             except IndexLost:
+                await asyncio.sleep(_PAUSE * attempt)
                 continue
+            return found
         raise _lost()
 
     async def message(self, session: str, number: int) -> FoundMessage:
@@ -151,12 +157,14 @@ class Recall:
                 f"message: expected a message number from 0, found {shown(number)}"
             )
         lineage = await self._lineage(session)
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             try:
-                await self.catch_up()
+                reached = await self.catch_up()
                 place = await asyncio.to_thread(self._index.find, lineage, number)
                 following = await asyncio.to_thread(self._index.following, lineage)
+                await self._check_kept(reached)
             except IndexLost:
+                await asyncio.sleep(_PAUSE * attempt)
                 continue
             if place is None:
                 numbers = f"a number from 0 to {following - 1}" if following else "no number yet"
@@ -177,26 +185,46 @@ class Recall:
 
     async def forget_destroyed(self) -> None:
         """Take the words of all that was erased or deleted out of the index."""
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             try:
-                return await self.catch_up()
+                await self.catch_up()
             except IndexLost:
+                await asyncio.sleep(_PAUSE * attempt)
                 continue
+            return
         raise _lost()
 
     # -- filling the index -----------------------------------------------------------------------
 
-    async def catch_up(self) -> None:
-        """Index the records appended since the last time. After IndexLost, call it again."""
+    async def catch_up(self) -> Mark | None:
+        """Index the records appended since the last time; returns the last record in the index.
+
+        After IndexLost, call it again.
+        """
         # One task of a loop fills the index while the others wait. A second loop or process may
         # fill it at the same time, which wastes work but does no harm.
         lock = self._filling.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         async with lock:
-            while not await self._reached_the_end():
-                pass
+            while True:
+                done, mark = await self._reached_the_end()
+                if done:
+                    return mark
 
-    async def _reached_the_end(self) -> bool:
-        """Index all records from the mark on; false if another task or process moved the mark."""
+    async def _check_kept(self, reached: Mark | None) -> None:
+        """Raise IndexLost if the index holds less than it did when it was brought up to date.
+
+        A process whose index was deleted under it leaves a journal beside the new file. SQLite
+        takes that for the new file's own, and rolls it back to what the old one was.
+        """
+        mark = await asyncio.to_thread(self._index.mark)
+        if reached is not None and (mark is None or mark.position < reached.position):
+            raise IndexLost("the index was rolled back")
+
+    async def _reached_the_end(self) -> tuple[bool, Mark | None]:
+        """Index all records from the mark on, and return whether that was done, and the new mark.
+
+        It was not if another task or process moved the mark.
+        """
         mark = await asyncio.to_thread(self._index.mark)
         waiting_for_mark = mark is not None
         batch: list[Record] = []
@@ -205,26 +233,30 @@ class Recall:
         records: Any = self._store.read_all(after=-1 if mark is None else mark.position - 1)
         async with aclosing(records):
             async for record in records:
-                if mark is not None and record.type == "session:deleted":
-                    # Its messages may be anywhere in the index. A new one has none of them.
-                    await asyncio.to_thread(self._index.clear)
-                    return False
                 if waiting_for_mark:
                     waiting_for_mark = False
                     if mark == _mark_of(record):
                         continue
-                    await asyncio.to_thread(self._index.clear)
-                    return False
+                    return await self._cleared()
+                if mark is not None and record.type == "session:deleted":
+                    # Its messages may be anywhere in the index. A new one has none of them.
+                    return await self._cleared()
                 batch.append(record)
                 size += sum([len(body.data or b"") for body in record.bodies])
                 if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
                     if not await self._put(mark, batch):
-                        return False
+                        return False, None
                     mark, batch, size = _mark_of(record), [], 0
         if waiting_for_mark:
-            await asyncio.to_thread(self._index.clear)
-            return False
-        return not batch or await self._put(mark, batch)
+            return await self._cleared()
+        if not batch:
+            return True, mark
+        return await self._put(mark, batch), _mark_of(batch[-1])
+
+    async def _cleared(self) -> tuple[bool, None]:
+        """Begin with an empty index: this one holds what is not in the store any more."""
+        await asyncio.to_thread(self._index.clear)
+        return False, None
 
     async def _put(self, after: Mark | None, batch: Sequence[Record]) -> bool:
         lineages = {stream: await self._lineage(stream) for stream in {r.stream for r in batch}}

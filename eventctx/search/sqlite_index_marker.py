@@ -121,6 +121,10 @@ def make_file(path: Path, version: int, rights: int) -> None:
     try:
         with os.fdopen(file, "wb") as part:
             part.write(template(version))
+        if not os.path.lexists(path):
+            # It is of an index that was deleted while a process wrote to it. SQLite would take it
+            # for the new file's own, and roll that back to what the old one was.
+            path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
         with suppress(FileExistsError):  # another process was faster
             _give_name(beside, path)
     finally:

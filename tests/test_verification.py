@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -62,6 +64,11 @@ PAYLOAD_OF_BRACKETS = """
 UPDATE records SET payload=CAST(replace(hex(zeroblob(50000)),'00','[') AS BLOB) WHERE pos=9"""
 BODY_OF_BRACKETS = """
 UPDATE records SET data=CAST(replace(hex(zeroblob(50000)),'00','[') AS BLOB) WHERE pos=2"""
+FACTS_OF_NO_TEXT = """
+UPDATE records SET facts=CAST(substr(facts,1,5)||x'e9'||substr(facts,7) AS BLOB) WHERE pos=2"""
+PAYLOAD_OF_NO_TEXT = """
+UPDATE records SET payload=CAST(replace(payload,'"strategy":"','"strategy":"'||x'e9') AS BLOB)
+WHERE type=(SELECT id FROM types WHERE name='context:post_compact')"""
 EDITS: dict[str, tuple[str, str, str]] = {
     "texts blanked": ("UPDATE records SET salt=NULL, data=NULL WHERE bodies > 0", "s", "body"),
     "texts blanked with their facts": (
@@ -76,6 +83,8 @@ EDITS: dict[str, tuple[str, str, str]] = {
         "s", "snapshot",
     ),
     "a snapshot of the future": ("UPDATE snapshots SET position=99999", "s", "snapshot"),
+    "facts that are no UTF-8": (FACTS_OF_NO_TEXT, "s", "facts"),
+    "a compaction that is no UTF-8": (PAYLOAD_OF_NO_TEXT, "s", "record"),
     "a snapshot moved": ("UPDATE snapshots SET position=position-3", "s", "snapshot"),
     "all records removed": ("DELETE FROM records WHERE stream=3", "other", "missing"),
     "an event id longer": (
@@ -193,6 +202,21 @@ async def test_one_broken_session_never_hides_the_others(path: Path) -> None:
         assert [info.head for info in await engine.sessions()][1] == -1
         with pytest.raises(LogCorrupted, match="records of the session were removed"):
             await engine.session("other")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE streams SET parent=2, forked_at=3 WHERE id=1",
+        "UPDATE records SET data=CAST(replace(data,'question',x'e9') AS BLOB) WHERE pos=2",
+    ],
+    ids=["forks of each other", "no UTF-8"],
+)
+async def test_a_search_in_a_damaged_store_ends_with_a_typed_error(path: Path, sql: str) -> None:
+    await checked(path, lambda connection: connection.execute(sql).fetchall())
+    async with eventctx.open(path, receipts=False) as engine, asyncio.timeout(20):
+        with contextlib.suppress(LogCorrupted):
+            await engine.recall("question", "s")
 
 
 async def test_an_edited_message_is_never_sent_shown_or_searched(path: Path) -> None:

@@ -66,7 +66,7 @@ def decode_event(record: Record) -> Event | Unknown:
         old = _json.decode(record.payload)
         row = CATALOGUE[record.type]
         return msgspec.convert(upcast(record.type, record.version, current, old), row.payload)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(
             f"stream {record.stream!r}, position {record.position}: the payload is no "
             f"{record.type} of version {record.version}: {error}"

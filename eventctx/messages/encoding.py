@@ -37,8 +37,15 @@ def decode_body(data: bytes) -> Any:
     """The value of a body; a new object on every call. Raises msgspec.DecodeError."""
     try:
         return _json.decode(data)
-    except RecursionError as error:
-        raise msgspec.DecodeError("expected at most 200 levels, found deeper nesting") from error
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise _no_json(error) from error
+
+
+def _no_json(error: RecursionError | UnicodeDecodeError) -> msgspec.DecodeError:
+    """What msgspec does not raise itself: its own error for bytes that are no JSON."""
+    if isinstance(error, UnicodeDecodeError):
+        return msgspec.DecodeError(f"expected text in UTF-8: {error}")
+    return msgspec.DecodeError("expected at most 200 levels, found deeper nesting")
 
 
 MANY = 1_000
@@ -50,11 +57,14 @@ that its memory is reused instead of requested from the system every time."""
 
 
 def decode_bodies(parts: list[bytes]) -> list[Any]:
-    """Decode many bodies in few passes, which is cheaper than one by one."""
+    """Decode many bodies in few passes, which is cheaper than one by one.
+
+    Raises msgspec.DecodeError.
+    """
     messages: list[Any] = []
     with collector_paused(len(parts)):
         for first in range(0, len(parts), PASS):
-            messages += _json.decode(b"[" + b",".join(parts[first : first + PASS]) + b"]")
+            messages += decode_body(b"[" + b",".join(parts[first : first + PASS]) + b"]")
     return messages
 
 

@@ -97,5 +97,5 @@ def decode_facts(data: bytes) -> Facts:
         return NO_FACTS
     try:
         return _decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"the stored facts of a body are damaged: {error}") from error

@@ -268,7 +268,7 @@ class Recall:
         return await asyncio.to_thread(index)
 
     async def _lineage(self, stream: str) -> Lineage:
-        """The segments of the stream, its own first. Raises StreamNotFound."""
+        """The segments of the stream, its own first. Raises StreamNotFound, LogCorrupted."""
         known = self._lineages.get(stream)
         if known is not None:
             return known
@@ -278,7 +278,8 @@ class Recall:
         met: set[str] = set()
         while name is not None:
             if name in met:
-                raise LogCorrupted(stream, -1, "its forks have no beginning")
+                problem = "its forks have no beginning: the streams' parents were changed"
+                raise LogCorrupted(stream, -1, problem)
             met.add(name)
             info = await self._store.head(name)
             if info is None:

@@ -1,0 +1,49 @@
+"""How often each fault is tried: a few times with every run of the tests, often by `make faults`.
+
+docs/explanation/what-is-tested.md shows the same figures; tests/faults/test_the_page.py compares.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Trials(NamedTuple):
+    """Trials of one fault: in an ordinary run, and in a full one."""
+
+    small: int
+    full: int
+
+
+COUNTS = {
+    "crash states": Trials(300, 10_000),
+    "kills": Trials(2, 200),
+    "power cuts": Trials(1, 20),
+    "limits of file size": Trials(2, 20),
+    "full disks": Trials(1, 8),
+    "failing operations": Trials(40, 600),
+    "flipped bits": Trials(30, 1_000),
+    "flipped bits of the log": Trials(15, 300),
+    "edits": Trials(30, 200),
+    "mutants of a format": Trials(12, 5_000),
+    "storms": Trials(3, 200),
+    "contests": Trials(1, 10),
+    "forks": Trials(1, 20),
+    "clocks": Trials(3, 100),
+}
+
+FULL = os.environ.get("EVENTCTX_FAULTS") == "full"
+
+
+def trials(fault: str) -> int:
+    """How often to try a fault in this run."""
+    small, full = COUNTS[fault]
+    return full if FULL else small
+
+
+def report(fault: str, found: Mapping[str, int]) -> None:
+    """Print what the trials of a fault found; `make faults` shows it."""
+    shown = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
+    print(f"\n{fault}: {shown}")

@@ -1,0 +1,237 @@
+"""Somebody edits the database with SQL: each edit that changes anything meaningful is found.
+
+Edits are drawn: any table, any column, any row. What no digest covers, and what may therefore
+change without a finding, is listed in ``given.EVIDENCE`` and in ``NO_EVIDENCE``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.faults.counts import report, trials
+from tests.faults.given import (
+    STORE,
+    Sound,
+    evidence_in,
+    scratch,
+    sound_store,
+    survives,
+    write_files,
+)
+
+pytestmark = pytest.mark.slow
+
+Draw = Callable[[apsw.Connection, random.Random], str]
+
+NO_EVIDENCE = {
+    "UPDATE streams SET created = created + 1",
+    "UPDATE checkpoints SET position = position + 5 WHERE name <> 'eventctx:erasing'",
+    "INSERT INTO checkpoints VALUES('of a subscription', 3)",
+    "DELETE FROM checkpoints",
+    "DELETE FROM snapshots",
+    "UPDATE snapshots SET version = 99",
+    "INSERT INTO types(name) VALUES('nobody:uses')",
+}
+"""Edits that change no answer, and that nobody finds."""
+
+
+def one(connection: apsw.Connection, sql: str) -> Any:
+    """The only value of a query."""
+    ((value,),) = connection.execute(sql).fetchall()
+    return value
+
+
+def any_of(connection: apsw.Connection, chance: random.Random, table: str) -> int:
+    """The row id of any row."""
+    rows = connection.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
+    return int(chance.choice(rows)[0])
+
+
+def a_column(connection: apsw.Connection, chance: random.Random) -> tuple[str, str, int]:
+    """A table, a column of it, and a row; records, where most lies, more often than others."""
+    tables = ["records"] * 6 + ["bodies", "streams", "types", "snapshots"]
+    table = chance.choice(tables)
+    names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall()]
+    return table, chance.choice(names), any_of(connection, chance, table)
+
+
+def set_null(connection: apsw.Connection, chance: random.Random) -> str:
+    table, column, row = a_column(connection, chance)
+    return f"UPDATE {table} SET {column}=NULL WHERE rowid={row}"
+
+
+def set_another_type(connection: apsw.Connection, chance: random.Random) -> str:
+    table, column, row = a_column(connection, chance)
+    value = chance.choice(["7", "-1", "9223372036854775807", "'text'", "x''", "x'ff00'", "0.5"])
+    return f"UPDATE {table} SET {column}={value} WHERE rowid={row}"
+
+
+def cut_a_value(connection: apsw.Connection, chance: random.Random) -> str:
+    column = chance.choice(["data", "facts", "salt", "payload", "digest", "body_digest", "id"])
+    row = one(
+        connection,
+        f"SELECT pos FROM records WHERE length({column}) > 1 ORDER BY random_of(pos) LIMIT 1",
+    )
+    length = one(connection, f"SELECT length({column}) FROM records WHERE pos={row}")
+    cut = f"substr({column}, 1, {chance.randrange(length)})"
+    return f"UPDATE records SET {column}={cut} WHERE pos={row}"
+
+
+def take_a_value_of_another_row(connection: apsw.Connection, chance: random.Random) -> str:
+    table, column, row = a_column(connection, chance)
+    other = any_of(connection, chance, table)
+    value = f"(SELECT {column} FROM {table} WHERE rowid={other})"
+    return f"UPDATE {table} SET {column}={value} WHERE rowid={row}"
+
+
+def swap_two_rows(connection: apsw.Connection, chance: random.Random) -> str:
+    table = chance.choice(["records", "records", "bodies", "streams", "types"])
+    first, second = (any_of(connection, chance, table) for _ in range(2))
+    key = {"records": "pos"}.get(table, "id")
+    return (
+        f"UPDATE {table} SET {key}=-9 WHERE {key}={first};"
+        f"UPDATE {table} SET {key}={first} WHERE {key}={second};"
+        f"UPDATE {table} SET {key}={second} WHERE {key}=-9"
+    )
+
+
+def swap_two_places(connection: apsw.Connection, chance: random.Random) -> str:
+    """Two records of a session take each other's position."""
+    stream = any_of(connection, chance, "streams")
+    places = connection.execute(f"SELECT position FROM records WHERE stream={stream}").fetchall()
+    (first,), (second,) = chance.sample(places, 2)
+    at = f"WHERE stream={stream} AND position"
+    return (
+        f"UPDATE records SET position=-9 {at}={first};"
+        f"UPDATE records SET position={first} {at}={second};"
+        f"UPDATE records SET position={second} {at}=-9"
+    )
+
+
+def delete_a_row(connection: apsw.Connection, chance: random.Random) -> str:
+    table, _, row = a_column(connection, chance)
+    return f"DELETE FROM {table} WHERE rowid={row}"
+
+
+def insert_a_copy(connection: apsw.Connection, chance: random.Random) -> str:
+    """The copy of a record behind the last one of a session, as if it had been said twice."""
+    row = any_of(connection, chance, "records")
+    stream = any_of(connection, chance, "streams")
+    names = [name for _, name, *_ in connection.execute("PRAGMA table_info(records)").fetchall()]
+    new = {
+        "pos": "(SELECT max(pos) + 1 FROM records)",
+        "stream": str(stream),
+        "position": f"(SELECT max(position) + 1 FROM records WHERE stream={stream})",
+    }
+    values = ",".join(new.get(name, name) for name in names)
+    return f"INSERT INTO records SELECT {values} FROM records WHERE pos={row}"
+
+
+def rename_a_session(connection: apsw.Connection, chance: random.Random) -> str:
+    return f"UPDATE streams SET name='renamed' WHERE id={any_of(connection, chance, 'streams')}"
+
+
+def change_a_parent(connection: apsw.Connection, chance: random.Random) -> str:
+    row = any_of(connection, chance, "streams")
+    change = chance.choice(["parent=NULL, forked_at=NULL", "parent=1, forked_at=3", "forked_at=5"])
+    return f"UPDATE streams SET {change} WHERE id={row}"
+
+
+def empty_facts(connection: apsw.Connection, chance: random.Random) -> str:
+    """Facts decide what a compaction shows; no digest covers them."""
+    return f"UPDATE records SET facts=x'' WHERE pos={any_of(connection, chance, 'records')}"
+
+
+def change_a_byte(connection: apsw.Connection, chance: random.Random) -> str:
+    """One byte of a text, its length kept."""
+    table, column = chance.choice(
+        [("records", "data"), ("records", "payload"), ("bodies", "data"), ("snapshots", "data")]
+    )
+    rows = connection.execute(
+        f"SELECT rowid, {column} FROM {table} WHERE length({column}) > 0"
+    ).fetchall()
+    row, value = chance.choice(rows)
+    changed = bytearray(value)
+    changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(7)
+    return f"UPDATE {table} SET {column}=x'{changed.hex()}' WHERE rowid={row}"
+
+
+DRAWS: tuple[Draw, ...] = (
+    set_null,
+    set_another_type,
+    cut_a_value,
+    take_a_value_of_another_row,
+    swap_two_rows,
+    swap_two_places,
+    delete_a_row,
+    insert_a_copy,
+    rename_a_session,
+    change_a_parent,
+    empty_facts,
+    change_a_byte,
+)
+
+
+def edit(sql: str) -> Callable[[Path], None]:
+    """Damage by SQL, without the constraints that a hand with a shell need not keep."""
+
+    def damage(path: Path) -> None:
+        connection = apsw.Connection(str(path))
+        try:
+            connection.execute("PRAGMA foreign_keys=OFF").fetchall()
+            connection.execute("BEGIN").fetchall()
+            connection.execute(sql).fetchall()
+            connection.execute("COMMIT").fetchall()
+        finally:
+            connection.close(True)
+
+    return damage
+
+
+def draw(folder: Path, sound: Sound, chance: random.Random, kind: Draw) -> str | None:
+    """The SQL of an edit that changes something; None if SQLite refused it."""
+    write_files(folder, sound.files)
+    path = folder / STORE
+    connection = apsw.Connection(str(path))
+    connection.create_scalar_function("random_of", lambda _: chance.random())
+    sql = kind(connection, chance)
+    connection.close()
+    try:
+        edit(sql)(path)
+    except apsw.Error:
+        return None
+    return None if evidence_in(path) == sound.evidence and "snapshots" not in sql else sql
+
+
+async def edit_often(sound: Sound, count: int, seed: int) -> Counter[str]:
+    """How ``count`` edits were judged. Raises AssertionError for a promise that was broken."""
+    outcomes: Counter[str] = Counter()
+    chance = random.Random(seed)
+    with scratch() as folder:
+        while outcomes.total() < count:
+            sql = draw(folder, sound, chance, DRAWS[outcomes.total() % len(DRAWS)])
+            if sql is None:
+                continue
+            judgement = await survives(sound, folder, edit(sql))
+            assert not judgement.broken, f"{sql[:300]}: {judgement.broken}"
+            outcomes[judgement.outcome] += 1
+    return outcomes
+
+
+async def test_every_edit_that_changes_anything_meaningful_is_found() -> None:
+    outcomes = await edit_often(await sound_store(), trials("edits"), 1)
+    report("edits", outcomes)
+
+
+@pytest.mark.parametrize("sql", sorted(NO_EVIDENCE))
+async def test_what_is_no_evidence_changes_no_answer(sql: str) -> None:
+    with scratch() as folder:
+        judgement = await survives(await sound_store(), folder, edit(sql))
+    assert (judgement.outcome, judgement.broken) == ("harmless", ())

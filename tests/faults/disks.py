@@ -1,0 +1,98 @@
+"""Small disks of one's own: a file system in a file whose power can be cut, and one in memory.
+
+Both need root, and the first also loop devices, so their tests are skipped elsewhere, and say why.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+EXT4_IOC_SHUTDOWN = 0x8004587D
+NO_LOG_FLUSH = 2
+"""The file system stops at once, and not even its own journal is written: a power cut."""
+
+
+def _run(*command: object) -> None:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{command[0]}: {done.stderr.strip()}")
+
+
+class LoopDisk:
+    """An ext4 file system in a file, mounted at ``folder``."""
+
+    def __init__(self, image: Path, folder: Path) -> None:
+        self.folder = folder
+        self._image = image
+
+    def mount(self) -> None:
+        """Mount it; the journal of the file system is replayed, as after a real cut."""
+        _run("mount", "-o", "loop", self._image, self.folder)
+
+    def cut_power(self) -> None:
+        """Stop the file system in the middle of whatever is under way."""
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.ioctl(handle, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(handle)
+
+    def unmount(self) -> None:
+        """Unmount it, once nobody uses it any more."""
+        _run("umount", self.folder)
+
+
+def _need_root() -> None:
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounting a disk of one's own needs root on Linux")
+
+
+@contextmanager
+def loop_disk(megabytes: int) -> Iterator[LoopDisk]:
+    """A new and mounted disk. Skips the test where none can be made."""
+    _need_root()
+    place = Path(tempfile.mkdtemp(prefix="eventctx-disk-"))
+    folder, image = place / "mounted", place / "image"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(megabytes * 2**20)
+    disk = LoopDisk(image, folder)
+    try:
+        try:
+            _run("mkfs.ext4", "-q", "-F", image)
+            disk.mount()
+        except OSError as error:
+            pytest.skip(f"no ext4 on a loop device can be mounted here ({error})")
+        yield disk
+    finally:
+        if os.path.ismount(folder):
+            disk.unmount()
+        shutil.rmtree(place)
+
+
+@contextmanager
+def small_disk(kilobytes: int) -> Iterator[Path]:
+    """The folder of a file system in memory that holds so much. Skips where none can be made."""
+    _need_root()
+    folder = Path(tempfile.mkdtemp(prefix="eventctx-small-"))
+    try:
+        try:
+            _run("mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder)
+        except OSError as error:
+            pytest.skip(f"no tmpfs can be mounted here ({error})")
+        yield folder
+    finally:
+        if os.path.ismount(folder):
+            _run("umount", folder)
+        folder.rmdir()

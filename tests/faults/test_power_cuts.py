@@ -1,0 +1,59 @@
+"""The power of a real file system is cut while sessions write: what was acknowledged is there.
+
+The crash states of tests/faults/test_crash_states.py are built after a model of a disk; here Linux
+itself throws away what was not flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from eventctx.log.store import Receipt
+from tests.faults.counts import report, trials
+from tests.faults.disks import LoopDisk, loop_disk
+from tests.faults.processes import (
+    check_the_store,
+    check_what_was_acknowledged,
+    program,
+    receipts_in,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> list[Receipt]:
+    """The receipts that a writer had printed when the power went."""
+    with program("sessions.py", path, 10) as writer:
+        assert writer.stdout is not None and writer.stderr is not None
+        assert writer.stdout.readline() == "ready\n", writer.stderr.read()
+        # What is waited for is the moment of the cut, not something to become true.
+        time.sleep(chance.uniform(0.1, 0.7))
+        disk.cut_power()
+        writer.kill()
+        return receipts_in(writer.communicate()[0].splitlines(keepends=True))
+
+
+async def cut_often(count: int, seed: int) -> dict[str, int]:
+    """Cut the power ``count`` times. Raises AssertionError for a promise that was broken."""
+    chance = random.Random(seed)
+    acknowledged = 0
+    for _ in range(count):
+        with loop_disk(64) as disk:
+            path = disk.folder / "store.db"
+            receipts = await asyncio.to_thread(write_until_the_cut, disk, path, chance)
+            disk.unmount()
+            disk.mount()
+            acknowledged += await check_what_was_acknowledged(path, receipts)
+            await check_the_store(path)
+    return {"power cuts": count, "acknowledged records": acknowledged, "lost": 0}
+
+
+async def test_a_real_power_cut_loses_nothing_acknowledged() -> None:
+    found = await cut_often(trials("power cuts"), 1)
+    assert found["acknowledged records"] > 0
+    report("power cuts", found)

@@ -1,0 +1,117 @@
+"""Writes, syncs and truncations that fail, each in turn: only typed errors, and nothing is lost.
+
+What an await returned a receipt for is there: while the disk fails, when it is well again, and
+after the store was opened anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import EventctxError
+from tests.faults.counts import report, trials
+from tests.faults.failing_disk import Failure, failing_disk
+from tests.faults.given import scratch
+from tests.faults.processes import check_the_store, check_what_was_acknowledged
+
+pytestmark = pytest.mark.slow
+
+SESSIONS = ("a", "b", "c")
+FAILURES = ("write", "sync", "truncate")
+
+
+class Work:
+    """Sessions that write whatever the disk does; notes what was acknowledged and what was not."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[eventctx.Receipt] = []
+        self.refused: Counter[str] = Counter()
+        self.texts: dict[str, list[str]] = {name: [] for name in SESSIONS}
+
+    async def write(self, engine: Engine, name: str, first: int, count: int) -> None:
+        """Add messages and make requests; only typed errors are taken for an answer."""
+        context = await engine.session(name, max_tokens=1_500, on_overflow="send_floor")
+        for number in range(first, first + count):
+            text = f"{name} {number} " + "x" * (200 if number % 7 else 30_000)
+            try:
+                async with context.turn() as turn, turn.iteration():
+                    receipt = await context.add_message({"role": "user", "content": text})
+                    self.acknowledged.append(receipt)
+                    self.texts[name].append(text)
+                    await context.get_messages_for_request()
+            except EventctxError as error:
+                self.refused[type(error).__name__] += 1
+
+    async def read(self, engine: Engine) -> None:
+        """Assert that every acknowledged message is in its transcript, in order and once."""
+        for name in SESSIONS:
+            try:
+                found = await engine.transcript(name)
+            except EventctxError as error:
+                self.refused[type(error).__name__] += 1
+                continue
+            wanted = iter([one.message["content"] for one in found if one.message])
+            assert all(text in wanted for text in self.texts[name]), f"{name}: lost or reordered"
+
+
+async def fail_once(path: Path, failure: Failure) -> Work:
+    """One run with one failure. Raises AssertionError for a promise that was broken."""
+    work = Work()
+    with failing_disk() as disk:
+        async with eventctx.open(path, receipts=False) as engine:
+            for name in SESSIONS:
+                await work.write(engine, name, 0, 2)
+            disk.begin(failure)
+            await asyncio.gather(*(work.write(engine, name, 2, 12) for name in SESSIONS))
+            await work.read(engine)
+            if failure.operation == "truncate":  # an erasure empties the log
+                work.texts["a"].pop(0)
+                try:
+                    await engine.erase("a", [0])
+                except EventctxError as error:
+                    work.refused[type(error).__name__] += 1
+            disk.begin(None)
+            before = len(work.acknowledged)
+            refused = work.refused.total()
+            await asyncio.gather(*(work.write(engine, name, 20, 2) for name in SESSIONS))
+            # A session may first have to say that an earlier, unawaited record was not written.
+            assert len(work.acknowledged) > before, work.refused
+            assert work.refused.total() <= refused + len(SESSIONS), work.refused
+            await work.read(engine)
+        work.refused["failed operations"] = disk.failed
+    await check_what_was_acknowledged(path, work.acknowledged)
+    await check_the_store(path)
+    return work
+
+
+async def fail_often(count: int, seed: int) -> Counter[str]:
+    """How ``count`` failures showed."""
+    chance = random.Random(seed)
+    shown: Counter[str] = Counter()
+    for number in range(count):
+        operation = FAILURES[number % 3]
+        failure = Failure(
+            operation,  # type: ignore[arg-type]
+            0 if operation == "truncate" else chance.randrange(120 if operation == "write" else 20),
+            chance.choice([1, 1, 2, 10, 10**6]),
+            operation == "write" and chance.random() < 0.5,
+        )
+        with scratch() as folder:
+            work = await fail_once(folder / "store.db", failure)
+        shown += work.refused
+        shown["acknowledged records"] += len(work.acknowledged)
+    return shown
+
+
+async def test_operations_that_fail_are_typed_errors_and_lose_nothing() -> None:
+    count = trials("failing operations")
+    shown = await fail_often(count, 1)
+    assert shown["failed operations"] >= count // 3
+    report("failing operations", {"failures": count, **shown, "lost": 0})

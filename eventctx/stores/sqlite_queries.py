@@ -192,12 +192,15 @@ class Queries:
         """
         columns = BODY_WITH_DATA if bodies else BODY_WITHOUT_DATA
 
-        def further(pos: int) -> list[Body]:
+        def further(pos: int, count: int) -> list[Body]:
             rows = self._connection.execute(
-                f"SELECT {columns} FROM bodies WHERE id BETWEEN ? AND ? ORDER BY id",  # noqa: S608
+                f"SELECT {columns},id FROM bodies WHERE id BETWEEN ? AND ? ORDER BY id",  # noqa: S608
                 (body_id(pos, 1), body_id(pos + 1, 0) - 1),
-            )
-            return [body_from(row) for row in rows]
+            ).fetchall()
+            # Another id would change no digest, and a content is fetched by its id.
+            if [row[4] for row in rows] != [body_id(pos, index) for index in range(1, count)]:
+                raise ValueError(f"expected {count} contents of the record, found others")
+            return [body_from(row[:4]) for row in rows]
 
         before = len(found)
         cursor = self._connection.cursor()

@@ -84,6 +84,9 @@ def body_rows(draft: Draft, global_position: int) -> list[Row]:
     ]
 
 
+_BLOB = (bytes, type(None))
+
+
 def body_from(row: Row) -> Body:
     """A body from BODY_WITH_DATA or BODY_WITHOUT_DATA.
 
@@ -92,6 +95,8 @@ def body_from(row: Row) -> Body:
     digest, facts, salt, data = row
     if type(digest) is not bytes or type(facts) is not bytes:
         raise ValueError(f"expected a body's digest and facts, found {digest!r} and {facts!r}")
+    if type(data) not in _BLOB:
+        raise ValueError(f"expected a body's contents as bytes, found a {type(data).__name__}")
     if type(salt) is bytes:
         return Body(digest, facts, data, salt)
     # Contents without a salt were not erased: an erasure takes both.
@@ -99,7 +104,6 @@ def body_from(row: Row) -> Body:
 
 
 _IDS = (bytes, str, type(None))
-_BLOB = (bytes, type(None))
 _EXPECTED = (
     (int,), (int,), (int,), (bytes,), (int,), (int,), (int,), (int, type(None)), _IDS, _IDS, _IDS,
     (bytes,), (bytes,), (int,), _BLOB, _BLOB, (bytes, int, type(None)), _BLOB,
@@ -128,15 +132,15 @@ def records_from(
     rows: apsw.Cursor,
     name_of: Callable[[int], str] | str,
     types: Callable[[int], str],
-    further: Callable[[int], list[Body]],
+    further: Callable[[int, int], list[Body]],
     size: int,
 ) -> bool:
     """Add to ``found`` the records of a cursor over WITH_DATA or WITHOUT_DATA.
 
     Returns whether all rows were read: it stops after ``size`` bytes of data. ``name_of`` is the
-    stream's name, or a function that finds it from its row id; ``further(global_position)`` reads
-    the bodies behind the first. Raises LogCorrupted for a row that no release wrote, ValueError for
-    one that cannot be read.
+    stream's name, or a function that finds it from its row id; ``further(global_position, count)``
+    reads the bodies behind the first of ``count``. Raises LogCorrupted for a row that no release
+    wrote, ValueError for one that cannot be read.
     """
     fixed = name_of if isinstance(name_of, str) else None
     known: dict[int, str] = {}
@@ -160,7 +164,7 @@ def records_from(
             if data is not None:
                 size -= len(data)
             if count > 1:
-                bodies += tuple(further(pos))
+                bodies += tuple(further(pos, count))
                 size -= sum([len(body.data or b"") for body in bodies[1:]])
         type_name = known.get(kind)
         if type_name is None:

@@ -381,3 +381,30 @@ async def test_a_store_that_others_may_read_is_said_once_and_only_to_who_writes(
             await store.append("s", [draft(str(number))], ANY)
         await store.close()
         assert caplog.text.count("can be read by other users") == said
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE records SET bodies=4",
+        "UPDATE bodies SET id=id+7 WHERE id&1048575=2",
+        "UPDATE bodies SET data=CAST(data AS TEXT)",
+        "DELETE FROM bodies WHERE id&1048575=1",
+    ],
+)
+async def test_contents_that_no_release_stored_so_are_damage(path, draft, collect, sql):
+    await make_store(path, draft)
+    store = await SqliteStore.open(path)
+    await store.append("t", [draft("a", "b", "c")], NO_STREAM)
+    await store.close()
+    for step in (
+        "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql=replace(sql,') STRICT',')')",
+        sql,
+    ):
+        connection = apsw.Connection(str(path))
+        connection.execute(step).fetchall()
+        connection.close()
+    store = await SqliteStore.open(path)
+    with pytest.raises(LogCorrupted):
+        await collect(store.read("t"))
+    await store.close()

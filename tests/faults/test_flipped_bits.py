@@ -1,13 +1,15 @@
 """A bit that the disk returns wrong: found or harmless, and never shown to a model or a person.
 
-A flip in an unused byte of a page changes nothing. Every other one either is found by
-``verify_store``, or the store cannot be opened. A flip in the log of SQLite takes away the end of
-the log without a word of SQLite's; the book of receipts knows of it.
+Half of the flips are anywhere in the file, half in the bytes around the beginning of a content:
+its row's head, its digest, salt and facts. A flip in an unused byte of a page changes nothing.
+Every other one is found by ``verify_store``, or the store cannot be opened. A flip in the log of
+SQLite takes away the end of the log without a word of SQLite's; the book of receipts knows of it.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,22 +22,36 @@ from tests.faults.given import STORE, Sound, scratch, sound_store, survives
 pytestmark = pytest.mark.slow
 
 
-def flip(chance: random.Random, name: str) -> Callable[[Path], None]:
+ROW_BYTES = 150
+"""About as long are the columns of a row before its content."""
+
+
+def flip(sound: Sound, name: str, chance: random.Random) -> Callable[[Path], None]:
     """Damage that inverts one bit of a file of the store."""
+    whole = sound.files[name]
+    begins = [place for data in sound.contents for place in places_of(data, whole)]
 
     def damage(path: Path) -> None:
-        file = path.with_name(name)
-        content = bytearray(file.read_bytes())
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-        file.write_bytes(content)
+        content = bytearray(whole)
+        place = chance.randrange(len(content))
+        if chance.random() < 0.5:
+            place = chance.choice(begins) - chance.randrange(-8, ROW_BYTES)
+        content[place] ^= 1 << chance.randrange(8)
+        path.with_name(name).write_bytes(content)
 
     return damage
+
+
+def places_of(data: bytes, content: bytes) -> list[int]:
+    """Where the beginning of a stored content lies in a file; nowhere, if it is too short."""
+    begin = data[:32]
+    return [one.start() for one in re.finditer(re.escape(begin), content)] if begin else []
 
 
 async def flip_bits(sound: Sound, name: str, count: int, seed: int) -> Counter[str]:
     """How ``count`` flips were judged. Raises AssertionError for a promise that was broken."""
     outcomes: Counter[str] = Counter()
-    damage = flip(random.Random(seed), name)
+    damage = flip(sound, name, random.Random(seed))
     with scratch() as folder:
         for number in range(count):
             judgement = await survives(sound, folder, damage)

@@ -1,0 +1,20 @@
+"""Recorded sessions of every format, mutated: imported without a loss, or refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.counts import report, trials
+from tests.importers.mutating import SESSIONS, Mutants
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+async def test_a_mutated_session_is_imported_whole_or_refused(name: str, tmp_path: Path) -> None:
+    count = trials("mutants of a format")
+    ended = await Mutants(tmp_path, name).run(count, seed=1)
+    assert ended.total() == count
+    report(f"mutants of {name}", ended)

@@ -220,3 +220,9 @@ def count_problems(steps: list[Step], count: int, seed: int) -> dict[str, int]:
     finally:
         shutil.rmtree(folder)
     return problems
+
+
+def check_crash_states(steps: list[Step], count: int, seed: int) -> None:
+    """Assert that no promise is broken in any of ``count`` states."""
+    problems = count_problems(steps, count, seed)
+    assert not problems, problems

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -210,13 +210,15 @@ def draw(folder: Path, sound: Sound, chance: random.Random, kind: Draw) -> str |
     return None if evidence_in(path) == sound.evidence and "snapshots" not in sql else sql
 
 
-async def edit_often(sound: Sound, count: int, seed: int) -> Counter[str]:
+async def edit_often(
+    sound: Sound, count: int, seed: int, kinds: Sequence[Draw] = DRAWS
+) -> Counter[str]:
     """How ``count`` edits were judged. Raises AssertionError for a promise that was broken."""
     outcomes: Counter[str] = Counter()
     chance = random.Random(seed)
     with scratch() as folder:
         while outcomes.total() < count:
-            sql = draw(folder, sound, chance, DRAWS[outcomes.total() % len(DRAWS)])
+            sql = draw(folder, sound, chance, kinds[outcomes.total() % len(kinds)])
             if sql is None:
                 continue
             judgement = await survives(sound, folder, edit(sql))

@@ -1,7 +1,8 @@
 """Storms of cancellations: whatever is under way ends at any await, and the log stays whole.
 
-Tasks take turns, call tools, ask for requests and compact; each is cancelled at a random point,
-some of them while they clean up. Then every turn and compaction that began has its end, and every
+Tasks of two engines take turns, call tools, ask for requests and compact in the same sessions; so
+they also wait for each other's records. Each is cancelled at a random point, some of them while
+they clean up. Then every turn and compaction that began has its end, and every
 message that was acknowledged is there once.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.errors import WrongExpectedVersion
 from tests.faults.counts import report, trials
 from tests.faults.given import scratch
 from tests.faults.processes import check_the_store
@@ -34,17 +37,18 @@ async def slowly(request: eventctx.SummaryRequest) -> str:
 
 
 class Storm:
-    """Tasks on the sessions of one engine, and what was acknowledged to them."""
+    """Tasks on the sessions of two engines, and what was acknowledged to them."""
 
-    def __init__(self, engine: Engine, chance: random.Random) -> None:
-        self._engine = engine
+    def __init__(self, engines: Sequence[Engine], chance: random.Random) -> None:
+        self._engines = engines
         self._chance = chance
         self.acknowledged: list[eventctx.Receipt] = []
         self.cancelled = 0
+        self.beaten = 0
 
     async def task(self, name: str, number: int, kind: int) -> None:
         """A piece of an agent's work."""
-        context = await self._engine.session(
+        context = await self._engines[number % 2].session(
             name, max_tokens=3_000, policy="summarize", summarizer=slowly
         )
         if kind == 0:
@@ -80,12 +84,17 @@ class Storm:
                 await asyncio.sleep(0.001)  # the disk's thread gets on
             victim = self._chance.choice(waiting)
             victim.cancel()
+            for _ in range(self._chance.choice([0, 0, 1, 2, 3, 5])):  # and while it cleans up
+                await asyncio.sleep(0)
+                victim.cancel()
             if self._chance.random() < 0.6:
                 waiting.remove(victim)
         ended = await asyncio.gather(*running, return_exceptions=True)
         for one in ended:
             if isinstance(one, asyncio.CancelledError):
                 self.cancelled += 1
+            elif isinstance(one, WrongExpectedVersion):
+                self.beaten += 1  # the other engine was faster with a compaction
             elif isinstance(one, BaseException):
                 raise one
 
@@ -122,13 +131,21 @@ async def storm_often(count: int, seed: int) -> Counter[str]:
     for number in range(count):
         with scratch() as folder:
             path = folder / "store.db"
-            async with asyncio.timeout(60), eventctx.open(path, receipts=False) as engine:
-                storm = Storm(engine, random.Random(seed * 1000 + number))
+            async with (
+                asyncio.timeout(60),
+                eventctx.open(path, receipts=False) as one,
+                eventctx.open(path, receipts=False) as other,
+            ):
+                storm = Storm((one, other), random.Random(seed * 1000 + number))
                 await storm.rage()
             await check_ends(path, storm.acknowledged)
             await check_the_store(path)
         found += Counter(
-            storms=1, tasks=TASKS, cancelled=storm.cancelled, acknowledged=len(storm.acknowledged)
+            storms=1,
+            tasks=TASKS,
+            cancelled=storm.cancelled,
+            conflicts=storm.beaten,
+            acknowledged=len(storm.acknowledged),
         )
     return found
 

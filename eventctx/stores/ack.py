@@ -10,9 +10,12 @@ reads the waiters. At least one side therefore sees the other, and no wake-up is
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Generator, Iterable
 from typing import Any, Generic, TypeVar
+
+from eventctx.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -21,12 +24,14 @@ class Ack(Generic[T]):
     """The outcome of work in another thread.
 
     Any event loop may await it, once, several times, or never. Cancelling an await does not cancel
-    the work. An error that nobody awaits is dropped without a warning.
+    the work. An error that nobody awaits is dropped without a warning. In a forked child, to which
+    the thread did not come along, an await of unsettled work raises StoreUnavailable.
     """
 
-    __slots__ = ("_done", "_error", "_value", "_waiters")
+    __slots__ = ("_done", "_error", "_forks", "_value", "_waiters")
 
     def __init__(self) -> None:
+        self._forks = _forks
         self._done = False
         self._value: T | None = None
         self._error: BaseException | None = None
@@ -58,6 +63,11 @@ class Ack(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
+            if self._forks != _forks:
+                raise StoreUnavailable(
+                    "expected the process that began this work, found one that was forked from it "
+                    "meanwhile; open stores after the fork, or start the process with 'spawn'"
+                )
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             # Add the waiter first, look at ``_done`` again second: see the module's invariant.
             self._waiters.append(waiter)
@@ -69,6 +79,19 @@ class Ack(Generic[T]):
             finally:
                 del self  # the traceback would hold the ack that holds the error
         return self._value  # type: ignore[return-value]
+
+
+_forks = 0
+"""How many forks lie between the first process and this one."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 Outcome = tuple[Ack[Any], Any, BaseException | None]

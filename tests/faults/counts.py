@@ -30,7 +30,7 @@ COUNTS = {
     "mutants of a format": Trials(12, 5_000),
     "storms": Trials(3, 200),
     "contests": Trials(1, 10),
-    "forks": Trials(1, 20),
+    "forks": Trials(3, 50),
     "clocks": Trials(3, 100),
 }
 

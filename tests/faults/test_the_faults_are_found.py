@@ -23,6 +23,7 @@ from eventctx.session import turns
 from eventctx.session.evidence import erasing, erasure_plan
 from eventctx.stores import sqlite_writer
 from eventctx.stores.sqlite_schema import Durability
+from tests.faults.counts import FULL
 from tests.faults.crash_states import check_crash_states, record_a_run
 from tests.faults.given import STORE, fill, scratch, sound_store
 from tests.faults.processes import check_what_was_acknowledged
@@ -105,13 +106,20 @@ async def test_errors_of_the_driver_would_be_noticed(monkeypatch: Patch) -> None
         await fail_often(6, 1)
 
 
+async def test_turns_that_are_not_finished_get_lost_in_a_storm(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(turns, "finish", lambda work: work)
+    with pytest.raises(AssertionError, match="prompt:submit"):
+        await storm_often(20, 1)
+
+
+@pytest.mark.skipif(not FULL, reason="takes up to 150 storms: set EVENTCTX_FAULTS=full")
 async def test_ends_that_are_not_insisted_on_get_lost_in_a_storm(monkeypatch: Patch) -> None:
     async def once(emit: Callable[[], Awaitable[None]]) -> None:
         await emit()
 
     monkeypatch.setattr(turns, "insist", once)
     with pytest.raises(AssertionError):
-        await storm_often(150, 1)
+        await storm_often(500, 1)
 
 
 # -- erasures --------------------------------------------------------------------------------------
@@ -124,12 +132,12 @@ async def erase_a_tool_round(folder: Path) -> None:
         await context.add_message({"role": "user", "content": "read it"})
         call = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "foxtrot.txt"}}
         await context.add_message({"role": "assistant", "content": [call]})
-        text = "0042 is what the file holds\n" * 300
+        text = "sierra is what the file holds\n" * 300
         result = {"type": "tool_result", "tool_use_id": "c1", "content": text}
         await context.add_message({"role": "user", "content": [result]})
         await talk(context, 15, 20)
         await engine.erase("s", [2])
-    assert files_with(folder) == files_with(folder, "0042") == []
+    assert files_with(folder) == files_with(folder, "sierra") == []
 
 
 async def erase_what_was_summarised(folder: Path) -> None:

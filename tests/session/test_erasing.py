@@ -137,12 +137,13 @@ async def test_a_tool_round_goes_whole_with_its_shortened_copies(
     shortened = [
         r
         async for r in engine.records("s", bodies=True)
-        if r.type == "context:post_compact" and any(b"0042" in (b.data or b"") for b in r.bodies)
+        if r.type == "context:post_compact"
+        and any(b"alpha zulu" in (b.data or b"") for b in r.bodies)
     ]
     assert shortened, "a compaction keeps the beginning of the result"
     done = await engine.erase("s", [2])
     assert done.numbers == (1, 2)
-    assert files_with(tmp_path) == files_with(tmp_path, "0042") == []
+    assert files_with(tmp_path) == files_with(tmp_path, "alpha zulu") == []
     assert (await engine.verify("s")).ok
     for row in (await engine.audit("s")).requests:
         assert (await engine.request_view("s", position=row.position)).verified

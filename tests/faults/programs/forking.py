@@ -57,7 +57,7 @@ def main() -> None:
     loop = asyncio.new_event_loop()
     engine, context = loop.run_until_complete(begin(sys.argv[1]))
     for number in range(int(sys.argv[2])):
-        loop.run_until_complete(say(context, number, number % 4))
+        loop.run_until_complete(say(context, number, number % 3))
         process = os.fork()
         if process == 0:
             child(engine, context, number)

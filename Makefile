@@ -14,7 +14,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast check bench install clean python
+.PHONY: demo test test-fast faults check bench install clean python
 
 # The package alone: seconds.
 $(VENV)/.package: pyproject.toml
@@ -43,6 +43,11 @@ test: $(VENV)/.dev
 # Leaves out every test that is marked slow; tests/conftest.py says which those are.
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow"
+
+# Every fault as often as docs/explanation/what-is-tested.md says: about 40 minutes. One process, since
+# many of them start others and measure what the disk does.
+faults: $(VENV)/.dev
+	EVENTCTX_FAULTS=full $(BIN)/python -m pytest -q --capture=no tests/faults
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -18,16 +18,16 @@ class Trials(NamedTuple):
 
 
 COUNTS = {
-    "crash states": Trials(300, 10_000),
+    "crash states": Trials(250, 10_000),
     "kills": Trials(2, 200),
     "power cuts": Trials(1, 20),
     "limits of file size": Trials(1, 20),
     "full disks": Trials(1, 8),
-    "failing operations": Trials(24, 600),
+    "failing operations": Trials(15, 600),
     "flipped bits": Trials(30, 1_000),
     "flipped bits of the log": Trials(15, 300),
-    "edits": Trials(30, 200),
-    "mutants of a format": Trials(12, 5_000),
+    "edits": Trials(24, 200),
+    "mutants of a format": Trials(25, 5_000),
     "storms": Trials(3, 200),
     "contests": Trials(1, 10),
     "forks": Trials(3, 50),

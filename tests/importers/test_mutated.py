@@ -1,4 +1,7 @@
-"""Files that are broken in any way are imported, or refused with an error that says what to do."""
+"""Files that are broken in any way are imported, or refused with an error that says what to do.
+
+Mutated sessions of every format are in tests/faults/test_mutants.py.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,7 @@ from eventctx.queries.transfer import (
 )
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import ClaudeCode, load, text
-from tests.importers.mutating import SESSIONS, Mutants, mutants_of
-
-
-@pytest.mark.parametrize("name", SESSIONS)
-async def test_a_file_with_anything_in_it_is_imported_or_refused(name: str, tmp_path: Path) -> None:
-    ended = await Mutants(tmp_path, name).run(count=25, seed=1)
-    # Of JSONL only the odd line is kept as it is; half a document is refused.
-    whole = name.endswith(("-list", "-document", "swe-agent"))
-    assert ended["imported"] >= (10 if whole else 20)
+from tests.importers.mutating import mutants_of
 
 
 async def test_an_export_with_anything_in_it_is_imported_or_refused(tmp_path: Path) -> None:

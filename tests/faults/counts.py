@@ -18,12 +18,12 @@ class Trials(NamedTuple):
 
 
 COUNTS = {
-    "crash states": Trials(250, 10_000),
+    "crash states": Trials(150, 10_000),
     "kills": Trials(2, 200),
     "power cuts": Trials(1, 20),
     "limits of file size": Trials(1, 20),
     "full disks": Trials(1, 8),
-    "failing operations": Trials(15, 600),
+    "failing operations": Trials(9, 600),
     "flipped bits": Trials(30, 1_000),
     "flipped bits of the log": Trials(15, 300),
     "edits": Trials(24, 200),

@@ -198,7 +198,8 @@ class Queries:
                 (body_id(pos, 1), body_id(pos + 1, 0) - 1),
             ).fetchall()
             # Another id would change no digest, and a content is fetched by its id.
-            if [row[4] for row in rows] != [body_id(pos, index) for index in range(1, count)]:
+            wanted = [body_id(pos, index) for index in range(1, len(rows) + 1)]
+            if len(rows) != count - 1 or [row[4] for row in rows] != wanted:
                 raise ValueError(f"expected {count} contents of the record, found others")
             return [body_from(row[:4]) for row in rows]
 

@@ -157,6 +157,8 @@ def records_from(
         if count == 0:
             bodies: tuple[Body, ...] = ()
         else:
+            if count < 0:
+                raise ValueError(f"expected a number of contents, found {count}")
             if type(salt) is bytes:
                 bodies = (Body(body_digest, facts, data, salt),)
             else:

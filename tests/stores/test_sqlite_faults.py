@@ -387,6 +387,7 @@ async def test_a_store_that_others_may_read_is_said_once_and_only_to_who_writes(
     "sql",
     [
         "UPDATE records SET bodies=4",
+        "UPDATE records SET bodies=-1",
         "UPDATE records SET bodies=9223372036854775807",
         "UPDATE bodies SET id=id+7 WHERE id&1048575=2",
         "UPDATE bodies SET data=CAST(data AS TEXT)",

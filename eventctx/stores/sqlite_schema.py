@@ -14,8 +14,8 @@ import os
 import random
 import stat
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -106,10 +106,7 @@ def open_file(
     _check_library()
     check_path(path, create)
     lock = LockWait(lock_timeout)
-    connections: list[apsw.Connection] = []
-
-    connect = partial(_connect, connections)
-    try:
+    with _opening(path) as connect:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         made = create and _make_private(path)
         writer = connect(str(path), flags, lock)
@@ -125,13 +122,6 @@ def open_file(
         reader = connect(str(path), apsw.SQLITE_OPEN_READWRITE, LockWait(lock_timeout))
         reader.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
         return path, Opened(writer, reader, lock)
-    except apsw.Error as error:
-        system_errno = connections[-1].system_errno if connections else 0
-        _close(connections)
-        raise translated(error, path, system_errno) from error
-    except BaseException:
-        _close(connections)
-        raise
 
 
 def open_for_reading(
@@ -142,10 +132,16 @@ def open_for_reading(
     With ``immutable``, for a file that nobody writes, nothing is made beside it. Raises NotAStore,
     StoreTooNew, StoreUnavailable, StoreReadOnly (there is no store in it yet).
     """
+    with _opening(path) as connect:
+        return _open_for_reading(path, connect, LockWait(lock_timeout), immutable)
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[_Connect]:
+    """A function that opens connections; after an error they are closed, and it is translated."""
     connections: list[apsw.Connection] = []
-    connect, busy = partial(_connect, connections), LockWait(lock_timeout)
     try:
-        return _open_for_reading(path, connect, busy, immutable)
+        yield partial(_connect, connections)
     except apsw.Error as error:
         system_errno = connections[-1].system_errno if connections else 0
         _close(connections)

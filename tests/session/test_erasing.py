@@ -67,6 +67,7 @@ async def test_an_erased_message_is_in_no_file_and_everything_still_verifies(
 
     done = await engine.erase("s", [0], reason="on request")
     assert (done.numbers, done.sessions, done.scrubbed) == ((0,), ("s",), True)
+    assert len(context._session.bodies) == 0, "contents are in memory no more"
     assert files_with(tmp_path) == []
     assert await engine.recall("foxtrot") == []
     proof = await engine.verify("s", receipt)

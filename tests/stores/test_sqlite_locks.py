@@ -12,12 +12,14 @@ import sqlite3
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 import eventctx
 from eventctx.errors import NotAStore, StoreUnavailable
 from eventctx.log.store import ANY
 from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_schema import open_file
 
 OLD_SQLITE = sqlite3.sqlite_version_info < (3, 51)
 
@@ -183,3 +185,16 @@ loop.run_until_complete(engine.close())
     assert done.stderr == ""
     assert done.stdout.split() == ["refused"] * 4 + ["wrote", "2"]
     assert not list(path.parent.glob("*copy.db*"))
+
+
+def test_every_connection_distrusts_the_schema_and_checks_its_pages(path):
+    for connection in open_file(path, durability="full", create=True, lock_timeout=5)[1][:2]:
+        for setting, wanted in (
+            (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+            (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+            (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+            (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+        ):
+            assert connection.config(setting, -1) == wanted
+        assert connection.pragma("cell_size_check") == 1
+        connection.close()

@@ -65,3 +65,22 @@ async def test_a_reader_in_the_way_is_said_and_the_bytes_go_when_it_ends(
         reader.close()
         await context.add_message({"role": "user", "content": "more"})
     assert files_with(tmp_path) == []
+
+
+async def test_what_a_process_could_not_scrub_is_scrubbed_at_the_next_opening(
+    tmp_path: Path, program: Callable[..., Any]
+) -> None:
+    path = tmp_path / "store.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        context = await engine.session("s")
+        await context.add_message(SECRET)
+        holder = program("holder.py", path)
+        assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "reading"
+    eraser = program("eraser.py", path, "erase")
+    assert (await asyncio.to_thread(eraser.communicate))[0].split() == ["ready", "done"]
+    assert files_with(tmp_path)
+    holder.kill()
+    await asyncio.to_thread(holder.wait)
+    async with eventctx.open(path, receipts=False) as engine:
+        await (await engine.session("s")).add_message({"role": "user", "content": "more"})
+        assert files_with(tmp_path) == []

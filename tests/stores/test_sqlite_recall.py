@@ -515,6 +515,36 @@ async def test_processes_that_fill_one_index_at_once_agree(store, path, program)
     assert await numbers(store, path, "hello") == list(range(900))
 
 
+class RolledBack(SqliteTextIndex):
+    """An index that is empty again just before its first search or look-up."""
+
+    done = False
+
+    def _roll_back(self) -> None:
+        if not self.done:
+            self.done = True
+            self.clear()
+
+    def search(self, *args, **options):
+        self._roll_back()
+        return super().search(*args, **options)
+
+    def find(self, *args):
+        self._roll_back()
+        return super().find(*args)
+
+
+async def test_an_index_that_is_rolled_back_under_a_search_is_filled_again(store, path):
+    await added(store, "s", "hello", "other")
+    for ask in ("search", "message"):
+        recall = Recall(store, RolledBack(path))
+        if ask == "search":
+            assert [one.number for one in await recall.search("hello")] == [0]
+        else:
+            assert (await recall.message("s", 1)).message["content"] == "other"
+        await recall.close()
+
+
 @pytest.mark.slow
 async def test_processes_that_delete_the_index_under_each_other_find_everything(
     store, path, program

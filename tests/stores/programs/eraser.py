@@ -11,7 +11,7 @@ import eventctx
 
 
 async def main() -> None:
-    async with eventctx.open(sys.argv[1], receipts=False) as engine:
+    async with eventctx.open(sys.argv[1], receipts=False, lock_timeout=0.2) as engine:
         await engine.recall("whatever")
         print("ready", flush=True)
         if sys.argv[2] == "erase":

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.importers.formats import claude_requests
 from eventctx.importers.formats.claude_answer import AnswerLines
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
@@ -88,6 +89,7 @@ class ClaudeRow(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw()
     data: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
+    requestRef: Any = None  # noqa: N815
 
 
 class _Progress(msgspec.Struct):
@@ -161,9 +163,23 @@ class _Conversation:
             return (Raw(line, "sidechain", data),)
         if kind in ("user", "assistant"):
             return self._spoken(line, data, row)
+        if kind in claude_requests.KINDS:
+            return self._sent(line, data, row)
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in _KNOWN),)
         return self._system(line, data, row)
+
+    def _sent(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+        (whole, value), items = claude_requests.request_items(line, _time(row), row.type, data)
+        if not whole:
+            return items
+        envelope = _envelope(whole, value) if value else None
+        kind = row.type if envelope is None else f"{row.type}.envelope"
+        raw = Raw(line, kind, whole if envelope is None else envelope)
+        if self.open is None:
+            return (raw, *items)
+        self.open.held += items
+        return (raw,)
 
     def _progress(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         raw = Raw(line, "progress", data)
@@ -219,7 +235,7 @@ class _Conversation:
     def _message(self, line: int, row: ClaudeRow, message: dict[str, Any]) -> Iterable[Item]:
         time = _time(row)
         if row.type == "assistant":
-            return self._assistant(line, time, message)
+            return self._assistant(line, time, row, message)
         if row.isCompactSummary:
             trigger, tokens = self.boundary
             self.boundary = (None, None)
@@ -235,7 +251,9 @@ class _Conversation:
         self.open.held.append(MessageItem(line, time, message))
         return self._close() if harness.interrupts(message) else ()
 
-    def _assistant(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
+    def _assistant(
+        self, line: int, time: int | None, row: ClaudeRow, message: dict[str, Any]
+    ) -> Iterable[Item]:
         if message.get("model") == _SYNTHETIC:
             return (*self._close(), MessageItem(line, time, message))
         answer_id = message.get("id")
@@ -249,7 +267,7 @@ class _Conversation:
             return items
         else:
             items.extend(self._close())
-            self.open = AnswerLines(line, time, message)
+            self.open = AnswerLines(line, time, message, text_or_none(row.requestRef))
         if self.open.complete:
             items.extend(self._close())
         return items
@@ -277,11 +295,11 @@ class _Conversation:
                 yield Waiting(self.open.line, "the last answer may still grow")
 
 
-_SPACED: Final = re.compile(rb'"message"\s*:\s*$')
+_SPACED: Final = re.compile(rb'"(?:message|shape)"\s*:\s*$')
 
 
 def _envelope(data: bytes, message: bytes) -> bytes | None:
-    """The line with ``null`` for its message; None if the line does not contain the message."""
+    """The line with ``null`` for its message or shape; None if the line does not contain it."""
     start = data.find(b'"message":' + message)
     if start >= 0:
         start += len(b'"message":')

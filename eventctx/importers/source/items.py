@@ -18,7 +18,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from eventctx.log.events import ContentKind
 from eventctx.log.usage import Usage
+from eventctx.log.wire import CacheMark
 
 
 class FileLine(NamedTuple):
@@ -73,7 +75,8 @@ class MessageItem(msgspec.Struct, frozen=True):
 class ModelCall(msgspec.Struct, frozen=True):
     """A model call that saw all messages before this item; the next messages are its answer.
 
-    ``output_exact`` is false where ``usage`` was written before the answer was complete.
+    ``output_exact`` is false where ``usage`` was written before the answer was complete. ``sent``
+    is the id of the ``RecordedRequest`` that it answers, where the file holds it.
     """
 
     line: int
@@ -85,6 +88,39 @@ class ModelCall(msgspec.Struct, frozen=True):
     context_window: int | None = None
     response_id: str | None = None
     output_exact: bool = True
+    sent: str | None = None
+
+
+class RecordedContent(msgspec.Struct, frozen=True):
+    """A content of requests as they were sent, which the file holds once under the name ``key``.
+
+    ``digest`` is that of ``messages/canonical.py``; the parser has compared it with the file's own.
+    """
+
+    line: int
+    time: int | None
+    kind: ContentKind
+    key: str
+    digest: bytes
+    value: Any
+
+
+class RecordedRequest(msgspec.Struct, frozen=True):
+    """A request as it was sent: the first ``keep`` messages of request ``base``, then ``tail``.
+
+    ``tail`` are digests of messages: of a ``RecordedContent`` or an answer in the file. ``shape`` is
+    the key of its system prompt and tools, ``parameters`` that of all its other fields.
+    """
+
+    line: int
+    time: int | None
+    id: str
+    tail: tuple[bytes, ...]
+    base: str | None = None
+    keep: int = 0
+    shape: str | None = None
+    parameters: str | None = None
+    cache_control: tuple[CacheMark, ...] = ()
 
 
 class CallEnded(msgspec.Struct, frozen=True):
@@ -178,6 +214,8 @@ Item = (
     | TurnEnded
     | MessageItem
     | ModelCall
+    | RecordedContent
+    | RecordedRequest
     | CallEnded
     | CompactionItem
     | Branched

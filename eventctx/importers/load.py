@@ -40,7 +40,8 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     other counts cover the whole file, with earlier imports. ``raw`` counts the parts that were kept
     verbatim, by kind, and ``unknown`` those among them that no parser understood. ``waiting`` lists
     the parts left for the next import, ``links`` the sessions that belong to this one. ``bytes`` is
-    the size of the file.
+    the size of the file. ``observed`` counts the calls whose request the file holds as it was sent,
+    ``unanswered`` further such requests that no answer in the file names.
     """
 
     path: Path
@@ -51,6 +52,8 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     calls: int = 0
     compactions: int = 0
+    observed: int = 0
+    unanswered: int = 0
     raw: dict[str, int] = {}
     unknown: dict[str, int] = {}
     waiting: tuple[str, ...] = ()
@@ -210,6 +213,8 @@ async def _import_one(
         turns=counts.turns,
         calls=counts.calls,
         compactions=counts.compactions,
+        observed=recorder.wires.observed,
+        unanswered=recorder.wires.unanswered,
         raw=dict(recorder.raw.kinds),
         unknown=dict(counts.unknown),
         waiting=tuple(counts.waiting),

@@ -103,7 +103,7 @@ class Recorder:
         self._announced: dict[str, str] = {}
         self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
         self._places = Places()
-        self._wires = Wires(records=format in _RECORDS_REQUESTS)
+        self.wires = Wires(records=format in _RECORDS_REQUESTS)
         self._compactions: list[int] = []
         track.observe = self._observe
         self._steps: dict[type[Any], Callable[[Any], Any]] = {
@@ -245,7 +245,7 @@ class Recorder:
         view = request_view.with_model(self._view, item.model)
         wire = None
         if item.sent is not None:
-            wire = self._wires.form(item.sent, self._track.position, view.estimator)
+            wire = self.wires.form(item.sent, self._track.position, view.estimator)
         beside = 0 if wire is None else wire.tokens - view.layout.tokens
         # A transcript holds no budget but the model's window.
         return request_view.prepared(
@@ -258,21 +258,21 @@ class Recorder:
         )
 
     def _sent_at(self, item: ModelCall) -> int | None:
-        return self._wires.time_of(item.sent) if item.time is None else item.time
+        return self.wires.time_of(item.sent) if item.time is None else item.time
 
     async def _sent_content(self, item: RecordedContent) -> None:
-        if self._wires.holds(item):
+        if self.wires.holds(item):
             return
-        numbers, injected = self._wires.carries(item)
+        numbers, injected = self.wires.carries(item)
         event = events.RequestContent(
             kind=item.kind, digest=item.digest.hex(), numbers=numbers, injected=injected
         )
         content = Content(encode(item.value), b"")
         record = await self._put(event, item.time, self._turn.ids, (content,))
-        self._wires.stored(item, (record.position, 0), len(injected))
+        self.wires.stored(item, (record.position, 0), len(injected))
 
     async def _sent_request(self, item: RecordedRequest) -> None:
-        self._wires.remember(item)
+        self.wires.remember(item)
 
     async def _call_ended(self, item: CallEnded) -> None:
         last = self._last_call
@@ -316,7 +316,7 @@ class Recorder:
         ids = self._call.ids if answers and self._call else self._turn.ids
         number = self._view.next_number
         record = await self._put(events.MessageAdded(), item.time, ids, (content,))
-        self._wires.said(number, (record.position, 0), item.message)
+        self.wires.said(number, (record.position, 0), item.message)
         if facts.calls and self._call is not None:
             names = call_names(item.message)
             for call_id in facts.calls:
@@ -355,7 +355,7 @@ class Recorder:
         event = step.after(self._track.stream, self._track.position)
         record = await self._put(event, item.time, ids, tuple(step.contents))
         for index, message in enumerate(item.messages):
-            self._wires.said(None, (record.position, index), message)
+            self.wires.said(None, (record.position, index), message)
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)

@@ -68,7 +68,7 @@ class Wires:
     def __init__(self, *, records: bool) -> None:
         """``records``: whether the format is one that holds requests as they were sent."""
         self._records = records
-        self.unknown = 0
+        self._unknown = 0
         self._known: dict[bytes, _Known] = {}
         self._contents: dict[tuple[str, str], _Sent] = {}
         self._requests: dict[str, RecordedRequest] = {}
@@ -126,9 +126,14 @@ class Wires:
         self._requests[item.id] = item
 
     @property
+    def observed(self) -> int:
+        """How many requests have a wire form."""
+        return len(self._positions)
+
+    @property
     def unanswered(self) -> int:
-        """How many requests no answer in the file names."""
-        return len(self._requests) - len(self._positions) - self.unknown
+        """How many requests no answer in the file names: failed attempts, most of them."""
+        return len(self._requests) - len(self._positions) - self._unknown
 
     def time_of(self, request: str | None) -> int | None:
         """When a request was sent."""
@@ -142,14 +147,14 @@ class Wires:
         item = self._requests.get(request)
         messages = None if item is None else self._messages(item, estimator)
         if item is None or messages is None or request in self._positions:
-            self.unknown += item is not None and request not in self._positions
+            self._unknown += item is not None and request not in self._positions
             return None
         base, keep = self._base(item)
         system = self._contents.get(("system", item.shape or ""))
         tools = self._contents.get(("tools", item.shape or ""))
         parameters = self._contents.get(("parameters", item.parameters or ""))
         if item.shape is not None and system is None and tools is None:
-            self.unknown += 1
+            self._unknown += 1
             return None
         self._positions[request] = position
         digests = messages.digests

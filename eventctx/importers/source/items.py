@@ -108,8 +108,8 @@ class RecordedContent(msgspec.Struct, frozen=True):
 class RecordedRequest(msgspec.Struct, frozen=True):
     """A request as it was sent: the first ``keep`` messages of request ``base``, then ``tail``.
 
-    ``tail`` are digests of messages: of a ``RecordedContent`` or an answer in the file. ``shape`` is
-    the key of its system prompt and tools, ``parameters`` that of all its other fields.
+    ``tail`` are digests of messages: of a ``RecordedContent`` or an answer in the file. ``shape``
+    is the key of its system prompt and tools, ``parameters`` that of all its other fields.
     """
 
     line: int

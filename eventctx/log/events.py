@@ -368,13 +368,13 @@ class RequestContent(Event, frozen=True, tag="context:request_content"):
     """A content of sent requests, body 0, stored once for all requests that hold it.
 
     ``digest`` (hex) is that of the content; that of ``tools`` is the ``tools_digest`` of prepared
-    requests, or made by the rule of the wire form that names it. A ``message`` that carries
-    messages of the transcript names them in ``numbers``, and what the client added to them in
-    ``injected``.
+    requests, or made by the rule of the wire form that names it. A ``message`` has none here: a
+    digest without salt would tell of an erased text. If it carries messages of the transcript, it
+    names them in ``numbers``, and what the client added to them in ``injected``.
     """
 
     kind: ContentKind
-    digest: str
+    digest: str = ""
     numbers: tuple[int, ...] = ()
     injected: tuple[Injected, ...] = ()
 

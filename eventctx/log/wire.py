@@ -8,9 +8,14 @@ conversation. Each content is stored once, as a message of the transcript or as 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
 
 BodyAt = tuple[int, int]
 """The address of a body: the position of its record, and its index there."""
@@ -28,8 +33,10 @@ class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Its messages are the first ``keep`` ones of the request at position ``base``, then those at
     ``tail``; of a stored message only role and content were sent. ``system``, ``tools`` and
-    ``parameters`` (all other fields of the request) are addresses, too. ``digest`` (hex) was made
-    by the digest rule named ``rule`` from what the client recorded when it sent the request.
+    ``parameters`` (all other fields of the request) are addresses, too. The client named each of
+    these contents by a hash when it sent them; ``rule`` names the rule of these hashes, by which
+    each was made again before it was believed. ``digest`` (hex) covers the salted digests of the
+    stored bodies, so that it tells nothing of an erased text.
     ``message_tokens``, ``system_tokens`` and ``tools_tokens`` are our estimates; ``injected``
     counts the texts in its messages that the client put there.
     """
@@ -64,3 +71,21 @@ class Injected(msgspec.Struct, frozen=True, array_like=True):
     place: tuple[str | int, ...]
     start: int
     end: int
+
+
+def hash_of(messages: Iterable[bytes], after: Hash | None = None) -> Hash:
+    """A hash over the body digests of messages, behind those that ``after`` has taken already."""
+    found = sha256() if after is None else after.copy()
+    for message in messages:
+        found.update(message)
+    return found
+
+
+def request_digest(
+    messages: Hash, system: bytes | None, tools: bytes | None, parameters: bytes | None
+) -> str:
+    """The digest of a wire form, in hex, from the body digests of its parts."""
+    found = messages.copy()
+    for part in (system, tools, parameters):
+        found.update(b"\0" if part is None else b"\1" + part)
+    return found.hexdigest()

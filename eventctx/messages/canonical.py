@@ -12,12 +12,8 @@ in the order of their UTF-16 units, numbers in its own shortest form.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as Hash
+from typing import Any, Final
 
 RULE: Final = "claude-code-1"
 """The name of this rule in the log."""
@@ -56,24 +52,6 @@ def message_digest(message: dict[str, Any]) -> bytes:
     if isinstance(sent.get("content"), str):
         sent["content"] = [{"type": "text", "text": sent["content"]}]
     return digest_of(sent)
-
-
-def hash_of(messages: Iterable[bytes], after: Hash | None = None) -> Hash:
-    """A hash over the digests of messages, behind those that ``after`` has taken already."""
-    found = sha256() if after is None else after.copy()
-    for message in messages:
-        found.update(message)
-    return found
-
-
-def request_digest(
-    messages: Hash, system: bytes | None, tools: bytes | None, parameters: bytes | None
-) -> str:
-    """The wire digest of a request, in hex, from the digests of its parts."""
-    found = messages.copy()
-    for part in (system, tools, parameters):
-        found.update(b"\0" if part is None else b"\1" + part)
-    return found.hexdigest()
 
 
 def _units(key: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -12,14 +12,15 @@ from eventctx.log.codec import decode_known
 from eventctx.log.record import Body, Record
 from eventctx.log.soundness import check, is_sound
 from eventctx.log.store import Address, EventStore
-from eventctx.log.wire import BodyAt, CacheMark, Injected, WireForm
-from eventctx.messages.canonical import (
-    as_sent,
-    digest_of,
+from eventctx.log.wire import (
+    BodyAt,
+    CacheMark,
+    Injected,
+    WireForm,
     hash_of,
-    message_digest,
     request_digest,
 )
+from eventctx.messages.canonical import as_sent
 from eventctx.messages.encoding import decode_body
 
 _ERASED: Final = "[erased]"
@@ -41,8 +42,9 @@ class SentForm(msgspec.Struct, frozen=True):
     """A request as it was sent.
 
     ``system`` is as the provider's field of that name, ``tools`` are the definitions,
-    ``parameters`` all other fields. ``digest`` is made of the contents in the log, None where some
-    were erased; ``holds`` says whether it is the one that was recorded.
+    ``parameters`` all other fields. ``digest`` is made of what the log holds; ``holds`` says
+    whether it is the one that was recorded, and every content has its own. ``erased`` says whether
+    contents are gone.
     """
 
     messages: tuple[SentMessage, ...]
@@ -50,8 +52,9 @@ class SentForm(msgspec.Struct, frozen=True):
     tools: Any
     parameters: dict[str, Any]
     cache_control: tuple[CacheMark, ...]
-    digest: str | None
+    digest: str
     holds: bool
+    erased: bool = False
 
     def body(self) -> dict[str, Any]:
         """The fields of the request as a dict of its own, with its cache marks in their places."""
@@ -131,9 +134,10 @@ async def sent_form(
         None if one is None else _value(by_place[Address(*one)]) for one in beside
     ]
     stored = [_value(by_place[Address(*at)]) for at in places]
-    digest = None
-    if all(body.data is not None for body in bodies) and len(places) == form.messages:
-        digest = _digest(stored, system, tools, parameters)
+    digest = request_digest(
+        hash_of([by_place[Address(*at)].digest for at in places]),
+        *[None if one is None else by_place[Address(*one)].digest for one in beside],
+    )
     messages = [
         SentMessage(
             None if one is None else as_sent(one),
@@ -150,6 +154,7 @@ async def sent_form(
         form.cache_control,
         digest,
         digest == form.digest and all(map(is_sound, bodies)),
+        any(body.data is None for body in bodies),
     )
 
 
@@ -166,11 +171,6 @@ async def tools_of(
 
 def _value(body: Body) -> Any:
     return None if body.data is None else decode_body(body.data)
-
-
-def _digest(messages: Sequence[Any], system: Any, tools: Any, parameters: Any) -> str:
-    parts = [None if one is None else digest_of(one) for one in (system, tools, parameters)]
-    return request_digest(hash_of([message_digest(one) for one in messages]), *parts)
 
 
 def _put_mark(body: dict[str, Any], mark: CacheMark) -> None:

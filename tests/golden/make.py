@@ -127,7 +127,6 @@ WIRE_SAMPLES: list[events.Event] = [
     events.RequestContent(kind="tools", digest="ab" * 32),
     events.RequestContent(
         kind="message",
-        digest="cd" * 32,
         numbers=(4, 5),
         injected=(Injected(("content", 1, "text"), 0, 9), Injected(("content",), 17, 40)),
     ),

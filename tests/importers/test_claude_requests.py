@@ -10,10 +10,13 @@ import pytest
 
 import eventctx
 from eventctx.importers.load import ImportSummary, import_file
+from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event
+from eventctx.log.wire import WireForm
 from eventctx.queries.requests import RequestView, request_at
+from eventctx.queries.sent import no_sources, sent_form
 from eventctx.stores.memory import MemoryStore
-from tests.importers.claude_requests import REMINDER, SYSTEM, TOOLS, Recording
+from tests.importers.claude_requests import REMINDER, SYSTEM, TOOLS, Recording, message_hash
 from tests.importers.given import NOW, SESSION, call, text
 
 EXACT = "claude-code-exact/session.jsonl"
@@ -176,16 +179,38 @@ async def test_a_session_without_these_records_stays_reconstructed(tmp_path: Pat
     assert view.sent is view.tools is None
 
 
-async def test_an_erased_message_takes_its_sent_copy_along(tmp_path: Path) -> None:
-    store, _ = await imported(two_requests(), tmp_path)
+@pytest.mark.parametrize("words", ["yes", "Say three steps, and say them slowly and clearly"])
+async def test_an_erased_message_takes_its_sent_copy_and_its_hash_along(
+    words: str, tmp_path: Path
+) -> None:
+    log = Recording().user(words)
+    assert isinstance(log, Recording)
+    log.sends(said(words)).answers("m1", text("Done."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    await eventctx.Engine(store).erase(SESSION, [0])
+    (view,) = await requests_of(store)
+    assert view.sent is not None
+    assert view.sent.messages[0].message is None
+    assert view.sent.erased
+    assert view.verified
+    left = [record async for record in store.read(SESSION)]
+    hashed = message_hash(said(words)).encode()
+    kept = [raw_of(one) if one.type == "import:raw" else None for one in left]
+    assert not any(hashed in (raw or b"") for raw in kept)
+    assert not any(hashed in record.payload for record in left)
+
+
+async def test_a_sent_copy_that_was_edited_does_not_verify() -> None:
+    form = WireForm(rule="claude-code-1", digest="ab" * 32, tail=((1, 0),), messages=1)
+    store = MemoryStore()
     engine = eventctx.Engine(store)
-    await engine.erase(SESSION, [0])
-    (first, _) = await requests_of(store)
-    assert first.sent is not None
-    assert first.sent.messages[0].message is None
-    assert first.sent.digest is None
-    assert not first.verified
-    assert first.consistent
+    ctx = await engine.session(SESSION)
+    await ctx.add_message({"role": "user", "content": "go"})
+    await ctx.get_messages_for_request()
+    sources = no_sources()
+    sent = await sent_form(store, SESSION, sources, form, allow_damage=False)
+    assert [one.message for one in sent.messages] == [{"role": "user", "content": "go"}]
+    assert not sent.holds
 
 
 async def test_the_program_s_own_requests_equal_what_its_server_received(

@@ -215,7 +215,7 @@ def _show_view(
 def _show_digest(screen: Screen, view: RequestView) -> None:
     """The digest, and what its comparison proves."""
     sent, recorded = view.sent, view.prepared
-    digest = view.digest if sent is None or sent.digest is None else sent.digest
+    digest = view.digest if sent is None else sent.digest
     if not stands(view):
         screen.whole("digest ", digest, " ", ("DOES NOT VERIFY", "bold red"))
         expected = recorded.digest if recorded.wire is None else recorded.wire.digest

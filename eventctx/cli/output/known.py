@@ -18,12 +18,11 @@ KNOWN: Final[dict[Known, str]] = {
 def known_in_words(view: RequestView) -> str:
     """How a request is known, and what the comparison of its digest proves."""
     words = KNOWN[view.known]
-    if view.sent is not None and view.sent.digest is None:
-        return f"{words}; contents of it were erased, so only the rest can be compared"
+    if view.sent is not None and view.sent.erased:
+        return f"{words}; contents of it were erased, and only their digests are left"
     return words
 
 
 def stands(view: RequestView) -> bool:
-    """Whether nothing contradicts the request: its own digests hold, as far as they can be made."""
-    sent = view.sent
-    return view.consistent and (sent is None or sent.holds or sent.digest is None)
+    """Whether nothing contradicts the request: all digests hold."""
+    return view.consistent and (view.sent is None or view.sent.holds)

@@ -59,11 +59,9 @@ def _show_sent(screen: Screen, view: RequestView, sent: SentForm) -> None:
     wire = view.prepared.wire
     recorded = "" if wire is None else wire.digest
     if sent.holds:
-        screen.line("The request was rebuilt from the log, message by message, and has the digest")
-        screen.line("of what the program recorded when it sent it:")
+        screen.line("The request was rebuilt from the log, message by message. Each had the hash")
+        screen.line("that the program recorded when it sent it; since then the digest is the same:")
         screen.whole(recorded)
-    elif sent.digest is None:
-        screen.line("Contents of the request were erased, so it cannot be compared as a whole.")
     else:
         screen.line(("The request that the log gives is not the one that was sent.", "bold red"))
         screen.whole(f"recorded {recorded}")

@@ -265,11 +265,14 @@ class Recorder:
             return
         numbers, injected = self.wires.carries(item)
         event = events.RequestContent(
-            kind=item.kind, digest=item.digest.hex(), numbers=numbers, injected=injected
+            kind=item.kind,
+            digest="" if item.kind == "message" else item.digest.hex(),
+            numbers=numbers,
+            injected=injected,
         )
         content = Content(encode(item.value), b"")
         record = await self._put(event, item.time, self._turn.ids, (content,))
-        self.wires.stored(item, (record.position, 0), len(injected))
+        self.wires.stored(item, record, len(injected))
 
     async def _sent_request(self, item: RecordedRequest) -> None:
         self.wires.remember(item)
@@ -316,7 +319,7 @@ class Recorder:
         ids = self._call.ids if answers and self._call else self._turn.ids
         number = self._view.next_number
         record = await self._put(events.MessageAdded(), item.time, ids, (content,))
-        self.wires.said(number, (record.position, 0), item.message)
+        self.wires.said(number, record, 0, item.message)
         if facts.calls and self._call is not None:
             names = call_names(item.message)
             for call_id in facts.calls:
@@ -355,7 +358,7 @@ class Recorder:
         event = step.after(self._track.stream, self._track.position)
         record = await self._put(event, item.time, ids, tuple(step.contents))
         for index, message in enumerate(item.messages):
-            self.wires.said(None, (record.position, index), message)
+            self.wires.said(None, record, index, message)
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)

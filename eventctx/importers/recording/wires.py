@@ -1,8 +1,7 @@
 """Requests as they were sent, put together from a file's own records of them.
 
-A wire form is made only if every message of the request is known: as a content that the file holds,
-or as an answer in its transcript. Its digest comes from the digests that the file names, each of
-which was compared with the contents it stands for.
+A wire form is made only if every message of the request is known by the hash that the file names:
+as a content that the file holds, or as an answer in its transcript.
 """
 
 from __future__ import annotations
@@ -11,15 +10,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventctx.importers.source.items import RecordedContent, RecordedRequest
-from eventctx.log.wire import BodyAt, Injected, WireForm
-from eventctx.messages.canonical import (
-    RULE,
-    as_sent,
-    canonical,
-    hash_of,
-    message_digest,
-    request_digest,
-)
+from eventctx.log.record import Record
+from eventctx.log.wire import BodyAt, Injected, WireForm, hash_of, request_digest
+from eventctx.messages.canonical import RULE, as_sent, canonical, message_digest
 from eventctx.messages.carried import Carried, carried
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
@@ -37,18 +30,22 @@ _MOST_RESOLVED: Final = 16
 
 
 class _Known(NamedTuple):
-    """A message that can be sent: where it is stored, its facts, the texts injected into it."""
+    """A message that can be sent: where it is stored, its facts, the texts injected into it.
+
+    ``salted`` is the digest of the stored body.
+    """
 
     at: BodyAt
+    salted: bytes
     facts: Facts
     injected: int
 
 
 class _Sent(NamedTuple):
-    """A content that is no message: its digest, where it is stored, and its size in characters."""
+    """A content that is no message: where it is stored, and its size in characters."""
 
-    digest: bytes
     at: BodyAt
+    salted: bytes
     size: int
 
 
@@ -79,12 +76,12 @@ class Wires:
 
     # -- what a file holds -----------------------------------------------------------------------
 
-    def said(self, number: int | None, at: BodyAt, message: dict[str, Any]) -> None:
+    def said(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
         """Note a message of the transcript; a compaction's own messages have no number."""
         if not self._records:
             return
         if message.get("role") == "assistant":
-            self._note(message_digest(message), at, message, 0)
+            self._note(message_digest(message), record, index, message, 0)
             return
         self._waiting.append((-1 if number is None else number, message))
         if len(self._waiting) > _MOST_WAITING:
@@ -110,16 +107,21 @@ class Wires:
         injected = tuple([Injected(*span) for span in found.injected])
         return tuple(sorted({one for one in numbers if one >= 0})), injected
 
-    def stored(self, item: RecordedContent, at: BodyAt, injected: int) -> None:
-        """Note where a content was stored."""
+    def stored(self, item: RecordedContent, record: Record, injected: int) -> None:
+        """Note the record in which a content was stored."""
         if item.kind == "message":
-            self._note(item.digest, at, item.value, injected)
+            self._note(item.digest, record, 0, item.value, injected)
         else:
+            salted = record.bodies[0].digest
             size = len(canonical(item.value))
-            self._contents[(item.kind, item.key)] = _Sent(item.digest, at, size)
+            self._contents[(item.kind, item.key)] = _Sent((record.position, 0), salted, size)
 
-    def _note(self, digest: bytes, at: BodyAt, message: dict[str, Any], injected: int) -> None:
-        self._known[digest] = _Known(at, read_facts(as_sent(message)), injected)
+    def _note(
+        self, digest: bytes, record: Record, index: int, message: dict[str, Any], injected: int
+    ) -> None:
+        salted = record.bodies[index].digest
+        facts = read_facts(as_sent(message))
+        self._known[digest] = _Known((record.position, index), salted, facts, injected)
 
     def remember(self, item: RecordedRequest) -> None:
         """Take a request; the call that it began names it later."""
@@ -161,7 +163,7 @@ class Wires:
         return WireForm(
             rule=RULE,
             digest=request_digest(
-                messages.hash, *[one and one.digest for one in (system, tools, parameters)]
+                messages.hash, *[one and one.salted for one in (system, tools, parameters)]
             ),
             tail=tuple([self._known[digests[at]].at for at in range(keep, len(digests))]),
             messages=len(digests),
@@ -216,14 +218,15 @@ class Wires:
     ) -> _Messages:
         added = list(digests)
         known = [self._known[one] for one in added]
+        salted = [one.salted for one in known]
         tokens = sum(estimator.tokens(one.facts) for one in known)
         injected = sum(one.injected for one in known)
         if below is None:
-            return _Messages(Series(added), estimator, hash_of(added), tokens, injected)
+            return _Messages(Series(added), estimator, hash_of(salted), tokens, injected)
         return _Messages(
             below.digests.extend(added),
             estimator,
-            hash_of(added, below.hash),
+            hash_of(salted, below.hash),
             below.tokens + tokens,
             below.injected + injected,
         )

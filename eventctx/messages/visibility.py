@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages.facts_reader import is_of_harness
 from eventctx.messages.parts import kind_of_block
+from eventctx.messages.speaker import is_of_harness
 
 Audience = Literal["internal", "developer", "user"]
 AUDIENCES: Final[tuple[str, ...]] = get_args(Audience)

@@ -54,7 +54,7 @@ MESSAGES = {
 }
 TURNS = {
     SPOTTER: 2,  # task notifications and the interruption are the harness's
-    ENTIRE: 17,
+    ENTIRE: 18,  # one is a prompt command with its arguments
     CODEMIE: 3,
     AGENT: 1,
     COMPACT: 1,
@@ -63,7 +63,7 @@ TURNS = {
     MINI_2: 1,
     MINI_1: 1,  # observations and the submission are in role user too
     PI: 88,
-    OPENHANDS: 4,  # three are the critic's, who speaks with the person's source and role
+    OPENHANDS: 1,  # three more are a critic's, who speaks in the role and as the source of the person
     OPENHANDS_LIST: 0,  # the task is not in the file
     OPENHANDS_LOG: 1,
     AMPLIFIER: 1,

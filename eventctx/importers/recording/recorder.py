@@ -262,7 +262,7 @@ class Recorder:
     # -- messages --------------------------------------------------------------------------------
 
     async def _message(self, item: MessageItem) -> None:
-        found = content_of(item.line, item.message)
+        found = content_of(item.line, item.message, by_harness=item.by_harness)
         self._places.took(stored=isinstance(found, Stored))
         if isinstance(found, Unstorable):
             await self._not_stored(found)
@@ -273,7 +273,8 @@ class Recorder:
             await self._results(item, facts)
         answers = facts.kind == "assistant" and self._call is not None
         ids = self._call.ids if answers and self._call else self._turn.ids
-        await self._put(events.MessageAdded(), item.time, ids, (content,))
+        added = events.MessageAdded(origin="harness" if item.by_harness else None)
+        await self._put(added, item.time, ids, (content,))
         if facts.calls and self._call is not None:
             names = call_names(item.message)
             for call_id in facts.calls:

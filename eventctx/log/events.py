@@ -149,7 +149,10 @@ class SessionFork(Event, frozen=True, tag="session:fork"):
 
 
 class SessionLinked(Event, frozen=True, tag="session:linked"):
-    """Another session belongs to this one, such as a subagent that a tool call started."""
+    """Another session belongs to this one, such as a subagent that a tool call started.
+
+    ``kind`` says as what: ``subagent``, or ``branch`` for a copy from which a person went on.
+    """
 
     session: str
     relation: Literal["parent", "child"]

@@ -51,7 +51,7 @@ MESSAGES = {
     SWE: 0,
     MINI_2: -1,  # the row in role "exit" is no message
     MINI_1: 0,
-    PI: 0,
+    PI: -14,  # answers that were broken off before their first words
     OPENHANDS: 0,
     OPENHANDS_LIST: -1,  # two calls of one answer are one message
     OPENHANDS_LOG: 0,
@@ -285,7 +285,8 @@ async def test_pi_lines_without_their_content_are_kept(
     got = await take(recorded_sessions, PI, tmp_path)
     rows = [json.loads(line) for line in (recorded_sessions / PI).read_bytes().splitlines()]
     for row in rows:
-        row.get("message", {}).pop("content", None)
+        if row.get("message", {}).get("content"):
+            del row["message"]["content"]
     raw = [raw_of(record) or b"" for record in got.records if record.type == "import:raw"]
     assert [json.loads(part) for parts in raw for part in parts.split(b"\n")] == rows
 

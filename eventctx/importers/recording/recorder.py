@@ -184,7 +184,7 @@ class Recorder:
         known = any(record.type == "session:linked" for record in self._track.aside)
         if item.parent is not None and self._track.next is None and not known:
             link = events.SessionLinked(
-                session=item.parent, relation="parent", call_id=self._call_id
+                session=item.parent, relation="parent", kind=item.link, call_id=self._call_id
             )
             new_id = event_id(self._key, item.line, "session:linked", item.parent)
             await self._put(link, item.time, new_id=new_id)

@@ -33,13 +33,17 @@ class FileLine(NamedTuple):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """The first item. ``session_id`` is the file's own id, ``parent`` that of a linked session."""
+    """The first item. ``session_id`` is the file's own id, ``parent`` that of a linked session.
+
+    ``link`` says what this one is to its parent: an agent that it started, or a branch of it.
+    """
 
     line: int
     time: int | None
     session_id: str
     agent: str | None = None
     parent: str | None = None
+    link: Literal["subagent", "branch"] = "subagent"
 
 
 class TurnBegan(msgspec.Struct, frozen=True):

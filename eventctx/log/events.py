@@ -39,21 +39,24 @@ class MessageAdded(Event, frozen=True, tag="context:message_added"):
     """One message, body 0. Its number is the count of the messages added to the stream before.
 
     ``unbound`` as in a plan: a late result replaces a synthetic one, so that thinking blocks behind
-    it no longer match the messages before them.
+    it no longer match the messages before them. ``origin`` is what a recorded session says beside
+    the message: a harness wrote it, although it is in the user's role and may read like a person.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
+    origin: Literal["harness"] | None = None
 
 
 class MessagesSet(Event, frozen=True, tag="context:messages_set"):
     """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
 
     Numbers not seen before belong to the record's bodies, in rising order. ``unbound`` as in a
-    plan.
+    plan. ``harness`` lists the bodies whose origin is a harness.
     """
 
     order: tuple[tuple[int, int], ...]
     unbound: tuple[tuple[int, int], ...] = ()
+    harness: tuple[int, ...] = ()
 
 
 class Cleared(Event, frozen=True, tag="context:cleared"):
@@ -149,7 +152,10 @@ class SessionFork(Event, frozen=True, tag="session:fork"):
 
 
 class SessionLinked(Event, frozen=True, tag="session:linked"):
-    """Another session belongs to this one, such as a subagent that a tool call started."""
+    """Another session belongs to this one, such as a subagent that a tool call started.
+
+    ``kind`` says as what: ``subagent``, or ``branch`` for a copy from which a person went on.
+    """
 
     session: str
     relation: Literal["parent", "child"]

@@ -43,6 +43,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     forked_at: int | None
     format: str | None
     belongs_to: str | None
+    link: str | None
 
 
 async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tuple[SessionRow, int]:
@@ -51,7 +52,7 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
     counts: Counter[str] = Counter()
     first = last = 0
     kind: str | None = None
-    belongs_to: str | None = None
+    belongs_to = link = None
     try:
         async for record in engine.records(info.stream):
             lines = passed_over.fold(transcript.evolve, lines, record)
@@ -68,7 +69,7 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
                     case SessionStart():
                         kind = event.format
                     case SessionLinked(relation="parent"):
-                        belongs_to = event.session
+                        belongs_to, link = event.session, event.kind
     except Exception as error:
         passed_over.session(info.stream, error)
     row = SessionRow(
@@ -84,6 +85,7 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
         forked_at=info.forked_at,
         format=kind,
         belongs_to=belongs_to,
+        link=link,
     )
     return row, last
 
@@ -147,7 +149,8 @@ def _named(row: SessionRow) -> str:
     if row.parent is not None:
         return f"{row.session} (fork of {row.parent} at {row.forked_at})"
     shown = row.belongs_to is None or row.session.startswith(row.belongs_to)
-    return row.session if shown else f"{row.session} (agent of {row.belongs_to})"
+    role = "branch" if row.link == "branch" else "agent"
+    return row.session if shown else f"{row.session} ({role} of {row.belongs_to})"
 
 
 class LossRow(msgspec.Struct, frozen=True):

@@ -99,7 +99,9 @@ def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
         if one.message is None:
             shown += [one] if audience == "developer" else []
             continue
-        shown += [one._replace(message=left) for left in for_audience([one.message], audience)]
+        harness = () if one.origin is None else (0,)
+        left = for_audience([one.message], audience, harness=harness)
+        shown += [one._replace(message=message) for message in left]
     return shown
 
 

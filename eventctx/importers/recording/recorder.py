@@ -194,7 +194,7 @@ class Recorder:
         known = any(record.type == "session:linked" for record in self._track.aside)
         if item.parent is not None and self._track.next is None and not known:
             link = events.SessionLinked(
-                session=item.parent, relation="parent", call_id=self._call_id
+                session=item.parent, relation="parent", kind=item.link, call_id=self._call_id
             )
             new_id = event_id(self._key, item.line, "session:linked", item.parent)
             await self._put(link, item.time, new_id=new_id)
@@ -306,7 +306,7 @@ class Recorder:
     # -- messages --------------------------------------------------------------------------------
 
     async def _message(self, item: MessageItem) -> None:
-        found = content_of(item.line, item.message)
+        found = content_of(item.line, item.message, by_harness=item.by_harness)
         self._places.took(stored=isinstance(found, Stored))
         if isinstance(found, Unstorable):
             await self._not_stored(found)
@@ -318,7 +318,8 @@ class Recorder:
         answers = facts.kind == "assistant" and self._call is not None
         ids = self._call.ids if answers and self._call else self._turn.ids
         number = self._view.next_number
-        record = await self._put(events.MessageAdded(), item.time, ids, (content,))
+        added = events.MessageAdded(origin="harness" if item.by_harness else None)
+        record = await self._put(added, item.time, ids, (content,))
         self.wires.said(number, record, 0, item.message)
         if facts.calls and self._call is not None:
             names = call_names(item.message)

@@ -35,13 +35,17 @@ class FileLine(NamedTuple):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """The first item. ``session_id`` is the file's own id, ``parent`` that of a linked session."""
+    """The first item. ``session_id`` is the file's own id, ``parent`` that of a linked session.
+
+    ``link`` says what this one is to its parent: an agent that it started, or a branch of it.
+    """
 
     line: int
     time: int | None
     session_id: str
     agent: str | None = None
     parent: str | None = None
+    link: Literal["subagent", "branch"] = "subagent"
 
 
 class TurnBegan(msgspec.Struct, frozen=True):
@@ -64,12 +68,14 @@ class MessageItem(msgspec.Struct, frozen=True):
     """A message as it was sent to the model or came from it, in its own dialect.
 
     ``failed`` marks the result of a failed tool in a dialect that has no field for that.
+    ``by_harness`` is set where the file says beside the message that a harness wrote it.
     """
 
     line: int
     time: int | None
     message: dict[str, Any]
     failed: bool = False
+    by_harness: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True):
@@ -161,12 +167,14 @@ class Branched(msgspec.Struct, frozen=True):
     """The conversation goes back to an earlier point; from here on it is the list ``order``.
 
     A number is the place of a message that is in the conversation now. A dict is a message that
-    had left the conversation and returns; it takes the next place.
+    had left the conversation and returns; it takes the next place. ``harness`` are the places in
+    ``order`` of returning messages that a harness wrote.
     """
 
     line: int
     time: int | None
     order: tuple[int | dict[str, Any], ...]
+    harness: frozenset[int] = frozenset()
 
 
 class Linked(msgspec.Struct, frozen=True):

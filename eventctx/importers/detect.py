@@ -12,6 +12,7 @@ import msgspec
 from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.formats import (
     amplifier,
+    amplifier_folder,
     amplifier_rows,
     chat,
     claude_code,
@@ -87,6 +88,25 @@ _LOOKED_AT: Final = 50
 _BINARY_BYTES: Final = 8192
 
 
+def session_source(path: Path, name: str | None = None) -> Path:
+    """The file that tells the session of ``path``: of several files, the one that tells most.
+
+    Amplifier has several for one session, and may be named by its folder. ``name`` is the format's,
+    if the caller names it.
+    """
+    return amplifier_folder.source_of(path) if name in (None, amplifier.NAME) else path
+
+
+def passed_over(path: Path) -> str | None:
+    """Why a file that was found in a folder is not imported: another one tells its session."""
+    return amplifier_folder.passed_over(path)
+
+
+def is_transcript_folder(path: Path) -> bool:
+    """Whether a folder is one session, and not a folder to search for some."""
+    return is_event_folder(path) or amplifier_folder.is_session_folder(path)
+
+
 def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
     """The format called ``name``, or the one that the file's content shows.
 
@@ -109,7 +129,11 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
             "write it to a file first"
         )
     _refuse_binary(path)
-    return FORMATS[name or detect(read_lines(path), path.name)]
+    if name is None:
+        name = detect(read_lines(path), path.name)
+        if name in (chat.NAME, context_persistent.NAME) and amplifier_folder.is_transcript(path):
+            name = amplifier.NAME
+    return FORMATS[name]
 
 
 def _refuse_binary(path: Path) -> None:
@@ -146,7 +170,10 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"
             )
     for value in values:
-        found = _of_record(value) or _of_document(value)
+        found = _of_record(value)
+        if found == chat.NAME and any(map(_is_amplifier, values)):
+            return amplifier.NAME
+        found = found or _of_document(value)
         if found is not None:
             return found
     raise UnknownFormat(
@@ -206,6 +233,11 @@ def _of_record(value: object) -> str | None:
     if context_persistent.is_row(value):
         return context_persistent.NAME
     return amplifier.NAME if amplifier.is_row(value) else chat.NAME
+
+
+def _is_amplifier(value: object) -> bool:
+    """Whether a row is Amplifier's; its first rows may look like any other chat's."""
+    return isinstance(value, dict) and amplifier.is_row(value)
 
 
 def _is_pi(value: dict[str, Any]) -> bool:

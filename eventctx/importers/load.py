@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import MalformedTranscript, SourceChanged, UnknownFormat
-from eventctx.importers.detect import Format, choose
+from eventctx.importers.detect import Format, choose, session_source
 from eventctx.importers.formats import claude_code
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
@@ -113,7 +113,8 @@ async def import_file(
 ) -> list[ImportSummary]:
     """Import a transcript, and the subagents' files beside it, and return a summary of each.
 
-    ``path`` is a file, or a folder of events as OpenHands keeps it.
+    ``path`` is a file, a folder of events as OpenHands keeps it, or Amplifier's folder of a
+    session. Of Amplifier's files, the one that tells most is read, whichever is named.
 
     A second import adds only what is new since the first one. ``format`` overrides detection,
     ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
@@ -124,7 +125,7 @@ async def import_file(
     file, and what the store raises. Records appended before an error stay, and the next import
     finds them.
     """
-    path = Path(path)
+    path = session_source(Path(path), format)
     chosen = _choose(path, format)
     if session is not None:
         check_session_id(session)

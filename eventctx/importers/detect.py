@@ -23,8 +23,10 @@ from eventctx.importers.formats import (
     pi,
     swe_agent,
 )
+from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.event_folder import folder_name, is_event_folder
+from eventctx.importers.source.http_recording import begins_cassette, read_cassette
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.lines import read_lines, split_records, text_or_none
 from eventctx.importers.source.naming import named_by_folder
@@ -79,6 +81,7 @@ FORMATS: Final[dict[str, Format]] = {
             context_persistent.parse,
             named_by_folder,
         ),
+        Format(cassette.NAME, "recorded HTTP of a provider's SDK (VCR cassette)", cassette.parse),
         Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
     )
 }
@@ -161,6 +164,8 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
     """
     source = iter(lines)
     head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
+    if begins_cassette(head):
+        return _of_cassette(chain(head, source), name)
     values = _values(head)
     if not _begins_with_record(head):
         values = _of_many_lines(chain(head, source), name) or values
@@ -179,6 +184,15 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
     raise UnknownFormat(
         f"{name}: expected one of {', '.join(FORMATS)}, found {_described(values[0])}; "
         "name the format with --format if it is one of these"
+    )
+
+
+def _of_cassette(lines: Iterable[FileLine], name: str) -> str:
+    if cassette.is_cassette(read_cassette(lines, name)):
+        return cassette.NAME
+    raise UnknownFormat(
+        f"{name}: expected a cassette with requests to Anthropic's messages, OpenAI's chat "
+        "completions or responses, found one without any"
     )
 
 
@@ -265,6 +279,8 @@ def _of_document(value: object) -> str | None:
     if not isinstance(value, dict):
         return None
     history = value.get("history")
+    if cassette.is_cassette(value):
+        return cassette.NAME
     if openhands.is_event(value):
         return openhands.NAME
     if isinstance(history, list) and any(map(openhands.is_event, history[:_LOOKED_AT])):

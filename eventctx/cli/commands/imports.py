@@ -31,7 +31,7 @@ from eventctx.queries.transfer import import_drafts, looks_like_export, read_dra
 EXPORT: Final = "eventctx"
 """The name of our own export format."""
 
-_ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson")
+_ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 _BELONGS: Final = "subagents"
 _SHOWN: Final = 5
 

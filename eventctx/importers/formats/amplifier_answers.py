@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eventctx.importers.formats import provider_answers
-from eventctx.importers.formats.provider_answers import answer_body
+from eventctx.importers.formats.amplifier_rows import AmplifierRow
+from eventctx.importers.formats.provider_answers import answer_body, finish_of
 from eventctx.importers.source.items import CallEnded
-from eventctx.importers.source.lines import object_or_empty
+from eventctx.importers.source.lines import object_or_empty, text_or_none
 from eventctx.log.usage import AMPLIFIER, Usage, read_usage
 from eventctx.messages.facts import Dialect
 
@@ -28,6 +29,12 @@ def wire_answer(data: dict[str, Any]) -> dict[str, Any]:
     """
     found = (answer_body(data.get(key)) for key in ("raw", "response"))
     return next((one for one in found if one), data)
+
+
+def ending_of(found: AmplifierRow, wire: dict[str, Any]) -> CallEnded:
+    """The end of a call by the line of its answer and the provider's JSON in it."""
+    usage, name = usage_of(found.data, wire), text_or_none(wire.get("id"))
+    return CallEnded(found.line, found.time, usage, finish_of(wire), name)
 
 
 def both_ends(short: CallEnded | None, whole: CallEnded) -> CallEnded:

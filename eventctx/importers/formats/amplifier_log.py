@@ -21,12 +21,12 @@ from eventctx.importers.formats.amplifier_answers import (
     as_block,
     as_result,
     both_ends,
-    usage_of,
+    ending_of,
     wire_answer,
 )
 from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
 from eventctx.importers.formats.amplifier_rows import AmplifierRow, is_known, name_of
-from eventctx.importers.formats.provider_answers import answers, finish_of
+from eventctx.importers.formats.provider_answers import answers
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -228,8 +228,7 @@ class _Log:
         again = bool(self.levels) and self.ending is None
         self.levels.add(level)
         wire = wire_answer(found.data)
-        usage, finish = usage_of(found.data, wire), finish_of(wire)
-        ending = CallEnded(found.line, found.time, usage, finish, text_or_none(wire.get("id")))
+        ending = ending_of(found, wire)
         if again:
             # The level before had the answer. Usage that it did not have is recorded.
             yield ending

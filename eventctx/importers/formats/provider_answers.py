@@ -32,10 +32,11 @@ def answers(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The messages or items of an answer, in order; none where the body holds no answer."""
     message = first_choice(body).get("message")
     content = body.get("content")
+    if isinstance(body.get("output"), list):
+        # All items are the answer, also a compaction or what a hosted tool returned.
+        return [one for one in body["output"] if facts_or_none(one) is not None]
     if isinstance(message, dict):
         found = [message]
-    elif isinstance(body.get("output"), list):
-        found = body["output"]
     elif isinstance(content, str | list) and content:
         found = [{"role": "assistant", "content": content}]
     else:

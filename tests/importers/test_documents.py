@@ -220,6 +220,25 @@ def test_the_log_of_a_request_ends_with_its_answer_and_usage() -> None:
     assert of_type(found, CallEnded)[0].time == 5_000_000_000
 
 
+def test_the_answer_of_a_logged_request_may_be_a_message_or_a_list_of_items() -> None:
+    said = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+    usage = {"input_tokens": 5, "cache_read_input_tokens": 45, "output_tokens": 3}
+    body = {"id": "m1", "type": "message", "model": "m", "stop_reason": "end_turn", **said}
+    log = {"system": "be good", "messages": TASK[1:], "response": {**body, "usage": usage}}
+    found = items_of(chat.parse, doc(log))
+    assert texts(found) == [{"role": "system", "content": "be good"}, TASK[1], said]
+    (request,) = of_type(found, ModelCall)
+    assert (request.usage.prompt, request.finish_reason) == (50, "end_turn")
+    items = [
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"},
+    ]
+    answer = {"id": "r1", "status": "completed", "output": items, "created_at": 5}
+    found = items_of(chat.parse, doc({"input": TASK, "response": answer}))
+    assert texts(found) == [*TASK, *items]
+    assert (len(of_type(found, ModelCall)), of_type(found, CallEnded)[0].time) == (1, 5 * 10**9)
+
+
 @pytest.mark.parametrize("response", [None, 3, {}, {"choices": [3]}, {"choices": [{"message": 3}]}])
 def test_a_response_without_an_answer_stays_in_the_document(response: Any) -> None:
     found = items_of(chat.parse, doc({"messages": TASK, "response": response}))

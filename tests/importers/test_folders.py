@@ -141,7 +141,7 @@ def test_a_search_takes_folders_of_events_as_wholes_beside_files(tmp_path: Path)
     done = run(tmp_path / "agents", "--json", "--complete")
     assert done.exit_code == 0
     sessions = [json.loads(line)["session"] for line in done.stdout.splitlines()]
-    assert sorted(sessions) == ["amp-1.events", "run-7", "run-8"]
+    assert sorted(sessions) == ["amp-1", "run-7", "run-8"]
 
 
 def test_a_folder_of_events_in_another_format_is_an_error(tmp_path: Path) -> None:

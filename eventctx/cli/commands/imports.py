@@ -21,9 +21,9 @@ from eventctx.errors import (
     StreamExists,
     UnknownFormat,
 )
-from eventctx.importers.detect import FORMATS
+from eventctx.importers.detect import FORMATS, is_transcript_folder, passed_over, session_source
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.source.event_folder import folder_size, is_event_file, is_event_folder
+from eventctx.importers.source.event_folder import folder_size, is_event_file
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
 from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header
@@ -31,7 +31,7 @@ from eventctx.queries.transfer import import_drafts, looks_like_export, read_dra
 EXPORT: Final = "eventctx"
 """The name of our own export format."""
 
-_ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson")
+_ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 _BELONGS: Final = "subagents"
 _SHOWN: Final = 5
 
@@ -70,7 +70,7 @@ def import_command(
     """
     if session is not None:
         check_session_id(session)
-        if len(files) > 1 or (files[0].is_dir() and not is_event_folder(files[0])):
+        if len(files) > 1 or (files[0].is_dir() and not is_transcript_folder(files[0])):
             raise click.UsageError("--session names one session: give one file with it.")
     run(_import(files, format_, session, complete, store, as_json))
 
@@ -89,8 +89,13 @@ async def _import(
     chosen = list(_found(files))
     async with opening.created(store) as engine:
         for path, named in chosen:
+            reason = None if named else passed_over(path)
+            if reason is not None:
+                if not as_json:
+                    screen.line((f"{path}: passed over, {reason}", "dim"))
+                continue
             try:
-                with progress(f"Importing {path.name}", _size(path)) as bar:
+                with progress(f"Importing {path.name}", _size(session_source(path))) as bar:
                     found = await _import_one(engine, path, format_, session, complete, bar)
             except UnknownFormat as error:
                 if named:
@@ -118,7 +123,7 @@ def _found(files: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
     A file that was found in a named folder counts as not named: it may be of an unknown format.
     """
     for path in files:
-        if is_event_folder(path):
+        if is_transcript_folder(path):
             yield path, True
         elif path.is_dir():
             met = sorted(

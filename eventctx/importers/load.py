@@ -20,7 +20,7 @@ from eventctx.importers.source.items import FileLine, Item, Session
 from eventctx.importers.source.lines import nanoseconds, read_lines
 from eventctx.importers.source.naming import event_id, session_name
 from eventctx.importers.source.values import read_value
-from eventctx.log.events import SessionLinked
+from eventctx.log.events import SessionLinked, SessionTakenOver
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import CheckedClock
 from eventctx.log.session_id import check_session_id
@@ -40,7 +40,7 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     other counts cover the whole file, with earlier imports. ``raw`` counts the parts that were kept
     verbatim, by kind, and ``unknown`` those among them that no parser understood. ``waiting`` lists
     the parts left for the next import, ``links`` the sessions that belong to this one. ``bytes`` is
-    the size of the file.
+    the size of the file. ``taken_over``: the session is ours from here on.
     """
 
     path: Path
@@ -58,6 +58,7 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     warned: int = 0
     bytes: int = 0
+    taken_over: bool = False
 
 
 class _Source:
@@ -107,6 +108,7 @@ async def import_file(
     format: str | None = None,  # noqa: A002 - the command line's word
     session: str | None = None,
     complete: bool = False,
+    take_over: bool = False,
     clock: Callable[[], int] = time.time_ns,
     salt: Callable[[int], bytes] = urandom,
     progress: Progress | None = None,
@@ -119,17 +121,21 @@ async def import_file(
     ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
     wait are imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
 
+    An imported session mirrors its file and changes by import alone. ``take_over`` makes it ours
+    for good: everything is imported, as with ``complete``, and from then on the session takes new
+    messages and nothing from its file. The sessions of its subagents stay mirrors.
+
     Raises UnknownFormat and MalformedTranscript for files that cannot be read, InvalidSessionId
     for an unusable ``session``, SourceChanged when the session holds something else than this
-    file, and what the store raises. Records appended before an error stay, and the next import
-    finds them.
+    file, SessionWasTakenOver when it is ours by now, and what the store raises. Records appended
+    before an error stay, and the next import finds them.
     """
     path = Path(path)
     chosen = _choose(path, format)
     if session is not None:
         check_session_id(session)
     now = CheckedClock(clock)()
-    run = _Import(store, chosen, session, complete, now, salt)
+    run = _Import(store, chosen, session, complete or take_over, now, salt)
     main = await _import_one(run, path, progress)
     outcomes = [main]
     if chosen.name == claude_code.NAME and main.summary.session is not None:
@@ -140,7 +146,18 @@ async def import_file(
         names = [outcome.summary.session for outcome in outcomes[1:]]
         links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
         main.summary = msgspec.structs.replace(main.summary, added=added, links=tuple(links))
+    if take_over and main.track is not None:
+        main.summary = await _taken_over(main.summary, main.track, now)
     return [outcome.summary for outcome in outcomes]
+
+
+async def _taken_over(summary: ImportSummary, track: Track, now: int) -> ImportSummary:
+    """Make an imported session ours, with the last record that an import adds to it."""
+    event = SessionTakenOver(source=fit_for_log(summary.path.name), format=summary.format)
+    new_id = event_id(track.stream, 0, "session:taken_over", summary.path.name)
+    await track.put(event, new_id, 0, now)
+    await track.flush()
+    return msgspec.structs.replace(summary, added=summary.added + 1, taken_over=True)
 
 
 def _choose(path: Path, name: str | None) -> Format:
@@ -192,9 +209,13 @@ async def _import_one(
         for item in items:
             await recorder.feed(item)
         await recorder.end(closed())
+    except SourceChanged:
+        await track.check_ours()
+        raise
     finally:
         recorder.close()
     if track.next is not None:
+        await track.check_ours()
         raise SourceChanged(
             f"{path.name}: session {name!r} holds more than this file, from position "
             f"{track.next.position} ({track.next.type}) on: the file was cut, or the session was "

@@ -154,6 +154,16 @@ class SessionLinked(Event, frozen=True, tag="session:linked"):
     call_id: str | None = None
 
 
+class SessionTakenOver(Event, frozen=True, tag="session:taken_over"):
+    """An imported session became ours: it takes new messages, and its file is not imported again.
+
+    ``source`` and ``format`` are those of the file up to here.
+    """
+
+    source: str
+    format: str
+
+
 class SessionEnd(Event, frozen=True, tag="session:end"):
     """The session was closed on purpose."""
 
@@ -462,6 +472,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
+        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record behind it"),
         _row(
             SessionEnd,
             "activity",

@@ -21,7 +21,7 @@ NAME: Final = "request_view"
 
 CHECKSUM_BYTES: Final = 16
 
-VERSION = 3
+VERSION = 4
 """Version of the stored state; a snapshot of another version is not read."""
 
 
@@ -42,6 +42,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     turns: int
     shown: tuple[int, int, str] | None
     calibration: Calibration
+    mirror: str | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -68,6 +69,7 @@ def dump(state: ViewState) -> bytes:
             state.turns,
             state.shown,
             state.calibration,
+            state.mirror,
         )
     )
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
@@ -97,4 +99,5 @@ def load(data: bytes) -> ViewState:
         stored.turns,
         stored.shown,
         stored.calibration,
+        stored.mirror,
     )

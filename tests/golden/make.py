@@ -122,6 +122,11 @@ EVIDENCE_SAMPLES: list[events.Event] = [
 ]
 """Event types and fields that came with erasure, deletion and signatures."""
 
+MIRROR_SAMPLES: list[events.Event] = [
+    events.SessionTakenOver(source="a.jsonl", format="claude-code"),
+]
+"""Event types that came with imported sessions as mirrors."""
+
 
 def _write(name: str, data: bytes) -> None:
     path = HERE / name
@@ -183,5 +188,6 @@ if __name__ == "__main__":
     _write_events("events-v1.jsonl", SAMPLES)
     _write_events("events-v1-hosts.jsonl", HOST_SAMPLES)
     _write_events("events-v1-evidence.jsonl", EVIDENCE_SAMPLES)
+    _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from eventctx.errors import SessionWasDeleted, SourceChanged
+from eventctx.errors import SessionWasDeleted, SessionWasTakenOver, SourceChanged
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw
@@ -30,6 +30,7 @@ NO_IDS: Final = RecordIds()
 _ASIDE: Final = frozenset(
     (
         "session:linked",
+        "session:signed",
         "session:end",
         "context:pinned",
         "context:unpinned",
@@ -38,6 +39,9 @@ _ASIDE: Final = frozenset(
     )
 )
 """Records that others may add to an imported session, as they leave its conversation as it is."""
+
+
+_TAKEN_OVER: Final = "session:taken_over"
 
 
 class Content(NamedTuple):
@@ -95,6 +99,8 @@ class Track:
             self._position = record.position
             self.time = max(self.time, record.time)
             self._next = record
+            if record.type == _TAKEN_OVER:
+                raise SessionWasTakenOver(self.stream, record.time)
             if not self._is_aside(record):
                 return
             self.aside.append(record)
@@ -131,6 +137,14 @@ class Track:
                 f"line {line}: expected the text that was imported before, found another "
                 f"({where}); import the file as another session with --session NEW"
             )
+
+    async def check_ours(self) -> None:
+        """Raise SessionWasTakenOver if a later record of the stream says so."""
+        if self._next is not None:
+            start = self._next.position
+            async for record in self._store.read(self.stream, start=start, bodies=False):
+                if record.type == _TAKEN_OVER:
+                    raise SessionWasTakenOver(self.stream, record.time)
 
     # -- writing ---------------------------------------------------------------------------------
 

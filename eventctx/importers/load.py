@@ -141,7 +141,7 @@ async def import_file(
     if chosen.name == claude_code.NAME and main.summary.session is not None:
         outcomes += [await _import_agent(run, agent, main) for agent in _agent_files(path)]
         before = main.track.added if main.track else 0
-        await _link(main, [outcome.summary for outcome in outcomes[1:]], now)
+        await _link(main, [outcome.summary for outcome in outcomes[1:]])
         added = main.summary.added + (main.track.added - before if main.track else 0)
         names = [outcome.summary.session for outcome in outcomes[1:]]
         links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
@@ -194,7 +194,7 @@ async def _import_one(
     if parent is not None:
         first = msgspec.structs.replace(first, parent=parent)
     name = session or session_name(first.session_id)
-    track = Track(store, name, salt)
+    track = Track(store, name, salt, now)
     await track.open()
     recorder = Recorder(
         track,
@@ -291,7 +291,7 @@ def _agent_of(path: Path) -> tuple[str, int | None]:
     return path.stem.removeprefix("agent-"), moment
 
 
-async def _link(main: _Outcome, agents: list[ImportSummary], now: int) -> None:
+async def _link(main: _Outcome, agents: list[ImportSummary]) -> None:
     """Write a link to each subagent's stream into the main one, once."""
     track = main.track
     if track is None:
@@ -304,5 +304,5 @@ async def _link(main: _Outcome, agents: list[ImportSummary], now: int) -> None:
         agent = f".agent-{name.rpartition('.agent-')[2]}"
         call_id = next((call for link, call in main.links.items() if link.endswith(agent)), None)
         event = SessionLinked(session=name, relation="child", call_id=call_id)
-        await track.put(event, link_id, 0, now)
+        await track.put(event, link_id, 0, None)
     await track.flush()

@@ -215,6 +215,16 @@ class PromptComplete(Event, frozen=True, tag="prompt:complete"):
     error: str | None = None
 
 
+class PromptMeasured(Event, frozen=True, tag="prompt:measured"):
+    """What the program whose file was imported measured for the turn, up to here.
+
+    It may have left out the time in which it waited for the person. A turn that goes on may be
+    measured again, for what came since.
+    """
+
+    duration: int
+
+
 class PlanStart(Event, frozen=True, tag="plan:start"):
     """A planning phase begins."""
 
@@ -490,6 +500,7 @@ CATALOGUE: dict[str, EventType] = dict(
             "once per turn, also on error and cancellation",
             emitted=True,
         ),
+        _row(PromptMeasured, "activity", False, "as the imported file says"),
         _row(PlanStart, "activity", False, "once per planning phase", emitted=True),
         _row(PlanEnd, "activity", False, "once per planning phase, also on error", emitted=True),
         _row(ProviderRequest, "activity", False, "once per model call", emitted=True),
@@ -503,3 +514,8 @@ CATALOGUE: dict[str, EventType] = dict(
     )
 )
 """Event types by name."""
+
+ABOUT_A_SESSION: frozenset[str] = frozenset(
+    ("context:erased", "import:raw", "session:linked", "session:signed")
+)
+"""Types of records about a session, maybe written long after its use: their times are not its."""

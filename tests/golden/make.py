@@ -124,6 +124,7 @@ EVIDENCE_SAMPLES: list[events.Event] = [
 
 MIRROR_SAMPLES: list[events.Event] = [
     events.SessionTakenOver(source="a.jsonl", format="claude-code"),
+    events.PromptMeasured(duration=162_419_000_000),
 ]
 """Event types that came with imported sessions as mirrors."""
 

@@ -66,7 +66,7 @@ def _branch(
     mark = "↓ " if style == _STYLES[conv.COMPACT] else ""
     parts: Parts = [(lead, "dim"), (mark + one_line(span.name), style)]
     parts.append((f"  +{duration(span.start - origin)}" if under or lead else "", "dim"))
-    parts.append((f"  {duration(span.end - span.start)}", ""))
+    parts.append((f"  {duration(_took(span))}", ""))
     parts += _notes(span)
     below = children.get(span.span_id, ())
     hanging = f"{under}{'│  ' if below else '   '}   "
@@ -75,6 +75,12 @@ def _branch(
         last = place == len(below) - 1
         branch, rest = ("└─ ", "   ") if last else ("├─ ", "│  ")
         _branch(screen, child, children, under + branch, under + rest, origin)
+
+
+def _took(span: Span) -> int:
+    """Nanoseconds: what the turn's program measured, else from the first record to the last."""
+    measured = span.attributes.get(conv.TURN_DURATION)
+    return measured if isinstance(measured, int) else span.end - span.start
 
 
 def _notes(span: Span) -> Parts:

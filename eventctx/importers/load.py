@@ -20,7 +20,7 @@ from eventctx.importers.source.items import FileLine, Item, Session
 from eventctx.importers.source.lines import nanoseconds, read_lines
 from eventctx.importers.source.naming import event_id, session_name
 from eventctx.importers.source.values import read_value
-from eventctx.log.events import SessionLinked
+from eventctx.log.events import SessionLinked, SessionTakenOver
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import CheckedClock
 from eventctx.log.session_id import check_session_id
@@ -40,7 +40,7 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     other counts cover the whole file, with earlier imports. ``raw`` counts the parts that were kept
     verbatim, by kind, and ``unknown`` those among them that no parser understood. ``waiting`` lists
     the parts left for the next import, ``links`` the sessions that belong to this one. ``bytes`` is
-    the size of the file. ``observed`` counts the calls whose request the file holds as it was sent,
+    the size of the file. ``taken_over``: the session is ours from here on. ``observed`` counts the calls whose request the file holds as it was sent,
     ``unanswered`` further such requests that no answer in the file names.
     """
 
@@ -61,6 +61,7 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     warned: int = 0
     bytes: int = 0
+    taken_over: bool = False
 
 
 class _Source:
@@ -110,6 +111,7 @@ async def import_file(
     format: str | None = None,  # noqa: A002 - the command line's word
     session: str | None = None,
     complete: bool = False,
+    take_over: bool = False,
     clock: Callable[[], int] = time.time_ns,
     salt: Callable[[int], bytes] = urandom,
     progress: Progress | None = None,
@@ -123,28 +125,43 @@ async def import_file(
     ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
     wait are imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
 
+    An imported session mirrors its file and changes by import alone. ``take_over`` makes it ours
+    for good: everything is imported, as with ``complete``, and from then on the session takes new
+    messages and nothing from its file. The sessions of its subagents stay mirrors.
+
     Raises UnknownFormat and MalformedTranscript for files that cannot be read, InvalidSessionId
     for an unusable ``session``, SourceChanged when the session holds something else than this
-    file, and what the store raises. Records appended before an error stay, and the next import
-    finds them.
+    file, SessionWasTakenOver when it is ours by now, and what the store raises. Records appended
+    before an error stay, and the next import finds them.
     """
     path = session_source(Path(path), format)
     chosen = _choose(path, format)
     if session is not None:
         check_session_id(session)
     now = CheckedClock(clock)()
-    run = _Import(store, chosen, session, complete, now, salt)
+    run = _Import(store, chosen, session, complete or take_over, now, salt)
     outcomes = await _import_all(run, path, progress)
     main = outcomes[0]
     if chosen.name == claude_code.NAME and main.summary.session is not None:
         outcomes += [await _import_agent(run, agent, main) for agent in _agent_files(path)]
         before = main.track.added if main.track else 0
-        await _link(main, [outcome.summary for outcome in outcomes[1:]], now)
+        await _link(main, [outcome.summary for outcome in outcomes[1:]])
         added = main.summary.added + (main.track.added - before if main.track else 0)
         names = [outcome.summary.session for outcome in outcomes[1:]]
         links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
         main.summary = msgspec.structs.replace(main.summary, added=added, links=tuple(links))
+    if take_over and main.track is not None:
+        main.summary = await _taken_over(main.summary, main.track, now)
     return [outcome.summary for outcome in outcomes]
+
+
+async def _taken_over(summary: ImportSummary, track: Track, now: int) -> ImportSummary:
+    """Make an imported session ours, with the last record that an import adds to it."""
+    event = SessionTakenOver(source=fit_for_log(summary.path.name), format=summary.format)
+    new_id = event_id(track.stream, 0, "session:taken_over", summary.path.name)
+    await track.put(event, new_id, 0, now)
+    await track.flush()
+    return msgspec.structs.replace(summary, added=summary.added + 1, taken_over=True)
 
 
 def _choose(path: Path, name: str | None) -> Format:
@@ -190,7 +207,7 @@ async def _import_all(
         name = session_name(first.session_id)
         if run.session is not None:
             name = f"{run.session}-{len(outcomes) + 1}" if outcomes else run.session
-        track = Track(run.store, name, run.salt)
+        track = Track(run.store, name, run.salt, run.now)
         outcome, first = await _record(run, source, track, first, items, closed, call_id)
         outcomes.append(outcome)
     return outcomes
@@ -225,9 +242,13 @@ async def _record(
                 break
             await recorder.feed(item)
         await recorder.end(closed())
+    except SourceChanged:
+        await track.check_ours()
+        raise
     finally:
         recorder.close()
     if track.next is not None:
+        await track.check_ours()
         raise SourceChanged(
             f"{path.name}: session {track.stream!r} holds more than this file, from position "
             f"{track.next.position} ({track.next.type}) on: the file was cut, or the session was "
@@ -306,7 +327,7 @@ def _agent_of(path: Path) -> tuple[str, int | None]:
     return path.stem.removeprefix("agent-"), moment
 
 
-async def _link(main: _Outcome, agents: list[ImportSummary], now: int) -> None:
+async def _link(main: _Outcome, agents: list[ImportSummary]) -> None:
     """Write a link to each subagent's stream into the main one, once."""
     track = main.track
     if track is None:
@@ -319,5 +340,5 @@ async def _link(main: _Outcome, agents: list[ImportSummary], now: int) -> None:
         agent = f".agent-{name.rpartition('.agent-')[2]}"
         call_id = next((call for link, call in main.links.items() if link.endswith(agent)), None)
         event = SessionLinked(session=name, relation="child", call_id=call_id)
-        await track.put(event, link_id, 0, now)
+        await track.put(event, link_id, 0, None)
     await track.flush()

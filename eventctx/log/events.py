@@ -163,6 +163,16 @@ class SessionLinked(Event, frozen=True, tag="session:linked"):
     call_id: str | None = None
 
 
+class SessionTakenOver(Event, frozen=True, tag="session:taken_over"):
+    """An imported session became ours: it takes new messages, and its file is not imported again.
+
+    ``source`` and ``format`` are those of the file up to here.
+    """
+
+    source: str
+    format: str
+
+
 class SessionEnd(Event, frozen=True, tag="session:end"):
     """The session was closed on purpose."""
 
@@ -212,6 +222,16 @@ class PromptComplete(Event, frozen=True, tag="prompt:complete"):
 
     status: Status = "ok"
     error: str | None = None
+
+
+class PromptMeasured(Event, frozen=True, tag="prompt:measured"):
+    """What the program whose file was imported measured for the turn, up to here.
+
+    It may have left out the time in which it waited for the person. A turn that goes on may be
+    measured again, for what came since.
+    """
+
+    duration: int
 
 
 class PlanStart(Event, frozen=True, tag="plan:start"):
@@ -496,6 +516,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
+        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record behind it"),
         _row(
             SessionEnd,
             "activity",
@@ -513,6 +534,7 @@ CATALOGUE: dict[str, EventType] = dict(
             "once per turn, also on error and cancellation",
             emitted=True,
         ),
+        _row(PromptMeasured, "activity", False, "as the imported file says"),
         _row(PlanStart, "activity", False, "once per planning phase", emitted=True),
         _row(PlanEnd, "activity", False, "once per planning phase, also on error", emitted=True),
         _row(ProviderRequest, "activity", False, "once per model call", emitted=True),
@@ -526,3 +548,8 @@ CATALOGUE: dict[str, EventType] = dict(
     )
 )
 """Event types by name."""
+
+ABOUT_A_SESSION: frozenset[str] = frozenset(
+    ("context:erased", "import:raw", "session:linked", "session:signed")
+)
+"""Types of records about a session, maybe written long after its use: their times are not its."""

@@ -84,6 +84,16 @@ def prepared(
 # -- steps ---------------------------------------------------------------------------------------
 
 
+def _started(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    return state._replace(mirror=None if event.imported_at is None else event.source or "a file")
+
+
+def _ours(state: ViewState, record: Record) -> ViewState:
+    # A fork reads through its parent's records; its own first record makes it no mirror.
+    return state._replace(mirror=None)
+
+
 def _added(state: ViewState, record: Record) -> ViewState:
     number = state.next_number
     layout = layouts.append(
@@ -114,6 +124,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.shown,
         state.calibration,
         state.tools,
+        state.mirror,
     )
 
 
@@ -170,6 +181,7 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
         compactions=state.compactions,
         turns=state.turns,
         calibration=state.calibration,
+        mirror=state.mirror,
     )
 
 
@@ -355,6 +367,9 @@ def _name(event: type[events.Event]) -> str:
 
 
 _STEPS = {
+    _name(events.SessionStart): _started,
+    _name(events.SessionFork): _ours,
+    _name(events.SessionTakenOver): _ours,
     _name(events.MessageAdded): _added,
     _name(events.MessagesSet): _set,
     _name(events.Cleared): _cleared,

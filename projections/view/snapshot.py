@@ -43,6 +43,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     shown: tuple[int, int, str] | None
     calibration: Calibration
     tools: list[str]
+    mirror: str | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -70,6 +71,7 @@ def dump(state: ViewState) -> bytes:
             state.shown,
             state.calibration,
             sorted(state.tools),
+            state.mirror,
         )
     )
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
@@ -100,4 +102,5 @@ def load(data: bytes) -> ViewState:
         stored.shown,
         stored.calibration,
         frozenset(stored.tools),
+        stored.mirror,
     )

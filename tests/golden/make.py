@@ -156,6 +156,11 @@ WIRE_SAMPLES: list[events.Event] = [
     ),
 ]
 """Event types and fields that came with requests as they were sent."""
+MIRROR_SAMPLES: list[events.Event] = [
+    events.SessionTakenOver(source="a.jsonl", format="claude-code"),
+    events.PromptMeasured(duration=162_419_000_000),
+]
+"""Event types that came with imported sessions as mirrors."""
 
 
 def _write(name: str, data: bytes) -> None:
@@ -219,5 +224,6 @@ if __name__ == "__main__":
     _write_events("events-v1-hosts.jsonl", HOST_SAMPLES)
     _write_events("events-v1-evidence.jsonl", EVIDENCE_SAMPLES)
     _write_events("events-v1-wire.jsonl", WIRE_SAMPLES)
+    _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

@@ -14,7 +14,10 @@ from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
+from eventctx.projections.trace import semconv
 from eventctx.projections.view import request_view
+from eventctx.queries.spans import spans
+from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.importers.given import NOW
 
@@ -151,6 +154,25 @@ async def test_counts_are_those_of_the_manifest(
     ended = got.events("tool:post") + got.events("tool:error")
     assert len(ended) == entry["tool_results"] - entry["results_without_call"] - searches
     assert len(got.events("tool:error")) == entry["tool_errors"]
+
+
+@pytest.mark.parametrize("name", MESSAGES, ids=[n.split("/")[-1][:24] for n in MESSAGES])
+async def test_every_span_is_valid_and_inside_its_turn(name: str, recorded_sessions: Path) -> None:
+    store = MemoryStore()
+    for summary in await import_file(store, recorded_sessions / name, clock=lambda: NOW):
+        assert summary.session is not None
+        found = [span async for span in spans(store, summary.session)]
+        turns = {
+            span.attributes[semconv.TURN_ID]: span
+            for span in found
+            if span.attributes[semconv.OPERATION] == semconv.INVOKE_AGENT
+        }
+        for span in found:
+            assert span.start < span.end
+            turn = turns.get(span.attributes.get(semconv.TURN_ID))
+            if turn is not None:
+                # A span without a length gets a nanosecond.
+                assert turn.start <= span.start < span.end <= turn.end + 1
 
 
 def signatures_in(value: Any) -> list[str]:

@@ -16,7 +16,9 @@ from eventctx.cli.output.screen import Bar, Screen, progress, put_json
 from eventctx.engine import Engine
 from eventctx.errors import (
     EventctxError,
+    InvalidSetting,
     MalformedTranscript,
+    SessionWasTakenOver,
     StoreUnavailable,
     StreamExists,
     UnknownFormat,
@@ -52,12 +54,18 @@ _SHOWN: Final = 5
     is_flag=True,
     help="The files grow no more: import their last message groups and end their last turns.",
 )
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Make the sessions yours for good: they take new messages, and nothing from their files.",
+)
 @opening.reading
 def import_command(
     files: tuple[Path, ...],
     format_: str | None,
     session: str | None,
     complete: bool,
+    take_over: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -65,14 +73,14 @@ def import_command(
     mini-swe-agent; lists of messages; exports.
 
     A folder is searched for them; one with a file per event, as OpenHands has it, is a transcript
-    itself. Importing a file again adds only what is new in it. With --json,
-    one JSON object a session.
+    itself. Importing a file again adds only what is new in it. A session mirrors its file and
+    changes by import alone, until --take-over. With --json, one JSON object a session.
     """
     if session is not None:
         check_session_id(session)
         if len(files) > 1 or (files[0].is_dir() and not is_transcript_folder(files[0])):
             raise click.UsageError("--session names one session: give one file with it.")
-    run(_import(files, format_, session, complete, store, as_json))
+    run(_import(files, format_, session, complete, take_over, store, as_json))
 
 
 async def _import(
@@ -80,6 +88,7 @@ async def _import(
     format_: str | None,
     session: str | None,
     complete: bool,
+    take_over: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -96,13 +105,21 @@ async def _import(
                 continue
             try:
                 with progress(f"Importing {path.name}", _size(session_source(path))) as bar:
-                    found = await _import_one(engine, path, format_, session, complete, bar)
+                    found = await _import_one(
+                        engine, path, format_, session, complete, take_over, bar
+                    )
             except UnknownFormat as error:
                 if named:
                     complain(f"{path}: {error}")
                     failed += 1
                 else:
                     skipped += 1
+            except SessionWasTakenOver as error:
+                if named:
+                    complain(f"{path}: {error}")
+                    failed += 1
+                elif not as_json:
+                    screen.line((f"{path.name} passed over: {error}", "dim"))
             except (StoreUnavailable, OSError):
                 raise
             except EventctxError as error:
@@ -156,9 +173,15 @@ async def _import_one(
     format_: str | None,
     session: str | None,
     complete: bool,
+    take_over: bool,
     bar: Bar,
 ) -> list[ImportSummary]:
     if format_ == EXPORT or (format_ is None and is_export(path)):
+        if take_over:
+            raise InvalidSetting(
+                "--take-over: expected a file of another program, found an export of eventctx; "
+                "import it without, or take the program's own file over"
+            )
         return [await _import_export(engine, path, session, bar)]
     return await import_file(
         engine.store,
@@ -166,6 +189,7 @@ async def _import_one(
         format=format_,
         session=session,
         complete=complete,
+        take_over=take_over,
         progress=bar.at,
     )
 
@@ -258,6 +282,10 @@ def _show(screen: Screen, summary: ImportSummary, as_json: bool) -> None:
         screen.line((f"kept as they are: {_kinds(summary.raw)}", "dim"), indent=2)
     if summary.unknown:
         screen.line((f"of these not understood: {_kinds(summary.unknown)}", "yellow"), indent=2)
+    if summary.taken_over:
+        screen.line(
+            ("taken over: it is yours, and its file is not imported again", "bold"), indent=2
+        )
     _listed(screen, "waits for the next import", summary.waiting, len(summary.waiting), "dim")
     _listed(screen, "warning", summary.warnings, summary.warned, "yellow")
 

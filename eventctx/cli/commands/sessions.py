@@ -15,7 +15,7 @@ from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.engine import Engine
 from eventctx.errors import StoreError
-from eventctx.log.events import PostCompact, SessionLinked, SessionStart
+from eventctx.log.events import ABOUT_A_SESSION, PostCompact, SessionLinked, SessionStart
 from eventctx.log.store import StreamInfo
 from eventctx.projections import transcript, usage
 
@@ -51,14 +51,15 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
     lines = transcript.initial()
     counts: Counter[str] = Counter()
     first = last = 0
+    imported_at: int | None = None
     kind: str | None = None
     belongs_to = link = None
     try:
         async for record in engine.records(info.stream):
             lines = passed_over.fold(transcript.evolve, lines, record)
-            first = first or record.time
-            # An import writes the link to an agent's session long after the last message.
-            last = last if record.type == "session:linked" else record.time
+            if record.type not in ABOUT_A_SESSION and record.time != imported_at:
+                first = min(first or record.time, record.time)
+                last = max(last, record.time)
             if record.type in _COUNTED:
                 counts[_COUNTED[record.type]] += 1
             elif record.type in _READ:
@@ -68,6 +69,8 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
                         counts["compactions"] += 1
                     case SessionStart():
                         kind = event.format
+                        if event.imported_at == record.time:  # the file has no times
+                            imported_at, first, last = event.imported_at, 0, 0
                     case SessionLinked(relation="parent"):
                         belongs_to, link = event.session, event.kind
     except Exception as error:

@@ -34,6 +34,7 @@ from eventctx.importers.source.items import (
     Raw,
     Session,
     TurnBegan,
+    TurnMeasured,
     Waiting,
     Warned,
     never,
@@ -76,6 +77,8 @@ _KNOWN: Final = frozenset(
 )
 _ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_boundary"))
 
+_MOST_MILLISECONDS: Final = 10**11
+
 # The first lines may lack a session id; a file names its session soon or never.
 _LINES_WITHOUT_SESSION: Final = 1000
 
@@ -102,6 +105,7 @@ class ClaudeRow(msgspec.Struct):
     attachment: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
     requestRef: Any = None  # noqa: N815
+    durationMs: Any = None  # noqa: N815
 
     @property
     def by_harness(self) -> bool:
@@ -138,6 +142,12 @@ def _time(row: ClaudeRow) -> int | None:
         return nanoseconds(decode(raw)) if raw else None
     except BROKEN:
         return None
+
+
+def _in_nanoseconds(milliseconds: object) -> int | None:
+    """A duration of the file; None for everything that is none."""
+    sound = type(milliseconds) is int and 0 <= milliseconds <= _MOST_MILLISECONDS
+    return milliseconds * 1_000_000 if sound else None  # type: ignore[operator]
 
 
 class _Conversation:
@@ -252,6 +262,11 @@ class _Conversation:
                 text_or_none(facts.get("trigger")),
                 count(facts.get("preTokens")) or None,
             )
+        if row.subtype == "turn_duration":
+            took = _in_nanoseconds(row.durationMs)
+            # The program may go on by itself, after a background task for one, so no turn ends.
+            measured = () if took is None else (TurnMeasured(line, _time(row), took),)
+            return (raw, *self._close(), *self._delivered(line), *measured)
         if row.subtype in _ENDS_TURN:
             return (raw, *self._close(), *self._delivered(line))
         return (raw,)

@@ -40,6 +40,7 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnEnded,
+    TurnMeasured,
     Waiting,
     Warned,
 )
@@ -98,6 +99,8 @@ class Recorder:
         self._turn = TurnRecorder(self._new_span_id)
         self._cycle = self._turn.outside()
         self._interrupted = False
+        self._began: int | None = None
+        self._latest: int | None = None
         self._call: TurnSpan[ModelRequest] | None = None
         self._last_call: TurnSpan[ModelRequest] | None = None
         self._announced: dict[str, str] = {}
@@ -110,6 +113,7 @@ class Recorder:
             Session: self._session,
             TurnBegan: self._turn_began,
             TurnEnded: self._turn_ended,
+            TurnMeasured: self._turn_measured,
             MessageItem: self._message,
             ModelCall: self._model_call,
             RecordedContent: self._sent_content,
@@ -172,6 +176,8 @@ class Recorder:
         new_id: bytes | None = None,
     ) -> Record:
         await self.raw.match(needed=True)
+        if time is not None and self._latest is not None:
+            self._latest = max(self._latest, time)
         new_id = new_id or self._opening.pop(ids.span_id or "", None) or self._id(type(event))
         return await self._track.put(event, new_id, self._at, time, ids, data)
 
@@ -189,7 +195,7 @@ class Recorder:
                 format=self._format,
                 imported_at=self._imported_at,
             ),
-            item.time if item.time is not None else self._imported_at,
+            item.time,
         )
         known = any(record.type == "session:linked" for record in self._track.aside)
         if item.parent is not None and self._track.next is None and not known:
@@ -197,16 +203,19 @@ class Recorder:
                 session=item.parent, relation="parent", kind=item.link, call_id=self._call_id
             )
             new_id = event_id(self._key, item.line, "session:linked", item.parent)
-            await self._put(link, item.time, new_id=new_id)
+            await self._put(link, None, new_id=new_id)
 
     async def _turn_began(self, item: TurnBegan) -> None:
-        await self._end_turn(item.time, OK)
+        # A file that does not say when a turn ended knows only its last record.
+        await self._end_turn(None, OK)
         self.counts.turns += 1
         number = self.counts.turns
         begins = events.PromptSubmit(number=number, agent=self._agent)
         self._in_turn(TurnRecorder(self._new_span_id, f"turn-{number:04d}", begins))
         self._interrupted = False
+        self._began = self._latest = None
         await self._record(self._turn.span.begin(), item.time)
+        self._began = self._latest = self._track.time
 
     def _in_turn(self, turn: TurnRecorder) -> None:
         self._turn, self._cycle = turn, turn.outside()
@@ -214,13 +223,27 @@ class Recorder:
     async def _turn_ended(self, item: TurnEnded) -> None:
         await self._end_turn(item.time, SpanOutcome(item.status, message=item.error))
 
+    async def _turn_measured(self, item: TurnMeasured) -> None:
+        await self._end_call(None)
+        if self._turn.ids.turn_id is None:
+            return
+        # The file has the line's time, too, but the turn took just as long as it says.
+        began, self._began = self._began, None
+        time = item.time if began is None else began + item.duration
+        measured = events.PromptMeasured(duration=item.duration)
+        await self._put(measured, self._not_before(time), self._turn.ids)
+
+    def _not_before(self, time: int | None) -> int | None:
+        """No time in a turn is later than its end, whatever the clock of its program did."""
+        return max([one for one in (time, self._latest) if one is not None], default=None)
+
     async def _end_turn(self, time: int | None, outcome: SpanOutcome) -> None:
         await self._end_call(None)
         if self._turn.ids.turn_id is None:
             return
         if outcome.status == "ok" and self._interrupted:
             outcome = msgspec.structs.replace(outcome, status="cancelled")
-        await self._record(self._turn.span.end(outcome), time)
+        await self._record(self._turn.span.end(outcome), self._not_before(time))
         self._in_turn(TurnRecorder(self._new_span_id))
 
     # -- model calls -----------------------------------------------------------------------------
@@ -365,7 +388,9 @@ class Recorder:
         await self._end_call(None)
         event, contents, unstorable = self._places.branched(item)
         await self._not_stored(*unstorable)
+        latest = self._latest
         await self._put(event, item.time, self._turn.ids, contents)
+        self._latest = latest  # the person went back: what comes next says if the turn went on
 
     # -- the rest --------------------------------------------------------------------------------
 

@@ -64,6 +64,14 @@ class TurnEnded(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class TurnMeasured(msgspec.Struct, frozen=True):
+    """What the file's program measured for the turn so far, in nanoseconds."""
+
+    line: int
+    time: int | None
+    duration: int
+
+
 class MessageItem(msgspec.Struct, frozen=True):
     """A message as it was sent to the model or came from it, in its own dialect.
 
@@ -220,6 +228,7 @@ Item = (
     Session
     | TurnBegan
     | TurnEnded
+    | TurnMeasured
     | MessageItem
     | ModelCall
     | RecordedContent

@@ -10,14 +10,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.errors import MalformedTranscript, SourceChanged, UnknownFormat
+from eventctx.errors import (
+    EventctxError,
+    NotAStore,
+    SourceChanged,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from eventctx.importers.detect import Format, choose
 from eventctx.importers.formats import claude_code
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.event_folder import folder_size, read_events
 from eventctx.importers.source.items import FileLine, Item, Session
-from eventctx.importers.source.lines import nanoseconds, read_lines
+from eventctx.importers.source.lines import nanoseconds, read_lines, unreadable
 from eventctx.importers.source.naming import event_id, session_name
 from eventctx.importers.source.values import read_value
 from eventctx.log.events import SessionLinked
@@ -28,6 +34,9 @@ from eventctx.log.store import EventStore
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the file's size."""
+
+ENDS_ALL: Final = (StoreUnavailable, NotAStore, StoreTooNew)
+"""The errors that end an import of many files. They concern the store, not one file."""
 
 _PROGRESS_BYTES: Final = 1 << 18
 _TAIL_BYTES: Final = 1 << 16
@@ -40,7 +49,8 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     other counts cover the whole file, with earlier imports. ``raw`` counts the parts that were kept
     verbatim, by kind, and ``unknown`` those among them that no parser understood. ``waiting`` lists
     the parts left for the next import, ``links`` the sessions that belong to this one. ``bytes`` is
-    the size of the file.
+    the size of the file. ``error`` names the exception that a subagent's file raised; the warnings
+    hold its message.
     """
 
     path: Path
@@ -58,6 +68,7 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     warned: int = 0
     bytes: int = 0
+    error: str | None = None
 
 
 class _Source:
@@ -66,10 +77,19 @@ class _Source:
     def __init__(self, path: Path, progress: Progress | None) -> None:
         self.path = path
         self.is_folder = path.is_dir()
-        self.size = folder_size(path) if self.is_folder else path.stat().st_size
+        try:
+            self.size = folder_size(path) if self.is_folder else path.stat().st_size
+        except OSError as error:
+            raise unreadable(path, error) from error
         self._progress = progress
 
     def lines(self) -> Iterator[FileLine]:
+        try:
+            yield from self._counted()
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    def _counted(self) -> Iterator[FileLine]:
         done = reported = 0
         for line in read_events(self.path) if self.is_folder else read_lines(self.path):
             yield line
@@ -119,9 +139,10 @@ async def import_file(
     ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
     wait are imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
 
-    Raises UnknownFormat and MalformedTranscript for files that cannot be read, InvalidSessionId
-    for an unusable ``session``, SourceChanged when the session holds something else than this
-    file, and what the store raises. Records appended before an error stay, and the next import
+    Raises UnreadableFile, UnknownFormat and MalformedTranscript for files that cannot be read,
+    InvalidSessionId for an unusable ``session``, SourceChanged when the session holds something
+    else than this file, and what the store raises. An error of a subagent's file is in its summary,
+    unless it is one of ``ENDS_ALL``. Records appended before an error stay, and the next import
     finds them.
     """
     path = Path(path)
@@ -147,7 +168,7 @@ def _choose(path: Path, name: str | None) -> Format:
     try:
         return choose(path, name, folders=True)
     except OSError as error:
-        raise UnknownFormat(f"{path}: expected a file to read, found {error.strerror}") from error
+        raise unreadable(path, error) from error
 
 
 async def _import_one(
@@ -249,18 +270,28 @@ async def _import_agent(run: _Import, path: Path, main: _Outcome) -> _Outcome:
     run = run._replace(session=name, complete=run.complete or over)
     try:
         return await _import_one(run, path, parent=parent, call_id=call_id)
-    except (MalformedTranscript, UnknownFormat) as error:
+    except ENDS_ALL:
+        raise
+    except EventctxError as error:
         summary = ImportSummary(
-            path=path, format=run.chosen.name, session=None, warnings=(str(error),), warned=1
+            path=path,
+            format=run.chosen.name,
+            session=None,
+            warnings=(str(error),),
+            warned=1,
+            error=type(error).__name__,
         )
         return _Outcome(summary)
 
 
 def _agent_of(path: Path) -> tuple[str, int | None]:
     """A subagent's id (by its file's name), and the time of the file's last line."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        tail = file.read().rstrip()
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            tail = file.read(_TAIL_BYTES).rstrip()
+    except OSError:
+        tail = b""  # the import itself says what is wrong
     last = tail[tail.rfind(b"\n") + 1 :]
     try:
         value, _ = read_value(last)

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from eventctx.errors import InvalidMessage, MalformedTranscript
+from eventctx.errors import InvalidMessage, MalformedTranscript, UnreadableFile
 from eventctx.importers.source.items import FileLine, Item, Raw, Session, Waiting, Warned
 from eventctx.importers.source.values import BROKEN, encode, read_value
 from eventctx.log.usage import MOST_TOKENS
@@ -57,6 +57,11 @@ def too_large(where: str, what: str) -> MalformedTranscript:
         "reading it takes several times as much memory; shorten its images or tool results, or "
         "import the file without it"
     )
+
+
+def unreadable(path: Path, error: OSError) -> UnreadableFile:
+    """The error for a file that the operating system does not let us read."""
+    return UnreadableFile(f"{path}: expected a file to read, found {error.strerror or error}")
 
 
 def parse_rows(

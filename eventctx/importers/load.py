@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from os import urandom
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,25 +21,20 @@ from eventctx.importers.detect import Format, choose
 from eventctx.importers.formats import claude_code
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
-from eventctx.importers.source.event_folder import folder_size, read_events
-from eventctx.importers.source.items import FileLine, Item, Session
-from eventctx.importers.source.lines import nanoseconds, read_lines, unreadable
+from eventctx.importers.source.growing_lines import GrowingLines
+from eventctx.importers.source.items import Item, Paused, Session
+from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.naming import event_id, session_name
-from eventctx.importers.source.values import read_value
+from eventctx.importers.source.source import Progress, Source
+from eventctx.importers.subagents import Subagent, subagent_files, subagent_of
 from eventctx.log.events import SessionLinked
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import CheckedClock
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import EventStore
 
-Progress = Callable[[int, int], None]
-"""Called with the bytes read so far and the file's size."""
-
 ENDS_ALL: Final = (StoreUnavailable, NotAStore, StoreTooNew)
 """The errors that end an import of many files. They concern the store, not one file."""
-
-_PROGRESS_BYTES: Final = 1 << 18
-_TAIL_BYTES: Final = 1 << 16
 
 
 class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,36 +66,6 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class _Source:
-    """A file's lines, or a folder's events, counted as they are read."""
-
-    def __init__(self, path: Path, progress: Progress | None) -> None:
-        self.path = path
-        self.is_folder = path.is_dir()
-        try:
-            self.size = folder_size(path) if self.is_folder else path.stat().st_size
-        except OSError as error:
-            raise unreadable(path, error) from error
-        self._progress = progress
-
-    def lines(self) -> Iterator[FileLine]:
-        try:
-            yield from self._counted()
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-
-    def _counted(self) -> Iterator[FileLine]:
-        done = reported = 0
-        for line in read_events(self.path) if self.is_folder else read_lines(self.path):
-            yield line
-            done += len(line.data) + 1
-            if self._progress is not None and done - reported >= _PROGRESS_BYTES:
-                reported = done
-                self._progress(min(done, self.size), self.size)
-        if self._progress is not None:
-            self._progress(self.size, self.size)
-
-
 class _Import(NamedTuple):
     """The part of one import that is the same for the main file and its subagents'."""
 
@@ -118,6 +83,16 @@ class _Outcome(msgspec.Struct):
     answered: set[str] = set()
     last_compaction: int | None = None
     track: Track | None = None
+
+
+_Agents = dict[Path, tuple[Subagent, ImportSummary]]
+
+_AtEnd = Callable[[_Outcome, GrowingLines], Awaitable[bool]]
+"""Called at the present end of a file; waits, and returns whether to read on."""
+
+More = Callable[[list[ImportSummary], Callable[[], bool]], Awaitable[bool]]
+"""Called at the present end of a file, with the summaries so far; waits, and returns whether to
+read on. The second argument tells whether that can be: it is still the file that was read."""
 
 
 async def import_file(
@@ -146,22 +121,37 @@ async def import_file(
     finds them.
     """
     path = Path(path)
-    chosen = _choose(path, format)
     if session is not None:
         check_session_id(session)
-    now = CheckedClock(clock)()
-    run = _Import(store, chosen, session, complete, now, salt)
-    main = await _import_one(run, path, progress)
-    outcomes = [main]
-    if chosen.name == claude_code.NAME and main.summary.session is not None:
-        outcomes += [await _import_agent(run, agent, main) for agent in _agent_files(path)]
-        before = main.track.added if main.track else 0
-        await _link(main, [outcome.summary for outcome in outcomes[1:]], now)
-        added = main.summary.added + (main.track.added - before if main.track else 0)
-        names = [outcome.summary.session for outcome in outcomes[1:]]
-        links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
-        main.summary = msgspec.structs.replace(main.summary, added=added, links=tuple(links))
-    return [outcome.summary for outcome in outcomes]
+    run = _Import(store, _choose(path, format), session, complete, CheckedClock(clock)(), salt)
+    return await _with_agents(run, path, await _import_one(run, path, progress), {})
+
+
+async def follow_file(
+    store: EventStore,
+    path: str | Path,
+    more: More,
+    *,
+    format: str | None = None,  # noqa: A002 - the command line's word
+    clock: Callable[[], int] = time.time_ns,
+    salt: Callable[[int], bytes] = urandom,
+) -> list[ImportSummary]:
+    """Import a transcript as ``import_file`` does, and read on as often as ``more`` says so.
+
+    What was read is in the store when ``more`` is called, but for the parts that are kept verbatim:
+    these are written in batches and at the end. The file is not read from its start again. That
+    needs JSON Lines that were not imported as complete; of all else the first end is the last, and
+    ``more`` is not called. Raises as ``import_file`` does.
+    """
+    path = Path(path)
+    run = _Import(store, _choose(path, format), None, False, CheckedClock(clock)(), salt)
+    agents: _Agents = {}
+
+    async def at_end(main: _Outcome, lines: GrowingLines) -> bool:
+        return await more(await _with_agents(run, path, main, agents), lines.is_same)
+
+    main = await _import_one(run, path, at_end=at_end)
+    return await _with_agents(run, path, main, agents)
 
 
 def _choose(path: Path, name: str | None) -> Format:
@@ -177,9 +167,10 @@ async def _import_one(
     progress: Progress | None = None,
     parent: str | None = None,
     call_id: str | None = None,
+    at_end: _AtEnd | None = None,
 ) -> _Outcome:
     store, chosen, session, complete, now, salt = run
-    source = _Source(path, progress)
+    source = Source(path, progress, growing=at_end is not None)
     track: Track | None = None
 
     def closed() -> bool:
@@ -211,7 +202,14 @@ async def _import_one(
     try:
         await recorder.feed(first)
         for item in items:
-            await recorder.feed(item)
+            if not isinstance(item, Paused):
+                await recorder.feed(item)
+            # A stream that goes on behind the file's end is matched, or refused, at that end.
+            elif track.next is None and at_end is not None and source.growing is not None:
+                await track.flush()
+                present = _outcome(source, chosen, recorder, track)
+                if await at_end(present, source.growing):
+                    source.growing.resume()
         await recorder.end(closed())
     finally:
         recorder.close()
@@ -221,11 +219,15 @@ async def _import_one(
             f"{track.next.position} ({track.next.type}) on: the file was cut, or the session was "
             "continued; import the file as another session with --session NEW"
         )
+    return _outcome(source, chosen, recorder, track)
+
+
+def _outcome(source: Source, chosen: Format, recorder: Recorder, track: Track) -> _Outcome:
     counts = recorder.counts
     summary = ImportSummary(
-        path=path,
+        path=source.path,
         format=chosen.name,
-        session=name,
+        session=track.stream,
         added=track.added,
         messages=counts.messages,
         turns=counts.turns,
@@ -252,28 +254,41 @@ def _nothing(path: Path, chosen: Format, first: Item | None, size: int) -> Impor
 # -- subagents -----------------------------------------------------------------------------------
 
 
-def _agent_files(path: Path) -> list[Path]:
-    folder = path.with_suffix("") / "subagents"
-    return sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
+async def _with_agents(
+    run: _Import, path: Path, main: _Outcome, before: _Agents
+) -> list[ImportSummary]:
+    """Import the subagents' files that are not the same as ``before``, and link their sessions.
+
+    Returns the summaries of all of them, behind the main session's.
+    """
+    if run.chosen.name != claude_code.NAME or main.summary.session is None:
+        return [main.summary]
+    summaries = []
+    for file in subagent_files(path):
+        agent = subagent_of(file, main)
+        if file not in before or before[file][0] != agent:
+            before[file] = agent, await _import_agent(run, file, agent, main)
+        summaries.append(before[file][1])
+    already = main.track.added if main.track else 0
+    await _link(main, summaries, run.now)
+    added = main.summary.added + (main.track.added - already if main.track else 0)
+    names = [summary.session for summary in summaries]
+    links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
+    main.summary = msgspec.structs.replace(main.summary, added=added, links=tuple(links))
+    return [main.summary, *summaries]
 
 
-async def _import_agent(run: _Import, path: Path, main: _Outcome) -> _Outcome:
+async def _import_agent(run: _Import, path: Path, agent: Subagent, main: _Outcome) -> ImportSummary:
     """Import a subagent's file into a stream of its own, named after the main session's."""
     parent = main.summary.session or ""
-    agent, last = _agent_of(path)
-    call_id = next((c for s, c in main.links.items() if s.endswith(f".agent-{agent}")), None)
-    # Its call has a result, or the compaction for which it wrote the summary is done.
-    over = call_id is not None and call_id in main.answered
-    if agent.startswith("acompact") and last is not None and main.last_compaction is not None:
-        over = last <= main.last_compaction
-    name = f"{parent}.agent-{agent}" if run.session is not None else None
-    run = run._replace(session=name, complete=run.complete or over)
+    name = f"{parent}.agent-{agent.name}" if run.session is not None else None
+    run = run._replace(session=name, complete=run.complete or agent.over)
     try:
-        return await _import_one(run, path, parent=parent, call_id=call_id)
+        done = await _import_one(run, path, parent=parent, call_id=agent.call_id)
     except ENDS_ALL:
         raise
     except EventctxError as error:
-        summary = ImportSummary(
+        return ImportSummary(
             path=path,
             format=run.chosen.name,
             session=None,
@@ -281,24 +296,7 @@ async def _import_agent(run: _Import, path: Path, main: _Outcome) -> _Outcome:
             warned=1,
             error=type(error).__name__,
         )
-        return _Outcome(summary)
-
-
-def _agent_of(path: Path) -> tuple[str, int | None]:
-    """A subagent's id (by its file's name), and the time of the file's last line."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            tail = file.read(_TAIL_BYTES).rstrip()
-    except OSError:
-        tail = b""  # the import itself says what is wrong
-    last = tail[tail.rfind(b"\n") + 1 :]
-    try:
-        value, _ = read_value(last)
-    except ValueError:
-        value = None
-    moment = nanoseconds(value.get("timestamp")) if isinstance(value, dict) else None
-    return path.stem.removeprefix("agent-"), moment
+    return done.summary
 
 
 async def _link(main: _Outcome, agents: list[ImportSummary], now: int) -> None:
@@ -314,5 +312,5 @@ async def _link(main: _Outcome, agents: list[ImportSummary], now: int) -> None:
         agent = f".agent-{name.rpartition('.agent-')[2]}"
         call_id = next((call for link, call in main.links.items() if link.endswith(agent)), None)
         event = SessionLinked(session=name, relation="child", call_id=call_id)
-        await track.put(event, link_id, 0, now)
+        track.aside.append(await track.put(event, link_id, 0, now))
     await track.flush()

@@ -172,6 +172,12 @@ class Waiting(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Paused(msgspec.Struct, frozen=True):
+    """The present end of a file that is being written; the next item may come later."""
+
+    line: int
+
+
 Item = (
     Session
     | TurnBegan
@@ -185,6 +191,7 @@ Item = (
     | Raw
     | Warned
     | Waiting
+    | Paused
 )
 
 Ended = Callable[[], bool]

@@ -5,29 +5,42 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from eventctx.errors import UnreadableFile
-from eventctx.importers.source.event_folder import is_event_file, is_event_folder
+from eventctx.importers.source.event_folder import is_event_folder, is_event_path
 from eventctx.importers.source.lines import unreadable
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson")
 """The endings of the files that a search of a folder takes."""
 
-_BELONGS: Final = "subagents"
+SUBAGENTS: Final = "subagents"
+"""The folder beside a Claude Code session, in a folder of its name, that holds its subagents'."""
+
+_IN_SUBAGENTS: Final = f"{os.sep}{SUBAGENTS}{os.sep}"
+
+
+class FileState(NamedTuple):
+    """What changes when a file is written to or replaced. ``modified`` is in nanoseconds."""
+
+    path: str
+    inode: int
+    size: int
+    modified: int
 
 
 class Candidate(NamedTuple):
     """A file, or a folder of events, to import. ``named``: the caller named it, no search did.
 
-    ``error`` is what keeps it from being read.
+    ``error`` is what keeps it from being read. ``files`` are the files that its import reads: those
+    of subagents and of single events, too.
     """
 
     path: Path
     named: bool = False
     error: UnreadableFile | None = None
+    files: tuple[FileState, ...] = ()
 
 
 def find(path: Path) -> Iterator[Candidate]:
@@ -38,40 +51,105 @@ def find(path: Path) -> Iterator[Candidate]:
     folder that may not be read, a pipe, or a link to nowhere is found with its error.
     """
     try:
-        if not path.is_dir() or is_event_folder(path):
-            yield Candidate(path, named=True)
+        named = not path.is_dir() or is_event_folder(path)
+        if named:
+            yield Candidate(path, named=True, files=_files_of(path))
             return
     except OSError as error:
         yield Candidate(path, named=True, error=unreadable(path, error))
         return
-    yield from sorted(set(_in_folder(path)), key=attrgetter("path"))
+    errors: dict[str, UnreadableFile] = {}
+    files: dict[str, list[FileState]] = {}
+    for owner, found in _owned(os.fspath(path), os.fspath(path)):
+        if isinstance(found, FileState):
+            files.setdefault(owner, []).append(found)
+        else:
+            errors[owner] = found
+    for one in sorted({*files, *errors}, key=_by_folders):
+        states = tuple(sorted(files.get(one, ())))
+        # Subagents' files without the session's own file belong to nothing.
+        if one in errors or any(file.path == one or is_event_path(file.path) for file in states):
+            yield Candidate(Path(one), error=errors.get(one), files=states)
 
 
-def _in_folder(folder: Path) -> Iterator[Candidate]:
+def _by_folders(path: str) -> str:
+    return path.replace(os.sep, "\0")
+
+
+def state_of(candidate: Candidate) -> tuple[FileState, ...]:
+    """The present files of a candidate, as ``find`` would give them; none if it is gone."""
+    if candidate.error is not None:
+        return candidate.files
+    try:
+        return _files_of(candidate.path)
+    except OSError:
+        return ()
+
+
+def _files_of(path: Path) -> tuple[FileState, ...]:
+    own = os.fspath(path)
+    folder, root = path, path
+    found: list[FileState] = []
+    if not path.is_dir():
+        folder, root = path.with_suffix("") / SUBAGENTS, path.parent
+        found = [_state(own, path.stat())]
+    if folder.is_dir():
+        for owner, one in _owned(os.fspath(folder), os.fspath(root)):
+            if isinstance(one, FileState) and owner == own:
+                found.append(one)
+    return tuple(sorted(found))
+
+
+def _owned(folder: str, root: str) -> Iterator[tuple[str, FileState | UnreadableFile]]:
+    """The files in a folder, each with the path of the transcript that it belongs to."""
+    above = len(root)
+    for path, found in _in_folder(folder):
+        owner = _owner(path, above)
+        # Of a subagent's file the import of its session says what is wrong.
+        if owner == path or isinstance(found, FileState):
+            yield owner, found
+
+
+def _in_folder(folder: str) -> Iterator[tuple[str, FileState | UnreadableFile]]:
+    """The files in a folder and the folders in it that have the ending of a transcript."""
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)
     except OSError as error:
-        yield Candidate(folder, error=unreadable(folder, error))
+        yield folder, unreadable(Path(folder), error)
         return
     for entry in entries:
-        path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            if entry.name != _BELONGS:
-                yield from _in_folder(path)
-        elif path.suffix in ENDINGS:
-            yield from _file(path, folder)
+            yield from _in_folder(entry.path)
+        elif entry.name.endswith(ENDINGS):
+            found = _file(entry)
+            if found is not None:
+                yield entry.path, found
 
 
-def _file(path: Path, folder: Path) -> Iterator[Candidate]:
+def _file(entry: os.DirEntry[str]) -> FileState | UnreadableFile | None:
+    """None for a link to a folder."""
     try:
-        kind = path.stat().st_mode
+        there = entry.stat()
     except OSError as error:
-        yield Candidate(path, error=unreadable(path, error))
-        return
-    if stat.S_ISREG(kind):
-        # Files of single events are one transcript, so their folder is imported.
-        yield Candidate(folder if is_event_file(path) else path)
-    elif not stat.S_ISDIR(kind):
-        problem = UnreadableFile(f"{path}: expected a file, found a pipe, a socket or a device")
-        yield Candidate(path, error=problem)
+        return unreadable(Path(entry.path), error)
+    if stat.S_ISREG(there.st_mode):
+        return _state(entry.path, there)
+    if stat.S_ISDIR(there.st_mode):
+        return None
+    return UnreadableFile(f"{entry.path}: expected a file, found a pipe, a socket or a device")
+
+
+def _owner(path: str, above: int) -> str:
+    """The transcript that a file belongs to: its main session's file, its folder, or itself.
+
+    ``above`` is the length of the path of the folder that is searched; what is above it counts not.
+    """
+    place = path.find(_IN_SUBAGENTS, above)
+    if place >= 0:
+        return f"{path[:place]}.jsonl"
+    return path.rpartition(os.sep)[0] if is_event_path(path) else path
+
+
+def _state(path: str, there: os.stat_result) -> FileState:
+    return FileState(path, there.st_ino, there.st_size, there.st_mtime_ns)

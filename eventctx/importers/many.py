@@ -112,14 +112,14 @@ async def _results(found: Candidate, importing: ImportOne) -> list[ImportSummary
     try:
         if found.error is not None:
             raise found.error
-        return [_result(summary) for summary in await importing(found.path)]
+        return [result_of(summary) for summary in await importing(found.path)]
     except ENDS_ALL:
         raise
     except EventctxError as error:
         return [passed_over_for(found.path, error, named=found.named)]
 
 
-def _result(summary: ImportSummary) -> ImportSummary | FilePassedOver:
+def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:
     """A file without a session is passed over: it has a damage, or nothing to import yet."""
     if summary.session is not None:
         return summary

@@ -10,8 +10,9 @@ from typing import IO, Final
 
 import click
 
+from eventctx.cli.commands.watch import follow_paths
 from eventctx.cli.output import opening
-from eventctx.cli.output.plain import number, plural
+from eventctx.cli.output.imported import show_passed_over, show_session, show_total
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.engine import Engine
@@ -19,7 +20,7 @@ from eventctx.errors import MalformedTranscript, StreamExists
 from eventctx.importers.detect import FORMATS
 from eventctx.importers.found import ENDINGS, find
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.many import FilePassedOver, ImportTotal, import_paths
+from eventctx.importers.many import FilePassedOver, import_paths
 from eventctx.importers.source.event_folder import folder_size, is_event_folder
 from eventctx.importers.source.lines import unreadable
 from eventctx.log.record import Draft
@@ -28,8 +29,6 @@ from eventctx.queries.transfer import import_drafts, looks_like_export, read_dra
 
 EXPORT: Final = "eventctx"
 """The name of our own export format."""
-
-_SHOWN: Final = 5
 
 
 @click.command("import", short_help="Import transcripts of other programs, or exports.")
@@ -48,6 +47,12 @@ _SHOWN: Final = 5
     is_flag=True,
     help="The files grow no more: import their last message groups and end their last turns.",
 )
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Go on: import what is written to the files, and new files, until Ctrl-C.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="What waits, and each warning, too.")
 @opening.reading
 def import_command(
@@ -55,6 +60,7 @@ def import_command(
     format_: str | None,
     session: str | None,
     complete: bool,
+    follow: bool,
     verbose: bool,
     store: str | None,
     as_json: bool,
@@ -70,6 +76,11 @@ def import_command(
         check_session_id(session)
         if len(files) > 1 or (files[0].is_dir() and not is_event_folder(files[0])):
             raise click.UsageError("--session names one session: give one file with it.")
+    if follow:
+        if complete or session is not None or format_ == EXPORT:
+            raise click.UsageError("--follow takes neither --complete nor --session nor exports.")
+        follow_paths(files, format_, store, as_json)
+        return
     run(_import(files, format_, session, complete, verbose, store, as_json))
 
 
@@ -222,65 +233,3 @@ class _Export:
                 yield line
         except OSError as error:
             raise unreadable(self._path, error) from error
-
-
-def show_session(screen: Screen, summary: ImportSummary, verbose: bool = False) -> None:
-    """One line of a session: its name, format, counts and new records; ``verbose`` tells more."""
-    added = plural(summary.added, "new record") if summary.added else "nothing new"
-    problems = [plural(summary.warned, "warning")] if summary.warned else []
-    screen.line(
-        (summary.session or "", "bold green"),
-        f"  {summary.format}  ",
-        ", ".join((_counts(summary), added, *problems)),
-    )
-    if not verbose:
-        return
-    if summary.raw:
-        screen.line((f"kept as they are: {_kinds(summary.raw)}", "dim"), indent=2)
-    if summary.unknown:
-        screen.line((f"of these not understood: {_kinds(summary.unknown)}", "yellow"), indent=2)
-    _listed(screen, "waits for the next import", summary.waiting, len(summary.waiting), "dim")
-    _listed(screen, "warning", summary.warnings, summary.warned, "yellow")
-
-
-def show_passed_over(screen: Screen, one: FilePassedOver) -> None:
-    """One line of a file that became no session."""
-    style = "dim" if one.error is None else "yellow"
-    screen.line(("passed over: ", style), str(one.path), f": {one.reason}")
-
-
-def show_total(screen: Screen, total: ImportTotal) -> None:
-    """The last line of an import."""
-    parts = [plural(total.sessions, "session"), _counts(total), plural(total.added, "new record")]
-    if total.warned:
-        parts.append(plural(total.warned, "warning"))
-    text = "total: " + ", ".join(parts)
-    if total.passed_over:
-        text += f"; {plural(total.passed_over, 'file')} passed over"
-        text += f", {number(total.failed)} of them for an error" if total.failed else ""
-    screen.line((text, "bold"))
-
-
-def _counts(counted: ImportSummary | ImportTotal) -> str:
-    return ", ".join(
-        (
-            plural(counted.messages, "message"),
-            plural(counted.turns, "turn"),
-            plural(counted.calls, "request"),
-            plural(counted.compactions, "compaction"),
-        )
-    )
-
-
-def _listed(screen: Screen, title: str, texts: tuple[str, ...], total: int, style: str) -> None:
-    for text in texts[:_SHOWN]:
-        screen.line((f"{title}: {text}", style), indent=2)
-    if total > _SHOWN:
-        screen.line((f"… and {total - _SHOWN} more", style), indent=2)
-
-
-def _kinds(kinds: dict[str, int]) -> str:
-    ranked = sorted(kinds.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{kind} {number(count)}" for kind, count in ranked[:8])
-    rest = sum(count for _, count in ranked[8:])
-    return f"{shown}, {number(rest)} others" if rest else shown

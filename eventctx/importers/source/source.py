@@ -34,7 +34,7 @@ class Source:
         self._progress = progress
 
     def lines(self) -> Iterator[FileLine]:
-        """The lines, read one by one. Raises UnreadableFile, and MalformedTranscript for long ones."""
+        """The lines, one by one. Raises UnreadableFile, and MalformedTranscript for a long one."""
         try:
             yield from self._counted()
         except OSError as error:
@@ -48,7 +48,8 @@ class Source:
             if line is PAUSE:
                 continue
             done += len(line.data) + 1
-            self.size = max(self.size, done)
+            if self.growing is not None:
+                self.size = max(self.size, done)
             if self._progress is not None and done - reported >= _PROGRESS_BYTES:
                 reported = done
                 self._progress(min(done, self.size), self.size)

@@ -224,6 +224,12 @@ class Waiting(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Paused(msgspec.Struct, frozen=True):
+    """The present end of a file that is being written; the next item may come later."""
+
+    line: int
+
+
 Item = (
     Session
     | TurnBegan
@@ -240,6 +246,7 @@ Item = (
     | Raw
     | Warned
     | Waiting
+    | Paused
 )
 
 Ended = Callable[[], bool]

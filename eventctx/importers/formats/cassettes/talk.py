@@ -43,7 +43,7 @@ _STATE: Final = ("previous_response_id", "conversation")
 _FAILED: Final = 400
 
 
-class RecordedRequest(NamedTuple):
+class CassetteRequest(NamedTuple):
     """A request to a model: its body exactly as it was sent, and the body of the answer."""
 
     exchange: Exchange
@@ -70,7 +70,7 @@ class _Step(NamedTuple):
 class Talk:
     """One conversation. ``items`` grow request by request."""
 
-    def __init__(self, name: str, first: RecordedRequest) -> None:
+    def __init__(self, name: str, first: CassetteRequest) -> None:
         exchange = first.exchange
         self.number = exchange.number
         self.opening = Session(exchange.number, _begun(first), name)
@@ -83,11 +83,11 @@ class Talk:
         self._requests = RequestHistory()
         self._failed = False
 
-    def continued_by(self, request: RecordedRequest) -> bool:
+    def continued_by(self, request: CassetteRequest) -> bool:
         """Whether a request goes on with this conversation."""
         return self._step(request) is not None
 
-    def take(self, request: RecordedRequest) -> None:
+    def take(self, request: CassetteRequest) -> None:
         """Add a request and its answer."""
         line = request.exchange.number
         step = self._step(request) or _Step([], rows.rows_of(request.sent))
@@ -102,7 +102,7 @@ class Talk:
 
     # -- continuing ------------------------------------------------------------------------------
 
-    def _step(self, request: RecordedRequest) -> _Step | None:
+    def _step(self, request: CassetteRequest) -> _Step | None:
         if not self._rows:
             return None
         sent = rows.rows_of(request.sent)
@@ -145,7 +145,7 @@ class Talk:
                 return aligned and aligned._replace(compacted=[], kept_from=row.place)
         return None
 
-    def _warn_of_unknown_state(self, request: RecordedRequest) -> None:
+    def _warn_of_unknown_state(self, request: CassetteRequest) -> None:
         for key in _STATE:
             name = _id(request.sent.get(key))
             if name is not None:
@@ -203,7 +203,7 @@ class Talk:
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def _keep(self, request: RecordedRequest) -> None:
+    def _keep(self, request: CassetteRequest) -> None:
         """Keep the exchange: its request without what it repeats, and its answer as it came.
 
         ``request.sent`` is the request exactly as it was sent, with its tools and parameters: where
@@ -214,7 +214,7 @@ class Talk:
         whole = {**exchange.rest, "sent": sent, "answered": exchange.answered}
         self.items.append(Raw(exchange.number, "exchange", encode(whole)))
 
-    def _call(self, request: RecordedRequest) -> None:
+    def _call(self, request: CassetteRequest) -> None:
         exchange, answer, sent = request.exchange, request.answer, request.sent
         line = exchange.number
         model = text_or_none(answer.get("model")) or text_or_none(sent.get("model"))
@@ -274,6 +274,6 @@ def _id(value: object) -> str | None:
     return text_or_none(value.get("id") if isinstance(value, dict) else value)
 
 
-def _begun(request: RecordedRequest) -> int | None:
+def _begun(request: CassetteRequest) -> int | None:
     answer = request.answer
     return nanoseconds(answer.get("created", answer.get("created_at"))) or request.exchange.time

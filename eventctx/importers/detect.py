@@ -94,10 +94,12 @@ _BINARY_BYTES: Final = 8192
 def session_source(path: Path, name: str | None = None) -> Path:
     """The file that tells the session of ``path``: of several files, the one that tells most.
 
-    Amplifier has several for one session, and may be named by its folder. ``name`` is the format's,
-    if the caller names it.
+    Amplifier has several for one session, and may be named by its folder. With the ``name`` of a
+    format a file is taken as it is.
     """
-    return amplifier_folder.source_of(path) if name in (None, amplifier.NAME) else path
+    if name is None or (name == amplifier.NAME and path.is_dir()):
+        return amplifier_folder.source_of(path)
+    return path
 
 
 def passed_over(path: Path) -> str | None:

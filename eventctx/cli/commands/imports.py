@@ -65,8 +65,8 @@ def import_command(
     mini-swe-agent; recorded HTTP of SDKs (VCR); lists of messages; exports.
 
     A folder is searched for them; one with a file per event, as OpenHands has it, or Amplifier's of
-    a session is a transcript itself. Importing a file again adds only what is new in it. With --json,
-    one JSON object a session.
+    a session is a transcript itself. Importing a file again adds only what is new in it. With
+    --json, one JSON object a session.
     """
     if session is not None:
         check_session_id(session)

@@ -114,7 +114,8 @@ async def import_file(
     """Import a transcript, and the subagents' files beside it, and return a summary of each.
 
     ``path`` is a file, a folder of events as OpenHands keeps it, or Amplifier's folder of a
-    session. Of Amplifier's files, the one that tells most is read, whichever is named.
+    session. Of Amplifier's files, the one that tells most is read, whichever is named. A file with
+    several sessions gives a summary of each.
 
     A second import adds only what is new since the first one. ``format`` overrides detection,
     ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
@@ -131,8 +132,8 @@ async def import_file(
         check_session_id(session)
     now = CheckedClock(clock)()
     run = _Import(store, chosen, session, complete, now, salt)
-    outcomes = await _import_all(run, path, progress)
-    main = outcomes[0]
+    main = await _import_one(run, path, progress)
+    outcomes = [main]
     if chosen.name == claude_code.NAME and main.summary.session is not None:
         outcomes += [await _import_agent(run, agent, main) for agent in _agent_files(path)]
         before = main.track.added if main.track else 0
@@ -141,6 +142,10 @@ async def import_file(
         names = [outcome.summary.session for outcome in outcomes[1:]]
         links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
         main.summary = msgspec.structs.replace(main.summary, added=added, links=tuple(links))
+    for number, parse in enumerate(chosen.others(path), 2):
+        other = None if session is None else f"{session}-{number}"
+        part = run._replace(chosen=chosen._replace(parse=parse), session=other)
+        outcomes.append(await _import_one(part, path))
     return [outcome.summary for outcome in outcomes]
 
 
@@ -151,82 +156,53 @@ def _choose(path: Path, name: str | None) -> Format:
         raise UnknownFormat(f"{path}: expected a file to read, found {error.strerror}") from error
 
 
-async def _import_one(run: _Import, path: Path, parent: str, call_id: str | None) -> _Outcome:
-    """Import a file that belongs to the session ``parent``."""
-    return (await _import_all(run, path, None, parent, call_id))[0]
-
-
-async def _import_all(
+async def _import_one(
     run: _Import,
     path: Path,
     progress: Progress | None = None,
     parent: str | None = None,
     call_id: str | None = None,
-) -> list[_Outcome]:
-    """Import every session of a file. All formats but one have one session in a file."""
+) -> _Outcome:
+    store, chosen, session, complete, now, salt = run
     source = _Source(path, progress)
     track: Track | None = None
 
     def closed() -> bool:
         # A stream that goes on behind what may grow was imported as complete before.
-        return run.complete or (track is not None and track.next is not None)
+        return complete or (track is not None and track.next is not None)
 
-    parse = (run.chosen.parse_folder if source.is_folder else None) or run.chosen.parse
+    parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
     lines = source.lines()
-    if run.complete:
+    if complete:
         # Nobody will write the rest of a half last line, so it is kept as it is.
         lines = (line._replace(terminated=True) for line in lines)
-    items = parse(lines, run.chosen.called(path), closed)
+    items = parse(lines, chosen.called(path), closed)
     first = next(items, None)
     if not isinstance(first, Session):
-        return [_Outcome(_nothing(path, run.chosen, first, source.size))]
-    outcomes: list[_Outcome] = []
-    while first is not None:
-        if parent is not None:
-            first = msgspec.structs.replace(first, parent=parent)
-        name = session_name(first.session_id)
-        if run.session is not None:
-            name = f"{run.session}-{len(outcomes) + 1}" if outcomes else run.session
-        track = Track(run.store, name, run.salt)
-        outcome, first = await _record(run, source, track, first, items, closed, call_id)
-        outcomes.append(outcome)
-    return outcomes
-
-
-async def _record(
-    run: _Import,
-    source: _Source,
-    track: Track,
-    first: Session,
-    items: Iterator[Item],
-    closed: Callable[[], bool],
-    call_id: str | None,
-) -> tuple[_Outcome, Session | None]:
-    """Record one session up to the next one of the file, which is returned, too."""
-    path, chosen = source.path, run.chosen
+        return _Outcome(_nothing(path, chosen, first, source.size))
+    if parent is not None:
+        first = msgspec.structs.replace(first, parent=parent)
+    name = session or session_name(first.session_id)
+    track = Track(store, name, salt)
     await track.open()
     recorder = Recorder(
         track,
         key=f"{chosen.name}:{first.session_id}",
         source=fit_for_log(path.name),
         format=chosen.name,
-        imported_at=run.now,
+        imported_at=now,
         call_id=call_id,
     )
-    following: Session | None = None
     try:
         await recorder.feed(first)
         for item in items:
-            if isinstance(item, Session):
-                following = item
-                break
             await recorder.feed(item)
         await recorder.end(closed())
     finally:
         recorder.close()
     if track.next is not None:
         raise SourceChanged(
-            f"{path.name}: session {track.stream!r} holds more than this file, from position "
+            f"{path.name}: session {name!r} holds more than this file, from position "
             f"{track.next.position} ({track.next.type}) on: the file was cut, or the session was "
             "continued; import the file as another session with --session NEW"
         )
@@ -234,7 +210,7 @@ async def _record(
     summary = ImportSummary(
         path=path,
         format=chosen.name,
-        session=track.stream,
+        session=name,
         added=track.added,
         messages=counts.messages,
         turns=counts.turns,
@@ -248,8 +224,7 @@ async def _record(
         warned=counts.warned,
         bytes=source.size,
     )
-    found = _Outcome(summary, counts.links, counts.answered, counts.last_compaction, track)
-    return found, following
+    return _Outcome(summary, counts.links, counts.answered, counts.last_compaction, track)
 
 
 def _nothing(path: Path, chosen: Format, first: Item | None, size: int) -> ImportSummary:
@@ -279,7 +254,7 @@ async def _import_agent(run: _Import, path: Path, main: _Outcome) -> _Outcome:
     name = f"{parent}.agent-{agent}" if run.session is not None else None
     run = run._replace(session=name, complete=run.complete or over)
     try:
-        return await _import_one(run, path, parent, call_id)
+        return await _import_one(run, path, parent=parent, call_id=call_id)
     except (MalformedTranscript, UnknownFormat) as error:
         summary = ImportSummary(
             path=path, format=run.chosen.name, session=None, warnings=(str(error),), warned=1

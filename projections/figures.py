@@ -9,7 +9,7 @@ that it never contradicts their rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -133,7 +133,7 @@ class Figures(NamedTuple):
     sizes: dict[int, RequestSizes]
 
 
-_CHANGES = frozenset(
+CHANGES: Final = frozenset(
     (
         *("context:messages_set", "context:cleared", "context:restored"),
         *("context:erased", "context:system_prompt_set", "session:fork"),
@@ -171,7 +171,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
             ended: Any = decode_known(record)
             if ended.outcome == "applied":
                 return _compacted(state, ended, record.position)
-        case kind if kind in _CHANGES:
+        case kind if kind in CHANGES:
             return state._replace(last=None, waiting=None)
     return state
 

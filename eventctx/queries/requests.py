@@ -105,7 +105,7 @@ async def request_of_turn(
             f"it has requests in iterations {made}"
         )
     at = found.position
-    return await request_at(store, stream, at, turn=found.turn, allow_damage=allow_damage)
+    return await request_at(store, stream, at, allow_damage=allow_damage)
 
 
 async def request_at(
@@ -113,7 +113,6 @@ async def request_at(
     stream: str,
     position: int,
     *,
-    turn: int | None = None,
     allow_damage: bool = False,
 ) -> RequestView:
     """The request whose ``context:request_prepared`` lies at ``position``.
@@ -123,10 +122,12 @@ async def request_at(
     for a body that lost its digest or cannot be decoded.
     """
     state: request_view.ViewState = request_view.initial()
+    time: timeline.TimelineState = timeline.initial()
     prepared: Record | None = None
     async for record in store.read(stream, stop=position, bodies=False):
         if record.position < position:
             state = request_view.evolve(state, record)
+            time = timeline.evolve(time, record)
         else:
             prepared = record
     if prepared is None or prepared.type != "context:request_prepared":
@@ -152,7 +153,7 @@ async def request_at(
         raise damaged(stream, wanted, bodies) from error
     return RequestView(
         position,
-        turn,
+        timeline.turn_number(time, prepared.turn_id),
         prepared.iteration,
         event,
         entries,

@@ -39,7 +39,7 @@ async def why(
     known = len(now.origins)
     if number >= known:
         raise InvalidSetting(_no_message(stream, number, known))
-    found = ViewHistory(seen.state).why(number)
+    found = ViewHistory(seen.state, seen.figures).why(number)
     if found.standing == "not_added":
         found = msgspec.structs.replace(found, added=ViewHistory(now).added(number))
     [answer] = await _explained(store, stream, seen, [found])
@@ -51,7 +51,7 @@ async def lost_messages(
 ) -> tuple[Explanation, ...]:
     """A person's messages that a view does not show. Raises StreamNotFound, InvalidSetting."""
     (seen,), _ = await states_at(store, stream, [selector])
-    return tuple(await _explained(store, stream, seen, lost(ViewHistory(seen.state))))
+    return tuple(await _explained(store, stream, seen, lost(ViewHistory(seen.state, seen.figures))))
 
 
 async def left_out_of(
@@ -71,7 +71,8 @@ async def difference(
     """
     found, _ = await states_at(store, stream, [one, other])
     earlier, later = sorted(found, key=lambda seen: seen.state.view.position)
-    before, after = ViewHistory(earlier.state), ViewHistory(later.state)
+    before = ViewHistory(earlier.state, earlier.figures)
+    after = ViewHistory(later.state, later.figures)
     compared = compare(before, after)
     origins = [one.origin for one in compared.differences]
     refs = [extra.ref for extra in (*compared.came, *compared.went)]
@@ -156,16 +157,15 @@ def _place(ref: MessageRef | InsertionRef) -> Address:
 def _side(seen: Seen, history: ViewHistory) -> Side:
     assert seen.record is not None  # noqa: S101 - a diff is between requests
     assert seen.prepared is not None  # noqa: S101 - as above
-    event = seen.prepared
-    groups = token_groups(history, event.tokens, event.factor)
+    figures = seen.figures.requests[seen.record.position]
     return Side(
         seen.record.position,
         seen.turn,
         seen.record.iteration,
         len(history.entries),
-        event.tokens,
-        event.budget,
-        groups,
+        figures,
+        seen.prepared.budget,
+        token_groups(history, figures.messages),
     )
 
 

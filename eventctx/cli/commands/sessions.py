@@ -167,8 +167,8 @@ class Stats(msgspec.Struct, frozen=True):
 
     ``tokens_saved_estimated`` is whether any of them is an estimate. ``calls_without_usage`` counts
     the model calls whose tokens are not recorded, ``tool_calls_without_end`` the tool calls whose
-    end is not. ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on disk.
-    ``losses`` is None where they cannot be read; the log may be sound all the same.
+    end is not. ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on
+    disk. ``losses`` is None where they cannot be read; the log may be sound all the same.
     """
 
     store: str
@@ -214,6 +214,7 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
         types: Counter[str] = Counter()
         messages = message_bytes = erased = 0
         sizes: dict[str, figures.FiguresState] = {}
+        unread = PassedOver()  # what the sums of usage pass over, too, and tell
         used: usage.UsageState = usage.initial()
         own = sum(info.head - (-1 if info.forked_at is None else info.forked_at) for info in infos)
         with progress("Reading the log", own) as bar:
@@ -228,7 +229,8 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
                     used = passed_over.fold(usage.evolve, used, record)
                 if record.type in _SIZED:
                     state = sizes.get(record.stream) or figures.initial()
-                    sizes[record.stream] = passed_over.fold(figures.evolve, state, record)
+                    told = unread if record.type == "usage:reported" else passed_over
+                    sizes[record.stream] = told.fold(figures.evolve, state, record)
                 erased += sum(body.erased for body in record.bodies)
                 if done % 1000 == 0:
                     bar.at(done)

@@ -9,6 +9,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
+from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
@@ -133,8 +134,8 @@ async def request_at(
     if prepared is None or prepared.type != "context:request_prepared":
         found = "nothing" if prepared is None else prepared.type
         raise InvalidSetting(
-            f"position {position} of session {stream!r}: expected a context:request_prepared, "
-            f"found {found}"
+            f"{position_name(position)} of session {stream!r}: expected a "
+            f"context:request_prepared, found {found}"
         )
     event: Any = decode_known(prepared)
     state = planned.with_insertions(state, event.insertions, prepared)

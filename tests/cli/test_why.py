@@ -203,7 +203,7 @@ def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
         (("why", "wrok", 1), ("'wrok'", "'work'")),
         (("lost", "wrok"), ("'wrok'", "'work'")),
         (("diff", "wrok", 1, 2), ("'wrok'", "'work'")),
-        (("why", "work", 25), ("has messages 0 to 24, found 25", "eventctx transcript work")),
+        (("why", "work", 25), ("has messages #0 to #24, found #25", "eventctx transcript work")),
         (("why", "work", "x"), ("expected a message such as #6 or 6, found 'x'",)),
         (("why", "work", "--", -1), ("expected a message such as #6 or 6, found '-1'",)),
         (("why", "work", "9" * 30), ("expected a message such as #6",)),
@@ -224,7 +224,7 @@ def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
         (("diff", "work", 1, 2, "--position", 4), ("Expected two requests",)),
         (("diff", "work", 1, "x"), ("expected a turn such as 3", "found 'x'")),
         (("diff", "work", 1, 4), ("has turns 1 to 3, found 4",)),
-        (("diff", "work", "--position", 4, "--position", 5), ("position 5",)),
+        (("diff", "work", "--position", 4, "--position", 5), ("@5 of session",)),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value[0], str) else "",
 )

@@ -116,9 +116,10 @@ def show_audit(
         if not audit.compactions:
             return
     optional = _optional(rows)
-    columns = _columns(screen, optional)
+    parts = _shows_parts(screen, rows)
+    columns = _columns(screen, optional, parts)
     notes = _notes(chosen, audit.compactions)
-    cells = [_cells(screen, row, optional) for row in rows]
+    cells = [_cells(screen, row, optional, parts) for row in rows]
     if rows:
         screen.table(columns, cells, notes)
     screen.line((_summary(audit), "dim"))
@@ -133,9 +134,9 @@ def _optional(rows: Sequence[AuditRow]) -> list[str]:
     ]
 
 
-def _columns(screen: Screen, optional: Sequence[str]) -> list[Column]:
+def _columns(screen: Screen, optional: Sequence[str], parts: bool) -> list[Column]:
     short = screen.live and screen.width < 100
-    parts = [Column("in messages", right=True), Column("beside", right=True)]
+    titles = ("in messages", "beside") if parts else ()
     return [
         Column("request", right=True),
         Column("at" if short else "position", right=True),
@@ -145,19 +146,20 @@ def _columns(screen: Screen, optional: Sequence[str]) -> list[Column]:
         Column("drop" if short else "dropped", right=True),
         *[Column(name[:4] if short else name, right=True) for name in optional],
         Column("tokens", right=True, style="bold"),
-        *(parts if _has_room(screen) else []),
+        *[Column(title, right=True) for title in titles],
         Column("budget", right=True),
         Column("digest", style="cyan"),
     ]
 
 
-def _has_room(screen: Screen) -> bool:
-    return not screen.live or screen.width >= _WIDE
+def _shows_parts(screen: Screen, rows: Sequence[AuditRow]) -> bool:
+    """Whether the table has the parts of each request: there is room, and there are two parts."""
+    room = not screen.live or screen.width >= _WIDE
+    return room and any(row.figures.beside != 0 for row in rows)
 
 
-def _cells(screen: Screen, row: AuditRow, optional: Sequence[str]) -> list[str]:
+def _cells(screen: Screen, row: AuditRow, optional: Sequence[str], parts: bool) -> list[str]:
     counts = row.counts
-    parts = [figures.tokens(row.figures.messages, True), figures.beside_tokens(row.figures)]
     return [
         row.name,
         position_name(row.position),
@@ -167,10 +169,14 @@ def _cells(screen: Screen, row: AuditRow, optional: Sequence[str]) -> list[str]:
         number(counts.dropped),
         *[number(getattr(counts, name)) for name in optional],
         figures.request_tokens(row.figures) + ("!" if row.floor_sent else ""),
-        *(parts if _has_room(screen) else []),
+        *(_parts(row) if parts else []),
         number(row.budget),
         row.digest[: (12 if screen.width < 100 else 16) if screen.live else None],
     ]
+
+
+def _parts(row: AuditRow) -> list[str]:
+    return [figures.tokens(row.figures.messages, True), figures.beside_tokens(row.figures)]
 
 
 def _notes(

@@ -151,10 +151,10 @@ def _show_tokens(screen: Screen, before: Side, after: Side) -> None:
         for name in GROUPS
         if before.groups.get(name) or after.groups.get(name)
     ]
-    if was.beside is not None and now.beside is not None:
-        rows.append([_BESIDE, *_estimates(was.beside, now.beside)])
-    else:
+    if was.beside is None or now.beside is None:
         rows.append([_BESIDE, figures.beside_tokens(was), figures.beside_tokens(now), "–"])
+    elif was.beside or now.beside:
+        rows.append([_BESIDE, *_estimates(was.beside, now.beside)])
     change = _change(was.total, now.total)
     rows.append(["all tokens", figures.request_tokens(was), figures.request_tokens(now), change])
     rows.append(["messages", number(before.entries), number(after.entries)])

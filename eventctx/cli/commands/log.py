@@ -89,7 +89,8 @@ async def _log(
         info = await opening.find_session(engine, session)
         if start > info.head and not follow:
             raise InvalidSetting(
-                f"session {info.stream!r} has positions 0 to {info.head}, found --from {start}"
+                f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
+                f"found --from {position_name(start)}"
             )
         time: timeline.TimelineState = timeline.initial()
         passed_over = PassedOver()

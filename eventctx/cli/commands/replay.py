@@ -21,7 +21,7 @@ from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.log.naming import read_position
+from eventctx.log.naming import position_name, read_position
 from eventctx.messages.encoding import decode_body
 
 _SNIPPET = 160
@@ -56,7 +56,8 @@ async def _replay(
         info = await opening.find_session(engine, session)
         if stop is not None and stop > info.head:
             raise InvalidSetting(
-                f"session {info.stream!r} has positions 0 to {info.head}, found --to {stop}"
+                f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
+                f"found --to {position_name(stop)}"
             )
         steps = await steps_of(engine, info.stream, stop, _SNIPPET)
         screen = Screen()

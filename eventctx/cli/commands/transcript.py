@@ -82,7 +82,8 @@ async def _transcript(
         info = await opening.find_session(engine, session)
         if at is not None and not 0 <= at <= info.head:
             raise InvalidSetting(
-                f"session {info.stream!r} has positions 0 to {info.head}, found --at {at}"
+                f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
+                f"found --at {position_name(at)}"
             )
         messages = _shown_to(audience, await engine.transcript(info.stream, at=at, turn=turn))
     if as_json:

@@ -8,6 +8,7 @@ import msgspec
 
 from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.log.arguments import shown
+from eventctx.log.naming import message_name
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
@@ -177,7 +178,8 @@ def _check_number(number: object) -> None:
 def _no_message(stream: str, number: int, known: int) -> str:
     if not known:
         return f"session {stream!r} has no messages, found number {number}"
+    last, found = message_name(known - 1), message_name(number)
     return (
-        f"session {stream!r} has messages 0 to {known - 1}, found {number}; "
+        f"session {stream!r} has messages #0 to {last}, found {found}; "
         f"`eventctx transcript {stream}` lists them"
     )

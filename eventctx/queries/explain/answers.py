@@ -56,6 +56,11 @@ class Side(msgspec.Struct, frozen=True):
     groups: dict[str, int]
 
     @property
+    def tokens(self) -> int:
+        """``figures.total``."""
+        return self.figures.total
+
+    @property
     def name(self) -> str:
         """``2.3``, or ``@48`` for a request outside a turn or without an iteration."""
         return request_name(self.turn, self.iteration, self.position)

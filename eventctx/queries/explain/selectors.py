@@ -9,6 +9,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number, shown
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
+from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
 from eventctx.projections import figures, timeline
@@ -132,7 +133,7 @@ def _no_request(
     if selector.position is not None:
         found = types.get(selector.position, "nothing")
         return (
-            f"position {selector.position} of session {stream!r}: expected a "
+            f"{position_name(selector.position)} of session {stream!r}: expected a "
             f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"
         )
     turns = [turn.number for turn in timeline.turns(time)]

@@ -213,7 +213,8 @@ def _show_view(
         f"{plural(len(view.messages), 'message')} · {request_tokens(figures)}{budget} tokens"
         f"{', reconstructed by an importer' if prepared.reconstructed else ''}",
     )
-    screen.line((f"tokens: {parts_in_words(figures)}", "dim"))
+    if figures.beside != 0:
+        screen.line((f"tokens: {parts_in_words(figures)}", "dim"))
     if view.verified:
         screen.whole("digest ", view.digest, " ", ("verified", "bold green"))
     else:

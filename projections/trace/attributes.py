@@ -41,6 +41,16 @@ _INSERTIONS: Final = f"{conv.REQUEST}insertions_count"
 _FLOOR: Final = f"{conv.REQUEST}floor_sent"
 _RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
 
+_ESTIMATES: Final = frozenset(
+    (
+        ("context:pre_compact", "tokens"),
+        ("context:post_compact", "tokens_before"),
+        ("context:post_compact", "tokens_after"),
+        ("context:request_prepared", "tokens"),
+    )
+)
+"""Fields recorded before a provider has counted anything."""
+
 _TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
 
 
@@ -150,8 +160,8 @@ def event_attributes(record: Record, event: events.Event | Unknown) -> Attribute
     return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
 
 
-def _of_event(_type: str, field: str) -> str:
-    return conv.OURS + field
+def _of_event(kind: str, field: str) -> str:
+    return f"{conv.OURS}estimated_{field}" if (kind, field) in _ESTIMATES else conv.OURS + field
 
 
 def _turn(event: events.PromptSubmit) -> SpanStart:

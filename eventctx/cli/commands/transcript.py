@@ -17,7 +17,7 @@ from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.errors import InvalidSetting
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
-from eventctx.projections.explain.lost import LeftOut
+from eventctx.projections.explain.left_out import LeftOut
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of

@@ -1,14 +1,16 @@
 """Whether a text, such as a summary, mentions a file, a command, a sentence or a name.
 
-The rules (each is tested):
+The rules compare words, not meaning: what a summary says in quite other words is not found. Each is
+tested:
 
 - A *file*: its path, or the end of the path from two parts on (``core/view.py``); the file's name
   alone, if no other file of the session has it. A longer path that ends alike is a mention, a
   longer name is not.
-- A *sentence*: it stands there; or half of its words do and a run of 31 characters of it
-  (``overlap.LEAST_SHARED``); or three fifths of its words, three at least, stand in one sentence of
-  the text. Words have three letters at least and are no function words. A sentence of fewer such
-  words must stand there itself, and one of one or two words in quotation marks or as an item.
+- A *sentence*: it stands there; or half of its words do and, paths left out, a run of 31 characters
+  of it (``overlap.LEAST_SHARED``); or three fifths of its words, three at least, stand in one
+  sentence of the text. Words have three letters at least and are no function words. A sentence of
+  fewer such words must stand there itself, and one of one or two words in quotation marks or as an
+  item.
 - A *command*: it stands there, without ``cd x &&`` and ``| tail`` around it; or its program and
   everything that tells it from others, paths and names, stand in one line.
 - A *failure*: of the first line of its error, paths left out, 31 characters in a row stand there,
@@ -88,7 +90,7 @@ class Mentions:
         present = sum(word in self._places for word in wanted)
         if present < SHARE_WITH_RUN * len(wanted):
             return False
-        if self._overlap.shares(text):
+        if self._overlap.shares(_PATH.sub(" ", text)):
             return True
         if present < SHARE_IN_ONE * len(wanted):
             return False

@@ -23,7 +23,12 @@ LEAST_NUMBER: Final = 6
 
 def names_in(text: str) -> set[str]:
     """The names in a text."""
-    return {name for name in _NAME.findall(text) if is_name(name)}
+    return {word for word in words_in(text) if is_name(word)}
+
+
+def words_in(text: str) -> set[str]:
+    """The words of a text that may be names."""
+    return set(_NAME.findall(text))
 
 
 def is_name(word: str) -> bool:

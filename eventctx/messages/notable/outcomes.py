@@ -69,12 +69,11 @@ def outcome_of(part: Part, text: str) -> CallOutcome:
 
 def _error_line(text: str) -> str:
     """The first line that names an error, else the first that says anything."""
-    first = ""
-    for line in text.splitlines():
-        plain = " ".join(line.split())
-        if not plain or _ABOUT.search(plain):
-            continue
-        if _ERROR.search(plain) and not _NO_ERROR.search(plain):
-            return plain
-        first = first or plain
-    return first
+    if "\n" not in text:
+        text = text.replace("\\n", "\n")  # a program that prints its message as JSON
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    told = [line for line in lines if line and not _ABOUT.search(line)]
+    for place, line in enumerate(told):
+        if _ERROR.search(line) and not _NO_ERROR.search(line):
+            return f"{line} {told[place + 1]}" if line.endswith(":") and told[place + 1 :] else line
+    return told[0] if told else ""

@@ -12,10 +12,10 @@ the memory grows with what the model wrote, not with what its tools returned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from eventctx.messages.notable.names import names_in
+from eventctx.messages.notable.names import names_in, words_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
 
 _NUMBERED: Final = re.compile(r"^\s*\d+\s*[→|:\t]\s?")
@@ -79,10 +79,8 @@ class Needles:
         counts, None where none does.
         """
         self._messages += 1
-        for one in needles_in(text):
-            needle = self._found.get(one)
-            if needle is None:
-                continue
+        for one in self._known_in(text):
+            needle = self._found[one]
             needle.carriers += 1
             needle.first = "other"
             needle.in_view = needle.in_view or in_view
@@ -94,6 +92,11 @@ class Needles:
     def system(self, text: str) -> None:
         """Take in a system message, which is always in view."""
         self._of_system.update(needles_in(text))
+
+    def _known_in(self, text: str) -> set[str]:
+        """The needles in a text, of those that are known."""
+        known = self._found.keys()
+        return known & words_in(text) | known & {normal(line) for line in _long_lines(text)}
 
     def by_holder(self, beside: Iterable[str]) -> dict[int, dict[str, Needle]]:
         """The needles that count, by the result that held them last.
@@ -115,10 +118,16 @@ class Needles:
 def needles_in(text: str) -> dict[str, str]:
     """The names and the long lines of a text, as they are compared, and as they stand there."""
     found = {name: name for name in names_in(text)}
+    for line in _long_lines(text):
+        shown = " ".join(line.split())
+        letters = sum(map(str.isalnum, shown))
+        if len(shown) >= LEAST_SHARED and " " in shown and 2 * letters >= len(shown):
+            found[normal(shown)] = shown
+    return found
+
+
+def _long_lines(text: str) -> Iterator[str]:
+    """The lines that may be needles, without the number that a tool writes before them."""
     for line in text.splitlines():
         if len(line) >= LEAST_SHARED:
-            shown = " ".join(_NUMBERED.sub("", line).split())
-            letters = sum(map(str.isalnum, shown))
-            if len(shown) >= LEAST_SHARED and " " in shown and 2 * letters >= len(shown):
-                found[normal(shown)] = shown
-    return found
+            yield _NUMBERED.sub("", line) if line.lstrip()[:1].isdigit() else line

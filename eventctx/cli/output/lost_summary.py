@@ -74,8 +74,11 @@ def _where(found: Lost) -> str:
 
 def _items(found: Lost) -> str:
     kinds = [_kind(one) for one in found.counts if one.total]
-    if not kinds or all(one.whole == one.total for one in found.counts):
+    if not kinds:
         return ""
+    if all(one.whole == one.total for one in found.counts):
+        left = found.messages.left or found.messages.shortened
+        return "Every instruction, file and command in them is still in view." if left else ""
     return f"Of {'; of '.join(kinds)}."
 
 

@@ -203,6 +203,16 @@ async def test_a_relative_path_and_the_absolute_one_are_one_file() -> None:
     assert (one.text, one.file, one.messages) == ("/repo/shop/models.py", FileUse(2, 0, 0), 2)
 
 
+async def test_a_search_without_a_match_did_not_fail() -> None:
+    engine, _ = await session(
+        user("Look."),
+        call(1, "Bash", {"command": "grep -rn nothing src"}),
+        result(1, "Exit code 1", failed=True),
+    )
+    one = item(await engine.lost("s"), "command", "grep")
+    assert one.command == CommandUse(1, False, 1, "")
+
+
 async def test_the_json_is_the_report_and_comes_out_the_same_each_time() -> None:
     engine, found = await summarised()
     assert await engine.lost("s", compaction=1) == found

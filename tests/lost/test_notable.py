@@ -55,7 +55,7 @@ def test_the_words_of_a_person_are_those_that_no_harness_wrote() -> None:
     [
         "I'll use a queue for the events here.",
         "We decided to keep the old reader.",
-        "This takes a set instead of a list.",
+        "Let me take a set instead of a list.",
         "Let's go with the second of the two.",
     ],
 )
@@ -64,7 +64,8 @@ def test_a_sentence_that_states_a_choice_is_a_decision(sentence: str) -> None:
 
 
 def test_a_sentence_without_a_choice_is_none() -> None:
-    assert list(decisions("I'll look at the file. The tests pass. Instead.")) == []
+    text = "I'll look at the file. The tests pass. Instead. This takes a set instead of a list."
+    assert list(decisions(text)) == []
 
 
 # -- files and commands --------------------------------------------------------------------------
@@ -110,6 +111,7 @@ def deed(name: str, arguments: Any, form: str = "anthropic") -> Any:
             {"command": ["apply_patch", "*** Begin Patch\n*** Update File: a.py\n@@\n"]},
             [("a.py", "edited")],
         ),
+        ("exec_command", {"cmd": "cat a.py", "workdir": "/r"}, [("/r/a.py", "read")]),
         ("bash", {"command": "cd /r && sed -n '1,5p' a.py"}, [("a.py", "read")]),
     ],
 )
@@ -194,6 +196,11 @@ def test_the_core_of_a_command_is_without_what_stands_around_it() -> None:
         ("Wall time: 1 s\nProcess exited with code 0\nOutput:\nerror", 0, ""),
         ('{"output": "no", "metadata": {"exit_code": 3}}', 3, None),
         ("<returncode>127</returncode>\n<output>\nsh: foo: not found\n", 127, "sh: foo: not found"),
+        (
+            "Exit code 1\nfrom a import ValidationError\nTraceback (last)\nImportError: no a",
+            1,
+            "ImportError: no a",
+        ),
         ("bad\n[The command completed with exit code 1.]", 1, "bad"),
         ("all fine, error none", None, ""),
     ],

@@ -131,9 +131,9 @@ def _show_rest(screen: Screen, rest: Sequence[ViewItem]) -> None:
 
 
 def _root(paths: Sequence[str]) -> str:
-    """The folder in which nearly all files lie; "" if there is none."""
+    """The folder in which most files lie; "" if there is none."""
     absolute = [path for path in paths if path.startswith("/") and not path.startswith("/tmp/")]  # noqa: S108
-    if len(absolute) < 2:
+    if len(absolute) < 2 or 2 * len(absolute) < len(paths):
         return ""
     folder = commonpath(absolute)
     return folder if folder.count("/") > 1 else ""

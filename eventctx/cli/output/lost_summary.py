@@ -75,7 +75,7 @@ def _where(found: Lost) -> str:
 def _items(found: Lost) -> str:
     kinds = [_kind(one) for one in found.counts if one.total]
     if not kinds:
-        return ""
+        return "No instruction, file or command is known in them." if found.messages.left else ""
     if all(one.whole == one.total for one in found.counts):
         left = found.messages.left or found.messages.shortened
         return "Every instruction, file and command in them is still in view." if left else ""

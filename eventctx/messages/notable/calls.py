@@ -108,8 +108,15 @@ def _of_command(arguments: dict[str, Any]) -> Deed:
     patched = _patched(command) if "*** Begin Patch" in command else ()
     if patched:
         return Deed(patched)
-    files = tuple([(plain_path(path), how) for path, how in shell.files_of(command)])
+    folder = arguments.get("workdir", arguments.get("cwd"))
+    files = tuple([(_within(folder, path), how) for path, how in shell.files_of(command)])
     return Deed(files, None if files and shell.only_files(command) else command)
+
+
+def _within(folder: object, path: str) -> str:
+    """A path of a command that ran in a folder."""
+    inside = isinstance(folder, str) and folder and not path.startswith(("/", "~"))
+    return plain_path(f"{folder}/{path}" if inside else path)
 
 
 def _patched(value: Any) -> tuple[tuple[str, How], ...]:

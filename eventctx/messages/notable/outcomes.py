@@ -21,6 +21,9 @@ _STATUS: Final = re.compile(
     r"|\"returncode\": ?)(-?\d{1,10})",
     re.MULTILINE,
 )
+_RAISED: Final = re.compile(
+    r"^(?:\*\* \()?(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b|\berror(?: \w+|\[\w+\])?: "
+)
 _ERROR: Final = re.compile(
     r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|cannot|denied)\b"
     r"|\bFAIL(?:ED)?\b|not found|No such file",
@@ -73,6 +76,9 @@ def _error_line(text: str) -> str:
         text = text.replace("\\n", "\n")  # a program that prints its message as JSON
     lines = [" ".join(line.split()) for line in text.splitlines()]
     told = [line for line in lines if line and not _ABOUT.search(line)]
+    raised = next((line for line in told if _RAISED.search(line)), None)
+    if raised is not None:
+        return raised
     for place, line in enumerate(told):
         if _ERROR.search(line) and not _NO_ERROR.search(line):
             return f"{line} {told[place + 1]}" if line.endswith(":") and told[place + 1 :] else line

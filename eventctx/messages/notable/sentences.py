@@ -39,9 +39,12 @@ _DECISION: Final = re.compile(
     r"\b(?:(?:I|we)(?:['’]ll| will| am going to|['’]m going to|['’]re going to)"
     r" (?:use|keep|go with|switch|stick|drop|avoid|skip|leave|replace|rewrite|put|store|follow)"
     r"|let['’]s (?:use|keep|go with|switch|stick|drop|avoid|skip|leave|replace|rewrite)"
-    r"|decided|decision|chose|opted|going with|instead of|rather than)\b",
+    r"|decided|decision|chose|opted|going with)\b",
     re.IGNORECASE,
 )
+_CONTRAST: Final = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
+_OWN: Final = re.compile(r"\b(?:I|we|let me|let['’]?s|my|our)\b", re.IGNORECASE)
+"""A contrast is a decision in the model's own plans only, not in what it says of some code."""
 
 
 def words_of_person(message: dict[str, Any]) -> str:
@@ -78,10 +81,11 @@ def instructions(text: str) -> list[str]:
 
 
 def decisions(text: str) -> Iterator[str]:
-    """The sentences of a model that state a decision: "I'll use …", "decided", "instead of"."""
+    """The sentences of a model that state a decision: "I'll use …", "decided", "I … instead of"."""
     taken = 0
     for sentence in sentences(text):
-        if _DECISION.search(sentence) and 5 <= _words(sentence) <= LONGEST:
+        contrast = _CONTRAST.search(sentence) and _OWN.search(sentence)
+        if (contrast or _DECISION.search(sentence)) and 5 <= _words(sentence) <= LONGEST:
             yield sentence
             taken += 1
             if taken == MOST_DECISIONS:

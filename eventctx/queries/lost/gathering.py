@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eventctx.messages.facts import Facts
 from eventctx.messages.notable.calls import deed_of
@@ -17,6 +17,9 @@ from eventctx.messages.parts import Part, read_parts
 from eventctx.messages.recall_text import text_of
 from eventctx.queries.lost.answers import ItemKind
 from eventctx.queries.lost.needles import Needles
+
+NO_MATCH: Final = ("grep ", "egrep ", "rg ", "diff ", "git diff ", "git grep ")
+"""Commands that exit with 1 where they find no match or a difference, which is no failure."""
 
 
 class Occurrence(NamedTuple):
@@ -104,6 +107,8 @@ class Gathering:
             self._item("file", path, path).occurrences.append(Occurrence(number, result, how))
         if deed.command is not None:
             text = core(deed.command)
+            if outcome.status == 1 and text.startswith(NO_MATCH):
+                outcome = CallOutcome(1)
             found = self._item("command", text, text, outcome)
             found.occurrences.append(Occurrence(number, result))
 

@@ -54,7 +54,7 @@ async def test_a_persons_words_are_in_the_summary_or_gone() -> None:
     assert [one.kind for one in found.items][:2] == ["instruction", "instruction"]
     one = item(found, "instruction", "Never touch")
     assert (one.number, one.turn, one.in_view, one.messages) == (0, 1, 0, 1)
-    assert one.left == Left("compaction", found.position or 0, 1)
+    assert one.left == Left("compaction", found.at or "", found.position or 0, 1)
 
 
 async def test_files_are_counted_and_found_by_their_paths() -> None:

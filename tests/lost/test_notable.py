@@ -45,9 +45,11 @@ def test_code_is_no_sentence_and_a_list_keeps_what_stands_before_it() -> None:
 def test_the_words_of_a_person_are_those_that_no_harness_wrote() -> None:
     content = [
         {"type": "text", "text": "<system-reminder>Never say so.</system-reminder>"},
-        {"type": "text", "text": "<note-x>no</note-x>Fix the login."},
+        {"type": "text", "text": "<system-reminder>no</system-reminder>Fix the login."},
+        {"type": "text", "text": "<task>\nMind the tests.</task>"},
     ]
-    assert words_of_person({"role": "user", "content": content}).strip() == "Fix the login."
+    words = words_of_person({"role": "user", "content": content})
+    assert words.split("\n") == [" Fix the login.", "", "", "Mind the tests.", ""]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import Final
 from eventctx.cli.output.lost_summary import BY_IN_WORDS, IN_WORDS, NOUNS
 from eventctx.cli.output.plain import number, one_line
 from eventctx.cli.output.screen import Screen
-from eventctx.log.naming import message_name
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, ItemState, Lost, ViewItem
 
 PIPE_WIDTH: Final = 160
@@ -54,7 +53,7 @@ def show_items(screen: Screen, found: Lost, *, everything: bool, limit: int) -> 
 
 
 def _show(screen: Screen, item: ViewItem, root: str) -> None:
-    head = f"  {_SHORT[item.state]:<9} {message_name(item.number):<6} "
+    head = f"  {_SHORT[item.state]:<9} {item.name:<6} "
     note = "; ".join(_notes(item))
     width = (screen.width if screen.live else PIPE_WIDTH) - len(head)
     beside = width - len(note) - 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from eventctx.cli.output.plain import number, plural
-from eventctx.log.naming import position_name
 from eventctx.queries.lost.answers import ItemKind, ItemState, LeftBy, Lost, StateCounts
 
 NOUNS: Final[dict[ItemKind, tuple[str, str]]] = {
@@ -62,7 +61,7 @@ def _summaries(found: Lost) -> list[str]:
 
 
 def _where(found: Lost) -> str:
-    at = "" if found.position is None else position_name(found.position)
+    at = found.at or ""
     turn = None if found.turn is None else f"turn {found.turn}"
     if found.about == "compaction":
         places = ", ".join([one for one in (turn, at) if one])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eventctx.messages.facts_reader import is_of_harness
+from eventctx.messages.facts_reader import HARNESS_PREFIXES, is_of_harness
 from eventctx.messages.parts import read_parts
 
 LONGEST: Final = 60
@@ -24,7 +24,8 @@ MOST_DECISIONS: Final = 6
 """Sentences of one message that are taken at most, so that a pasted page does not crowd out all."""
 
 _FENCE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_ELEMENT: Final = re.compile(r"<([a-z][a-z_-]*)(?:\s[^>]*)?>.*?</\1>", re.DOTALL)
+_ELEMENT: Final = re.compile(r"<([a-z][a-z_-]*)(?:\s[^>]*)?>(.*?)</\1>", re.DOTALL)
+_TAG: Final = re.compile(r"</?[a-z][\w-]*(?:\s[^>]*)?>")
 _BULLET: Final = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|#{1,6}|- \[[ x]\])\s+")
 _END: Final = re.compile(r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<=[.!?])[\"')\]]*\s+")
 _WORD: Final = re.compile(r"[^\W_][\w'’-]*")
@@ -50,7 +51,15 @@ _OWN: Final = re.compile(r"\b(?:I|we|let me|let['’]?s|my|our)\b", re.IGNORECAS
 def words_of_person(message: dict[str, Any]) -> str:
     """The texts of a message that its person wrote; empty where a harness wrote all of them."""
     texts = [part.value for part in read_parts(message) if part.kind == "text"]
-    return "\n".join([_ELEMENT.sub(" ", text) for text in texts if not is_of_harness(text)])
+    own = [_ELEMENT.sub(_inside, text) for text in texts if not is_of_harness(text)]
+    return "\n".join([_TAG.sub("\n", text) for text in own])
+
+
+def _inside(element: re.Match[str]) -> str:
+    """What a person wrote in an element: all of it, or nothing if it is a harness's."""
+    if element[1] != "command-args" and element[0].startswith(HARNESS_PREFIXES):
+        return " "
+    return element[0]
 
 
 def sentences(text: str, *, code: bool = False) -> list[str]:

@@ -27,13 +27,14 @@ STATES: tuple[ItemState, ...] = ("gone", "summary", "shortened", "whole")
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What took a message out of the view, and the position of its record.
+    """What took a message out of the view, and the position of its record (``at``: ``@48``).
 
     ``compaction`` is the number of the compaction among the applied ones, from 1; None where
     another record did it.
     """
 
     by: LeftBy
+    at: str
     position: int
     compaction: int | None = None
 
@@ -63,8 +64,8 @@ class ViewItem(msgspec.Struct, frozen=True, kw_only=True):
     """Something in the messages, and whether the view still has it.
 
     - ``text``: the sentence, the path, the command, or the call that a result answers.
-    - ``number``, ``turn``: the last message with it, and that message's turn. ``messages`` are the
-      messages with it, of which ``in_view`` are in view.
+    - ``name`` (``#6``), ``number``, ``turn``: the last message with it, and that message's turn.
+      ``messages`` are the messages with it, of which ``in_view`` are in view.
     - ``used_again``: how many later messages touch the same file, run the same command, or use a
       name or line of it; later than it first left the view, or than the compaction asked about.
     - ``left``: what took its last message out; None while that is in view.
@@ -75,6 +76,7 @@ class ViewItem(msgspec.Struct, frozen=True, kw_only=True):
     kind: ItemKind
     state: ItemState
     text: str
+    name: str
     number: int
     turn: int | None
     messages: int
@@ -119,8 +121,8 @@ class Lost(msgspec.Struct, frozen=True):
 
     ``about`` is ``now`` (the view as it stands), ``compaction`` or ``turn`` (the last request of
     a turn). ``compaction`` is its number from 1, of ``compactions`` applied ones up to there;
-    ``turn`` is that of the compaction or the request; ``position`` is that of its record, for
-    ``now`` the last of the log.
+    ``turn`` is that of the compaction or the request; ``position`` (``at``: ``@48``) is that of its
+    record, for ``now`` the last of the log.
 
     ``messages`` counts, for a compaction, those that were in view before it; else all that were
     ever added. ``summaries`` are the texts in view that stand for others; ``sealed`` of them are
@@ -134,6 +136,7 @@ class Lost(msgspec.Struct, frozen=True):
     compaction: int | None
     compactions: int
     turn: int | None
+    at: str | None
     position: int | None
     messages: MessageCounts
     summaries: int

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from eventctx.log.naming import message_name, position_name
 from eventctx.messages.notable.mentions import Mentions
 from eventctx.messages.overlap import normal
 from eventctx.projections import timeline
@@ -95,6 +96,7 @@ class Report:
             asked.compaction,
             asked.compactions,
             asked.turn,
+            None if asked.position is None else position_name(asked.position),
             asked.position,
             self._messages(erased),
             len(asked.after.summaries),
@@ -142,6 +144,7 @@ class Report:
             kind=found.kind,
             state=state,
             text=found.text,
+            name=message_name(last.number),
             number=last.number,
             turn=self._turn(last.number),
             messages=len({one.number for one in held}),
@@ -213,6 +216,7 @@ class Report:
             kind="result",
             state=state,
             text="; ".join(sources) or "a result whose call is not known",
+            name=message_name(number),
             number=number,
             turn=self._turn(number),
             messages=1,

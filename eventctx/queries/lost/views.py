@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number
+from eventctx.log.naming import position_name
 from eventctx.log.store import Address, EventStore
 from eventctx.projections import timeline
 from eventctx.projections.explain import changes
@@ -125,10 +126,11 @@ def view_of(state: ChangesState) -> ViewContents:
             continue
         cause = causes.get(number)
         if cause is None:  # a result whose call is not in view
-            left[number] = Left("unanswered", origin.ref.position)
+            at = origin.ref.position
+            left[number] = Left("unanswered", position_name(at), at)
         else:
             at = cause.cause.position
-            left[number] = Left(_LEFT_BY[cause.what], at, compactions.get(at))
+            left[number] = Left(_LEFT_BY[cause.what], position_name(at), at, compactions.get(at))
     sets = {one.position for one in left.values() if one.by == "set"}
     # A host that summarises by itself puts its summary into the transcript with the same set.
     summaries += [ref for ref in shown.values() if ref.position in sets]

@@ -157,6 +157,7 @@ def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -
         ("cat a.py b.py", [("a.py", "read"), ("b.py", "read")]),
         ("head -n 20 a.py | grep x", [("a.py", "read")]),
         ("sed -i 's/a/b/' a.py", [("a.py", "edited")]),
+        ("sed -i '' 's|from \"a|from \"b|g' a.py", [("a.py", "edited")]),
         (
             "cat > a.py <<'EOF'\ncat b.py > c.py\nEOF\ncat d.py",
             [("a.py", "written"), ("d.py", "read")],

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from os.path import commonpath
 from typing import Final
 
-from eventctx.cli.output.lost_summary import BY_IN_WORDS, IN_WORDS, NOUNS
+from eventctx.cli.output.lost_summary import BY_IN_WORDS, IN_WORDS
 from eventctx.cli.output.plain import number, one_line
 from eventctx.cli.output.screen import Screen
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, ItemState, Lost, ViewItem
@@ -130,12 +129,10 @@ def _show_rest(screen: Screen, rest: Sequence[ViewItem]) -> None:
 
 
 def _root(paths: Sequence[str]) -> str:
-    """The folder in which most files lie; "" if there is none."""
-    absolute = [path for path in paths if path.startswith("/") and not path.startswith("/tmp/")]  # noqa: S108
-    if len(absolute) < 2 or 2 * len(absolute) < len(paths):
-        return ""
-    folder = commonpath(absolute)
-    return folder if folder.count("/") > 1 else ""
-
-
-__all__ = ["NOUNS", "show_items"]
+    """The deepest folder in which most files lie (four of five); "" if there is none."""
+    folders: Counter[str] = Counter()
+    for path in paths:
+        parts = path.split("/")[:-1] if path.startswith("/") else []
+        folders.update(["/".join(parts[:depth]) for depth in range(3, len(parts) + 1)])
+    deep = [one for one, count in folders.items() if count > 1 and 5 * count >= 4 * len(paths)]
+    return max(deep, key=len, default="")

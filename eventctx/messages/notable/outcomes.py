@@ -31,7 +31,7 @@ _ERROR: Final = re.compile(
 _NO_ERROR: Final = re.compile(r"\b(?:0|no) (?:errors?|failed|failures?)\b", re.IGNORECASE)
 _ABOUT: Final = re.compile(
     r"^[\W_]*(?:exit code|process exited|command exited|traceback \(|chunk id|wall time|output:"
-    r"|original token|<returncode>|<output>)|^\d+\s*[│|]",
+    r"|original token|<returncode>|<output>)|^\d+\s*[│|]|^> \S+@\S+ \w",
     re.IGNORECASE,
 )
 

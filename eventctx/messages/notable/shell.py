@@ -29,7 +29,7 @@ _SUFFIX: Final = re.compile(
     r"\s*(?:\|\s*(?:tail|head|less|cat|wc)\b[^|;&]*|\d?>&\d|2>\s*/dev/null|\|\|\s*true|;\s*echo[^;]*)$"
 )
 _SEPARATORS: Final = frozenset(("&&", "||", ";", "|", "&", "(", ")", ";;", "|&"))
-_UNSURE: Final = re.compile(r"[*?$`{}\[\]<>]|^-|^/dev/|^&")
+_UNSURE: Final = re.compile(r"[*?$`{}\[\]<>|\"\\]|^-|^/dev/|^&")
 _ON_FILES: Final = frozenset(("cat", "head", "tail", "sed", "nl", "tee", "cd"))
 _SUBCOMMAND: Final = re.compile(r"[a-z][\w:.-]*")
 
@@ -102,7 +102,8 @@ def _of_simple(words: list[str]) -> Iterator[tuple[str, How]]:
     if not plain:
         return
     program, operands = plain[0], plain[1:]
-    files = [word for word in operands if not word.startswith("-")]
+    # BSD's sed takes an empty word behind -i: sed -i '' s/a/b/ file
+    files = [word for word in operands if word and not word.startswith("-")]
     if program in ("cat", "nl"):
         yield from [(file, "read") for file in files]
     elif program in ("head", "tail"):

@@ -14,6 +14,7 @@ SUMMARY = Mentions(
 The user asked to "Implement spotter-gqc" and prefers **E2E tests only**.
 - Keep old code for reference
 1. continue
+She asked to run bd show fum-1. Then fum-1.3 came.
 Files: `src/core/agent-session.ts` (885 lines), tui-renderer.ts, lib/index.ts.bak
 Ran `npm run check` - passes. vitest on test/foo.test.ts: all green.
 Error: missing secret_key_base in the test config, added.
@@ -67,6 +68,7 @@ def test_a_sentence_is_found_by_its_words(sentence: str, found: bool) -> None:
         ("vitest run test/foo.test.ts", True),
         ("vitest run test/bar.test.ts", False),
         ("jest test/foo.test.ts", False),
+        ("bd show fum-1.3", False),
         ("ls", False),
         ("git status", False),
     ],

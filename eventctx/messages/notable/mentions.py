@@ -12,10 +12,10 @@ tested:
   fewer such words must stand there itself, and one of one or two words in quotation marks or as an
   item.
 - A *command*: it stands there, without ``cd x &&`` and ``| tail`` around it; or its program and
-  everything that tells it from others, paths and names, stand in one line.
+  everything that tells it from others, paths and names, stand in one sentence.
 - A *failure*: of the first line of its error, paths left out, 31 characters in a row stand there,
-  or the whole of it; or a name in it stands in a line about errors; or all names, two at least, in
-  one line.
+  or the whole of it; or a name in it stands in a sentence about errors; or all names, two at least,
+  in one sentence.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Mentions:
         self._lines = [normal(line) for text in given for line in text.splitlines()]
         self._overlap = Overlap(given)
         self._names = {name.casefold() for text in given for name in names_in(text)}
-        self._sentences: list[set[str]] = [
-            content_words(sentence) for text in given for sentence in sentences(text, code=True)
-        ]
+        told = [one for text in given for one in sentences(text, code=True)]
+        self._told = [normal(one) for one in told]
+        self._sentences = [content_words(one) for one in told]
         self._places: dict[str, list[int]] = {}
         for place, words in enumerate(self._sentences):
             for word in words:
@@ -116,7 +116,7 @@ class Mentions:
         if not marked:
             return False
         tokens = [normal(one) for one in (program, *marked)]
-        return any(all(token in line for token in tokens) for line in self._lines)
+        return any(all(token in one for token in tokens) for one in self._told)
 
     def failure(self, error: str) -> bool:
         """Whether the error of a failed command is mentioned, by its first line."""
@@ -132,9 +132,9 @@ class Mentions:
             for word in _IDENTIFIER.findall(told)
             if len(word) >= LEAST_ERROR and _MARKED.search(word) and not _CODE.fullmatch(word)
         }
-        for line in self._lines:
-            found = sum(word in line for word in words)
-            if found and (_ABOUT_ERRORS.search(line) or 1 < found == len(words)):
+        for one in self._told:
+            found = sum(word in one for word in words)
+            if found and (_ABOUT_ERRORS.search(one) or 1 < found == len(words)):
                 return True
         return False
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eventctx.messages.facts_reader import HARNESS_PREFIXES, is_of_harness
 from eventctx.messages.parts import read_parts
+from eventctx.messages.speaker import HARNESS_PREFIXES, is_of_harness
 
 LONGEST: Final = 60
 """Words of a sentence; what is longer is a pasted text without sentences."""

@@ -28,7 +28,7 @@ from eventctx.log.naming import (
     request_name,
 )
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
-from eventctx.projections.explain.lost import LeftOut
+from eventctx.projections.explain.left_out import LeftOut
 from eventctx.projections.figures import RequestFigures
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef

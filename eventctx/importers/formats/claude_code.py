@@ -66,6 +66,7 @@ _KNOWN: Final = frozenset(
         "atis-latch",
         "cost-state",
         "last-prompt",
+        "pr-link",
         "tools-used",
         "system/compact_boundary",
         "system/stop_hook_summary",

@@ -496,7 +496,7 @@ class Engine:
         ``policy`` and ``settings`` are as for ``session``; without any, those of the session as
         it is open in this engine. The budget is ``max_tokens`` if given, else that of the last
         request. A policy's questions get placeholders for answers. Raises StreamNotFound,
-        InvalidSetting.
+        InvalidSetting, and ContextOverflow for a ``max_tokens`` below what must stay.
         """
         check_session_id(session)
         checked("reason", reason, str | None)

@@ -90,7 +90,7 @@ def test_each_row_has_its_kind(message: dict[str, Any], kind: str, results: Any)
 
 @pytest.mark.parametrize(
     "message",
-    [{}, {"content": "x"}, {"role": None}, {"role": ""}, {"role": 3}, {"type": "mystery"}],
+    [{}, {"content": "x"}, {"role": None}, {"role": ""}, {"role": 3}, {"role": 3, "type": "x"}],
 )
 def test_a_row_without_a_role_is_refused_with_what_was_expected(message: dict[str, Any]) -> None:
     with pytest.raises(InvalidMessage, match="expected a role"):

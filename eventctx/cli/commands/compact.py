@@ -74,7 +74,8 @@ class _Watched:
     "--budget",
     type=click.IntRange(min=1),
     metavar="TOKENS",
-    help="Tokens per request; default: those of the last request, else 200,000.",
+    help="Tokens per request; default: those of the last request, else 200,000. Less than what "
+    "must stay changes nothing and exits with 1.",
 )
 @click.option(
     "--set",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eventctx.errors import InvalidMessage
-from eventctx.messages.facts import Facts, decode_facts, encode_facts
+from eventctx.messages.facts import Facts, Medium, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.images import DEFAULT_TOKENS, image_tokens
+from eventctx.messages.images import image_medium
 from eventctx.messages.part_queries import call_names
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
@@ -124,10 +124,12 @@ def _png(width: int, height: int) -> str:
 
 def test_an_image_counts_by_its_pixels_not_by_its_encoding() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": _png(300, 500)}
-    assert image_tokens({"type": "image", "source": source}) == 200
+    assert image_medium({"type": "image", "source": source}) == Medium("image", 300, 500)
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + _png(300, 500)}}
-    assert image_tokens(url) == 200
-    assert read_facts({"role": "user", "content": [url]}).images == 200
+    assert image_medium(url) == Medium("image", 300, 500)
+    facts = read_facts({"role": "user", "content": [url]})
+    assert facts.media == (Medium("image", 300, 500),)
+    assert BY_KIND.tokens(facts) == 200 + 4
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,8 @@ def test_an_image_counts_by_its_pixels_not_by_its_encoding() -> None:
     ],
 )
 def test_an_image_that_cannot_be_read_counts_as_the_largest(block: dict[str, Any]) -> None:
-    assert image_tokens(block) == DEFAULT_TOKENS
+    assert image_medium(block) == Medium("image")
+    assert BY_KIND.tokens(read_facts({"role": "user", "content": [block]})) == 1_600 + 4
 
 
 def _row(**known: Any) -> Facts:

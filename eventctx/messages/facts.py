@@ -9,13 +9,15 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 3
+READER: Final = 4
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
 text behind a harness's elements does.
 3: a refusal is prose; arguments under another key, calls of custom tools and reasoning that is not
 encrypted are counted.
+4: images, documents and recordings are ``media``, no longer tokens by one provider's rule or the
+characters of their base64; digits, and bytes beyond one a character, are counted.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
@@ -25,15 +27,34 @@ tool results, in whichever role."""
 Dialect = Literal["chat", "anthropic", "amplifier", "responses"]
 
 
+Detail = Literal["", "low", "high", "original"]
+
+
+class Medium(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An image, a document or a recording in a message, measured as no provider's rule asks alone.
+
+    ``amount`` is an image's width in pixels, a document's pages, or tenths of a second; ``height``
+    and ``detail`` (the size that OpenAI's blocks ask for) are an image's. An image of 0 by 0 pixels
+    could not be read.
+    """
+
+    kind: Literal["image", "pages", "audio"]
+    amount: int = 0
+    height: int = 0
+    detail: Detail = ""
+
+
 class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The facts of a body. Sizes are in characters: code points that a model is shown.
 
-    ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` is in
-    tokens, because an image's size and not its encoding counts; the finds of a provider's own
-    search are in it too. ``mark`` is a digest of role and first 100 characters. ``human`` is true
-    where a person's words are in the body. ``bound`` is the part of ``thinking`` in blocks that a
-    provider binds to the messages before them. ``tokens`` is the count of a plugged-in tokenizer
-    for the texts (0: there was none); the reader itself never sets it.
+    ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` are the
+    tokens of the finds of a provider's own search; before reader 4 those of images, too. ``mark``
+    is a digest of role and first 100 characters. ``human`` is true where a person's words are in
+    the body. ``bound`` is the part of ``thinking`` in blocks that a provider binds to the messages
+    before them. ``tokens`` is the count of a plugged-in tokenizer for the texts (0: there was
+    none); the reader itself never sets it. ``digits`` are those among the characters of ``prose``,
+    ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond one a
+    character.
     """
 
     reader: int
@@ -51,6 +72,9 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     human: bool = False
     bound: int = 0
     tokens: int = 0
+    digits: int = 0
+    wide: int = 0
+    media: tuple[Medium, ...] = ()
 
 
 NO_FACTS: Final = Facts(READER, "erased", "other", "chat")

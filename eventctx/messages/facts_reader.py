@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidMessage
-from eventctx.messages.facts import READER, Dialect, Facts, Kind
-from eventctx.messages.images import image_tokens
+from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium
+from eventctx.messages.images import image_medium
+from eventctx.messages.media import shown_of
 from eventctx.messages.parts import (
     RESULT_ROLES,
     SEALED,
@@ -73,7 +74,9 @@ def read_facts(message: dict[str, Any]) -> Facts:
         raise _without_role(message)
     dialect = _dialect(message) if "type" in message else "chat"
     # Local names and one loop: this runs for every message that is added.
-    prose = arguments = outcome = thinking = images = bound = 0
+    prose = arguments = outcome = thinking = found = bound = 0
+    texts: list[str] = []
+    media: list[Medium] = []
     by_person, first = False, None
     calls: dict[str, None] = {}
     results: dict[str, None] = {}
@@ -81,6 +84,7 @@ def read_facts(message: dict[str, Any]) -> Facts:
         kind, value = part.kind, part.value
         if kind == "text" or kind == "refusal":
             prose += len(value)
+            texts.append(value)
             by_person = by_person or not is_of_harness(value)
             first = value if first is None else first
         elif kind == "call":
@@ -89,17 +93,19 @@ def read_facts(message: dict[str, Any]) -> Facts:
             if part.ids[0] not in calls:
                 calls[part.ids[0]] = None
                 arguments += len(part.name or "")
-                arguments += len(value) if isinstance(value, str) else _size(value)
+                text = value if isinstance(value, str) else _as_text(value)
+                arguments += len(text)
+                texts.append(text)
         elif kind == "result":
             if part.dialect is not None and dialect == "chat":
                 dialect = part.dialect
             if isinstance(value, str):
                 outcome += len(value)
+                texts.append(value)
                 first = value if part.place == ("content",) else first
             else:
-                characters, tokens, inner = _read_inside(part, results)
+                characters, inner = _read_inside(part, results, texts, media)
                 outcome += characters
-                images += tokens
                 dialect = inner if inner is not None and dialect == "chat" else dialect
             for call_id in part.ids:
                 results[call_id] = None
@@ -109,14 +115,18 @@ def read_facts(message: dict[str, Any]) -> Facts:
             characters, signed = _read_thinking(part)
             thinking += characters
             bound += signed
-        elif kind == "image":
-            images += image_tokens(value)
         elif kind == "hosted" and not part.place:
-            images += WEB_SEARCH_TOKENS if part.type == "web_search_call" else 0
-            arguments += _size({k: v for k, v in value.items() if k not in ("type", "id")})
+            found += WEB_SEARCH_TOKENS if part.type == "web_search_call" else 0
+            rest = {k: v for k, v in value.items() if k not in ("type", "id")}
+            if part.type == "image_generation_call" and isinstance(rest.get("result"), str):
+                media.append(image_medium({"data": rest.pop("result")}))
+            text = _as_text(rest)
+            arguments += len(text)
+            texts.append(text)
         else:
-            prose += _size(value)
-    by_person = by_person or (images > 0 and first is None)
+            prose += _read_block(value, texts, media)
+    by_person = by_person or (bool(media) and first is None)
+    digits, wide = _dense(texts)
     human = role == "user" and by_person and not _from_hook(message)
     kind_of_row = _kind(role, human, bool(results))
     return Facts(
@@ -130,10 +140,14 @@ def read_facts(message: dict[str, Any]) -> Facts:
         arguments,
         outcome,
         thinking,
-        images,
+        found,
         _mark(role, first or ""),
         human and (prose > 0 or not results),
         bound if kind_of_row == "assistant" else 0,
+        0,
+        digits,
+        wide,
+        tuple(media) if media else (),
     )
 
 
@@ -154,25 +168,48 @@ def _read_thinking(part: Part) -> tuple[int, int]:
     return characters, max(1, characters) if signed else 0
 
 
-def _read_inside(result: Part, results: dict[str, None]) -> tuple[int, int, Dialect | None]:
-    """Characters and tokens of images in a result, and the dialect of results inside it.
+def _read_inside(
+    result: Part, results: dict[str, None], texts: list[str], media: list[Medium]
+) -> tuple[int, Dialect | None]:
+    """Characters in a result, and the dialect of results inside it.
 
-    The ids of those results are added to ``results``.
+    The ids of those results are added to ``results``, texts and media to their lists.
     """
-    characters = tokens = 0
+    characters = 0
     dialect: Dialect | None = None
     for part in parts_of_result(result):
         if part.kind == "text":
             characters += len(part.value)
-        elif part.kind == "image":
-            tokens += image_tokens(part.value)
+            texts.append(part.value)
         elif part.kind == "result":
             results.update(dict.fromkeys(part.ids))
-            more, images, _ = _read_inside(part, results)
-            characters, tokens, dialect = characters + more, tokens + images, part.dialect
+            more, _ = _read_inside(part, results, texts, media)
+            characters, dialect = characters + more, part.dialect
         else:
-            characters += _size(part.value)
-    return characters, tokens, dialect
+            characters += _read_block(part.value, texts, media)
+    return characters, dialect
+
+
+def _read_block(value: Any, texts: list[str], media: list[Medium]) -> int:
+    """Characters that a block shows: of a document its text, of an unknown one its JSON."""
+    shown = shown_of(value)
+    if shown is None:
+        text = _as_text(value)
+        texts.append(text)
+        return len(text)
+    texts.extend(shown.texts)
+    media.extend(shown.media)
+    return shown.characters + sum([len(text) for text in shown.texts])
+
+
+def _dense(texts: list[str]) -> tuple[int, int]:
+    """Digits in the texts, and their bytes in UTF-8 beyond one a character."""
+    digits = wide = 0
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digits += len(data) - len(data.translate(None, b"0123456789"))
+        wide += len(data) - len(text)
+    return digits, wide
 
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:
@@ -234,11 +271,8 @@ def is_of_harness(text: str) -> bool:
     return True
 
 
-def _size(value: object) -> int:
-    """Characters of a value as compact JSON; of a text, its own."""
+def _as_text(value: object) -> str:
+    """A value as compact JSON; a text as it is, nothing as an empty one."""
     if value is None:
-        return 0
-    if isinstance(value, str):
-        return len(value)
-    encoded = msgspec.json.encode(value)
-    return len(encoded) if encoded.isascii() else len(encoded.decode())
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -13,21 +13,40 @@ from typing import Final
 import msgspec
 
 from eventctx.messages.facts import Facts
+from eventctx.messages.media_tokens import (
+    CLAUDE,
+    CLAUDE_LARGE,
+    GEMINI,
+    GEMINI_2,
+    GPT,
+    GPT_4O_MINI,
+    GPT_MINI,
+    GPT_NANO,
+    GPT_TILES,
+    MediaRates,
+)
 
 
 class Estimator(msgspec.Struct, frozen=True):
-    """Rates in tenths of a character per token; costs in tokens.
+    """Rates in tenths of a character per token; costs in tokens, ``digit`` and ``wide`` in
+    hundredths of one.
 
     ``name`` goes into the log, so that estimates of different releases can be distinguished.
+    ``digit`` is what a digit costs more than another character (most tokenizers give each digit a
+    token of its own), ``wide`` what a byte beyond the first of a character does. ``media`` are the
+    provider's rules for images, documents and recordings.
     """
 
-    name: str = "by-kind-1"
+    name: str = "by-kind-2"
     prose: int = 33
     arguments: int = 31
     outcome: int = 28
     thinking: int = 30
     per_call: int = 95
     per_message: int = 4
+    digit: int = 0
+    wide: int = 0
+    media: MediaRates = CLAUDE
 
     def tokens(self, facts: Facts) -> int:
         """Tokens of one message in a request; at least one."""
@@ -38,13 +57,17 @@ class Estimator(msgspec.Struct, frozen=True):
                 + self.per_call * len(facts.calls)
                 + self.per_message
                 - (-facts.thinking * 10 // self.thinking)
+                + (self.tokens_of_media(facts) if facts.media else 0)
             )
         return self.tokens_with(facts, facts.prose, facts.arguments, facts.outcome)
 
     def tokens_with(self, facts: Facts, prose: int, arguments: int, outcome: int) -> int:
-        """Tokens of a message with these facts, but with other numbers of characters."""
+        """Tokens of a message with these facts, but with other numbers of characters.
+
+        Where these are fewer, the digits may all be among those that are left: never too few.
+        """
         # Negated floor divisions round up; written out, as this runs for every message.
-        return (
+        tokens = (
             facts.images
             + self.per_call * len(facts.calls)
             + self.per_message
@@ -53,6 +76,15 @@ class Estimator(msgspec.Struct, frozen=True):
             - (-outcome * 10 // self.outcome)
             - (-facts.thinking * 10 // self.thinking)
         )
+        if facts.digits or facts.wide:
+            left = prose + arguments + outcome
+            dense = min(facts.digits, left) * self.digit + min(facts.wide, 3 * left) * self.wide
+            tokens -= -dense // 100
+        return tokens + self.tokens_of_media(facts) if facts.media else tokens
+
+    def tokens_of_media(self, facts: Facts) -> int:
+        """Tokens of the images, documents and recordings of a message."""
+        return sum([self.media.tokens(one) for one in facts.media])
 
     def tokens_of_json(self, characters: int) -> int:
         """Tokens of so many characters of JSON, such as tool definitions."""
@@ -62,15 +94,24 @@ class Estimator(msgspec.Struct, frozen=True):
 BY_KIND = Estimator()
 """For models of no known family: it counts more than every known family except claude-4.7."""
 
+_GPT: Final = Estimator("gpt-2", 36, 32, 36, 36, 10, 4, media=GPT)
+_GEMINI: Final = Estimator("gemini-2", 36, 35, 35, 35, 10, 6, media=GEMINI)
+
 FAMILIES: Final = {
-    "claude": Estimator("claude-1", 36, 33, 29, 25, 85, 3),
-    "claude-4.7": Estimator("claude-4.7-1", 28, 27, 24, 20, 105, 4),
-    "gpt": Estimator("gpt-1", 36, 32, 36, 36, 10, 4),
-    "gemini": Estimator("gemini-1", 36, 35, 35, 35, 10, 6),
-    "deepseek": Estimator("deepseek-1", 39, 40, 41, 45, 52, 4),
+    "claude": Estimator("claude-2", 36, 33, 29, 25, 85, 3),
+    "claude-4.7": Estimator("claude-4.7-2", 28, 27, 24, 20, 105, 4, media=CLAUDE_LARGE),
+    "gpt": _GPT,
+    "gpt-tiles": msgspec.structs.replace(_GPT, name="gpt-tiles-2", media=GPT_TILES),
+    "gpt-4o-mini": msgspec.structs.replace(_GPT, name="gpt-4o-mini-2", media=GPT_4O_MINI),
+    "gpt-mini": msgspec.structs.replace(_GPT, name="gpt-mini-2", media=GPT_MINI),
+    "gpt-nano": msgspec.structs.replace(_GPT, name="gpt-nano-2", media=GPT_NANO),
+    "gemini": _GEMINI,
+    "gemini-2.5": msgspec.structs.replace(_GEMINI, name="gemini-2.5-2", media=GEMINI_2),
+    "deepseek": Estimator("deepseek-2", 39, 40, 41, 45, 52, 4),
     "other": BY_KIND,
 }
-"""Estimators by family. From 4.7 on Claude has another tokenizer, with about 30 % more tokens."""
+"""Estimators by family. From 4.7 on Claude has another tokenizer, with about 30 % more tokens. The
+families of GPT and of Gemini differ by their rules for images alone."""
 
 _CLAUDE: Final = re.compile(r"claude|anthropic|\b(?:opus|sonnet|haiku|fable|mythos)\b")
 _CLAUDE_VERSION: Final = re.compile(
@@ -78,8 +119,13 @@ _CLAUDE_VERSION: Final = re.compile(
 )
 _NEWER_CLAUDE: Final = (4, 7)
 _PATTERNS: Final = (
-    ("gemini", re.compile(r"gemini|gemma")),
+    ("gemini-2.5", re.compile(r"gemini-(?:1|2)\b|gemma")),
+    ("gemini", re.compile(r"gemini")),
     ("deepseek", re.compile(r"deepseek")),
+    ("gpt-4o-mini", re.compile(r"gpt-4o-mini")),
+    ("gpt-nano", re.compile(r"gpt-\S*-nano")),
+    ("gpt-mini", re.compile(r"gpt-\S*-mini|\bo4-mini")),
+    ("gpt-tiles", re.compile(r"gpt-4|gpt-5(?:\.[0-3])?(?![\d.])|\bo[13](?:-|\b)")),
     ("gpt", re.compile(r"gpt|codex|davinci|\bo[1345](?:-|\b)|\bopenai/")),
 )
 

@@ -17,7 +17,7 @@ text behind a harness's elements does.
 3: a refusal is prose; arguments under another key, calls of custom tools and reasoning that is not
 encrypted are counted.
 4: images, documents and recordings are ``media``, no longer tokens by one provider's rule or the
-characters of their base64; digits, and bytes beyond one a character, are counted.
+characters of their base64; digits, spaces, and bytes beyond one a character are counted.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
@@ -54,7 +54,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     before them. ``tokens`` is the count of a plugged-in tokenizer for the texts (0: there was
     none); the reader itself never sets it. ``digits`` are those among the characters of ``prose``,
     ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond one a
-    character.
+    character, ``spaces`` the pairs of spaces in them.
     """
 
     reader: int
@@ -74,6 +74,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tokens: int = 0
     digits: int = 0
     wide: int = 0
+    spaces: int = 0
     media: tuple[Medium, ...] = ()
 
 

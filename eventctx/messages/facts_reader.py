@@ -126,7 +126,7 @@ def read_facts(message: dict[str, Any]) -> Facts:
         else:
             prose += _read_block(value, texts, media)
     by_person = by_person or (bool(media) and first is None)
-    digits, wide = _dense(texts)
+    digits, wide, spaces = _weighed(texts)
     human = role == "user" and by_person and not _from_hook(message)
     kind_of_row = _kind(role, human, bool(results))
     return Facts(
@@ -147,6 +147,7 @@ def read_facts(message: dict[str, Any]) -> Facts:
         0,
         digits,
         wide,
+        spaces,
         tuple(media) if media else (),
     )
 
@@ -202,14 +203,15 @@ def _read_block(value: Any, texts: list[str], media: list[Medium]) -> int:
     return shown.characters + sum([len(text) for text in shown.texts])
 
 
-def _dense(texts: list[str]) -> tuple[int, int]:
-    """Digits in the texts, and their bytes in UTF-8 beyond one a character."""
-    digits = wide = 0
+def _weighed(texts: list[str]) -> tuple[int, int, int]:
+    """Digits in the texts, their bytes in UTF-8 beyond one a character, and pairs of spaces."""
+    digits = wide = spaces = 0
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         digits += len(data) - len(data.translate(None, b"0123456789"))
         wide += len(data) - len(text)
-    return digits, wide
+        spaces += text.count("  ")
+    return digits, wide, spaces
 
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:

@@ -26,15 +26,19 @@ from eventctx.messages.media_tokens import (
     MediaRates,
 )
 
+MARKER_DIGITS: Final = 20
+"""Digits and wide bytes, each, that the marker of a cut may bring into a text."""
+
 
 class Estimator(msgspec.Struct, frozen=True):
-    """Rates in tenths of a character per token; costs in tokens, ``digit`` and ``wide`` in
-    hundredths of one.
+    """Rates in tenths of a character per token; costs in tokens, of ``digit``, ``wide`` and
+    ``spaces`` in hundredths of one.
 
     ``name`` goes into the log, so that estimates of different releases can be distinguished.
     ``digit`` is what a digit costs more than another character (most tokenizers give each digit a
-    token of its own), ``wide`` what a byte beyond the first of a character does. ``media`` are the
-    provider's rules for images, documents and recordings.
+    token of its own), ``wide`` what a byte beyond the first of a character does, ``spaces`` what a
+    pair of spaces costs less (most make one token of a run of spaces). ``media`` are the provider's
+    rules for images, documents and recordings.
     """
 
     name: str = "by-kind-2"
@@ -46,6 +50,7 @@ class Estimator(msgspec.Struct, frozen=True):
     per_message: int = 4
     digit: int = 0
     wide: int = 0
+    spaces: int = 0
     media: MediaRates = CLAUDE
 
     def tokens(self, facts: Facts) -> int:
@@ -64,7 +69,7 @@ class Estimator(msgspec.Struct, frozen=True):
     def tokens_with(self, facts: Facts, prose: int, arguments: int, outcome: int) -> int:
         """Tokens of a message with these facts, but with other numbers of characters.
 
-        Where these are fewer, the digits may all be among those that are left: never too few.
+        Where these are fewer, the digits may all be among those that are left, and no spaces.
         """
         # Negated floor divisions round up; written out, as this runs for every message.
         tokens = (
@@ -76,9 +81,15 @@ class Estimator(msgspec.Struct, frozen=True):
             - (-outcome * 10 // self.outcome)
             - (-facts.thinking * 10 // self.thinking)
         )
-        if facts.digits or facts.wide:
+        if self.digit or self.wide:
             left = prose + arguments + outcome
-            dense = min(facts.digits, left) * self.digit + min(facts.wide, 3 * left) * self.wide
+            if left == facts.prose + facts.arguments + facts.outcome:
+                dense = facts.digits * self.digit + facts.wide * self.wide
+                dense -= facts.spaces * self.spaces
+            else:
+                digits = min(facts.digits + MARKER_DIGITS, left)
+                wide = min(facts.wide + MARKER_DIGITS, 3 * left)
+                dense = digits * self.digit + wide * self.wide
             tokens -= -dense // 100
         return tokens + self.tokens_of_media(facts) if facts.media else tokens
 
@@ -94,12 +105,12 @@ class Estimator(msgspec.Struct, frozen=True):
 BY_KIND = Estimator()
 """For models of no known family: it counts more than every known family except claude-4.7."""
 
-_GPT: Final = Estimator("gpt-2", 36, 32, 36, 36, 10, 4, media=GPT)
-_GEMINI: Final = Estimator("gemini-2", 36, 35, 35, 35, 10, 6, media=GEMINI)
+_GPT: Final = Estimator("gpt-2", 36, 32, 36, 36, 10, 4, 0, 25, 0, GPT)
+_GEMINI: Final = Estimator("gemini-2", 33, 33, 33, 33, 10, 6, 153, 25, 60, GEMINI)
 
 FAMILIES: Final = {
-    "claude": Estimator("claude-2", 36, 33, 29, 25, 85, 3),
-    "claude-4.7": Estimator("claude-4.7-2", 28, 27, 24, 20, 105, 4, media=CLAUDE_LARGE),
+    "claude": Estimator("claude-2", 40, 32, 32, 34, 113, 3, 52, 25),
+    "claude-4.7": Estimator("claude-4.7-2", 32, 26, 26, 27, 140, 4, 65, 31, 0, CLAUDE_LARGE),
     "gpt": _GPT,
     "gpt-tiles": msgspec.structs.replace(_GPT, name="gpt-tiles-2", media=GPT_TILES),
     "gpt-4o-mini": msgspec.structs.replace(_GPT, name="gpt-4o-mini-2", media=GPT_4O_MINI),
@@ -107,7 +118,7 @@ FAMILIES: Final = {
     "gpt-nano": msgspec.structs.replace(_GPT, name="gpt-nano-2", media=GPT_NANO),
     "gemini": _GEMINI,
     "gemini-2.5": msgspec.structs.replace(_GEMINI, name="gemini-2.5-2", media=GEMINI_2),
-    "deepseek": Estimator("deepseek-2", 39, 40, 41, 45, 52, 4),
+    "deepseek": Estimator("deepseek-2", 38, 45, 38, 42, 76, 4, 73, 25, 44),
     "other": BY_KIND,
 }
 """Estimators by family. From 4.7 on Claude has another tokenizer, with about 30 % more tokens. The

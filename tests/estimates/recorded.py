@@ -20,7 +20,7 @@ from eventctx.errors import EventctxError
 from eventctx.importers.load import import_file
 from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestPrepared, UsageReported
-from eventctx.messages.tokens import FAMILIES, Estimator, family_of
+from eventctx.messages.tokens import Estimator, family_of
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import Layout
 from eventctx.stores.memory import MemoryStore
@@ -45,6 +45,9 @@ class Sums(NamedTuple):
     thinking: int = 0
     calls: int = 0
     messages: int = 0
+    digits: int = 0
+    wide: int = 0
+    spaces: int = 0
     other: int = 0
 
     def tokens(self, rates: Estimator) -> float:
@@ -55,14 +58,20 @@ class Sums(NamedTuple):
             + self.outcome * 10 / rates.outcome
             + self.thinking * 10 / rates.thinking
         )
+        dense = self.digits * rates.digit + self.wide * rates.wide - self.spaces * rates.spaces
         beside = rates.per_call * self.calls + rates.per_message * self.messages
-        return characters + beside + self.other
+        return characters + dense / 100 + beside + self.other
 
 
 class Step(NamedTuple):
-    """A request with its reported prompt. ``stretch`` goes up where the view did not just grow."""
+    """A request with its reported prompt, and the tokens that the import expected it to have.
+
+    ``stretch`` goes up where the view did not just grow; ``compacted`` marks the first request
+    behind a compaction.
+    """
 
     prompt: int
+    expected: int
     model: str
     stretch: int
     compacted: bool
@@ -121,7 +130,7 @@ def _by_family(steps: list[Step]) -> dict[str, list[Step]]:
 
 async def _steps(engine: Engine, session: str) -> list[Step]:
     state = request_view.initial()
-    sizes: dict[int, tuple[Sums, int, bool]] = {}
+    sizes: dict[int, tuple[int, Sums, int, bool]] = {}
     steps: list[Step] = []
     stretch, model, compacted = 0, "", False
     async for record in engine.records(session):
@@ -130,19 +139,21 @@ async def _steps(engine: Engine, session: str) -> list[Step]:
         if isinstance(event, RequestPrepared):
             stretch += bool(event.breaks)
             compacted = compacted or "compaction" in event.breaks
-            sizes[record.position] = (_sums(state.layout), stretch, compacted)
+            sums = _sums(state.layout, state.estimator)
+            sizes[record.position] = (event.tokens, sums, stretch, compacted)
             model = event.model or model
         elif isinstance(event, UsageReported) and event.prepared in sizes:
-            sums, at, behind = sizes.pop(event.prepared)
+            expected, sums, at, behind = sizes.pop(event.prepared)
             # Zeros are what hosts write for requests that were aborted.
             if event.prompt >= LEAST_PROMPT:
-                steps.append(Step(event.prompt, event.model or model, at, behind, sums))
+                named = event.model or model
+                steps.append(Step(event.prompt, expected, named, at, behind, sums))
                 compacted = False
     return steps
 
 
-def _sums(layout: Layout) -> Sums:
-    prose = arguments = outcome = thinking = calls = messages = other = 0
+def _sums(layout: Layout, estimator: Estimator) -> Sums:
+    prose = arguments = outcome = thinking = calls = messages = digits = wide = spaces = other = 0
     for entry in layout.entries():
         if entry.kind not in ("message", "insertion") or entry.ref is None:
             other += entry.tokens
@@ -154,10 +165,9 @@ def _sums(layout: Layout) -> Sums:
         thinking += facts.thinking
         calls += len(facts.calls)
         messages += 1
-        other += facts.images
-    return Sums(prose, arguments, outcome, thinking, calls, messages, other)
-
-
-def rates_of(family: str) -> Estimator:
-    """The rates in force for a family."""
-    return FAMILIES[family]
+        digits += facts.digits
+        wide += facts.wide
+        spaces += facts.spaces
+        other += facts.images + estimator.tokens_of_media(facts)
+    characters = (prose, arguments, outcome, thinking)
+    return Sums(*characters, calls, messages, digits, wide, spaces, other)

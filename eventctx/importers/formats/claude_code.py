@@ -49,6 +49,11 @@ from eventctx.messages.parts import read_parts
 
 NAME: Final = "claude-code"
 
+RESENT: Final = 10_000
+"""Tokens that the program sends beside the summary of its first compaction, and does not write to
+the file: files that were read last (five at most), and reminders. Fitted on recorded sessions, see
+docs/explanation/tokens.md; later compactions are judged by the first."""
+
 _SYNTHETIC: Final = "<synthetic>"
 
 # The kinds of lines of 2.0.76 to 2.1.42. Other kinds are kept, too, and count as not understood.
@@ -223,7 +228,9 @@ class _Conversation:
         if row.isCompactSummary:
             trigger, tokens = self.boundary
             self.boundary = (None, None)
-            compaction = CompactionItem(line, time, trigger, (message,), tokens_before=tokens)
+            compaction = CompactionItem(
+                line, time, trigger, (message,), tokens_before=tokens, resent=RESENT
+            )
             return (*self._close(), compaction)
         if not row.isMeta and harness.by_person(message):
             if any(part.kind == "result" for part in read_parts(message)):

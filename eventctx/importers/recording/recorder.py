@@ -52,6 +52,8 @@ from eventctx.log.turn_recorder import (
     TurnSpan,
     usage_record,
 )
+from eventctx.messages import calibration
+from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
@@ -97,6 +99,7 @@ class Recorder:
         self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
         self._places = Places()
         self._compactions: list[int] = []
+        self._resent = 0
         track.observe = self._observe
         self._steps: dict[type[Any], Callable[[Any], Any]] = {
             Session: self._session,
@@ -222,7 +225,11 @@ class Recorder:
         self._cycle = self._turn.iteration()
         # A transcript holds no budget but the model's window.
         event = request_view.prepared(
-            self._view, model=item.model, budget=item.context_window, reconstructed=True
+            self._view,
+            scale=self._scale(),
+            model=item.model,
+            budget=item.context_window,
+            reconstructed=True,
         )
         ids = self._cycle.ids.child(self._new_span_id(events.RequestPrepared))
         prepared = await self._put(event, item.time, ids)
@@ -232,6 +239,15 @@ class Recorder:
         call.of.finish_reason, call.of.response_id = item.finish_reason, item.response_id
         await self._record(call.begin(), item.time)
         self._call = self._last_call = call
+
+    def _scale(self) -> Scale:
+        """The scale of the next request; with what is sent again behind the first compaction."""
+        state = self._view.calibration
+        scale = calibration.scale(state)
+        known = len(self._compactions) != 1 or any(
+            one.position > self._compactions[0] for one in state.readings
+        )
+        return scale if known else scale._replace(reserve=scale.reserve + self._resent)
 
     async def _call_ended(self, item: CallEnded) -> None:
         last = self._last_call
@@ -309,6 +325,7 @@ class Recorder:
         await self._put(step.before(), item.time, ids)
         await self.raw.match(needed=True)
         self._compactions.append(self._track.position)
+        self._resent = item.resent
         event = step.after(self._track.stream, self._track.position)
         await self._put(event, item.time, ids, tuple(step.contents))
 

@@ -6,6 +6,7 @@ import base64
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventctx.errors import InvalidMessage
@@ -13,7 +14,7 @@ from eventctx.messages.facts import Facts, Medium, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.images import image_medium
 from eventctx.messages.part_queries import call_names
-from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tokens import BY_KIND, FAMILIES
 from eventctx.messages.tool_rounds import group_rows
 
 
@@ -208,3 +209,13 @@ def test_estimates_are_near_three_characters_a_token_and_95_for_a_call() -> None
 )
 def test_what_follows_a_harness_element_is_a_persons_words(content: Any, human: bool) -> None:
     assert read_facts({"role": "user", "content": content}).human is human
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_facts_of_an_older_reader_count_about_the_same(family: str) -> None:
+    line = "    for number in range(10, 40):  # count the open orders of 2024\n"
+    facts = read_facts({"role": "tool", "tool_call_id": "c", "content": line * 100})
+    old = msgspec.structs.replace(facts, reader=3, digits=0, spaces=0)
+    rates = FAMILIES[family]
+    assert rates.tokens(old) == pytest.approx(rates.tokens(facts), rel=0.35)
+    assert rates.tokens(old) > 0

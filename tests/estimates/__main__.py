@@ -32,7 +32,7 @@ def _show(family: str, share: str, sessions: list[Session]) -> None:
     print("    next request:            ", by_session([next_requests(s) for s in sessions]))
     behind = spread(error for s in sessions for error in behind_compactions(s))
     if behind is not None:
-        print(f"    {behind.count} behind a compaction:  ", behind)
+        print(f"    {behind.number} behind a compaction:  ", behind)
 
 
 def main() -> None:

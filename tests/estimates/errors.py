@@ -27,7 +27,7 @@ class Spread(NamedTuple):
     Above 0 we count too much.
     """
 
-    count: int
+    number: int
     median: float
     low: float
     high: float

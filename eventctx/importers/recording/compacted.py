@@ -10,7 +10,6 @@ from eventctx.importers.source.items import CompactionItem
 from eventctx.log import events
 from eventctx.log.plan import Disposition, Insertion, Plan, Run
 from eventctx.log.record import Body, Record
-from eventctx.messages.tokens import BY_KIND
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -76,7 +75,7 @@ class Compacted:
             tokens_after=tokens,
             messages_before=self._messages,
             messages_after=messages,
-            estimator=BY_KIND.name,
+            estimator=self._view.estimator.name,
             plan=self._plan,
             requested_by=self._requested_by,
         )

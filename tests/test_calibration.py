@@ -109,8 +109,13 @@ def test_models_are_learnt_apart() -> None:
         ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", "claude"),
         ("claude-opus-4-8", "claude-4.7"),
         ("opus", "claude-4.7"),
-        ("gpt-5.2-codex", "gpt"),
-        ("o3-mini", "gpt"),
+        ("gpt-5.2-codex", "gpt-tiles"),
+        ("gpt-5.5", "gpt"),
+        ("gpt-4.1-nano", "gpt-nano"),
+        ("gpt-5-mini", "gpt-mini"),
+        ("openai/gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
+        ("o3-mini", "gpt-tiles"),
+        ("google/gemini-2.5-flash", "gemini-2.5"),
         ("openrouter/google/gemini-3-pro", "gemini"),
         ("deepseek/deepseek-chat", "deepseek"),
         ("deepseek-r1-distill-qwen-32b", "other"),
@@ -183,7 +188,7 @@ async def test_another_family_of_models_is_counted_by_its_own_rates() -> None:
         await ctx.get_messages_for_request(model="claude-opus-4-8")
         newer = await ctx.get_token_count()
         await ctx.get_messages_for_request(model="gpt-5")
-        assert await ctx.get_token_count() < newer * 0.8
+        assert await ctx.get_token_count() < newer * 0.9
 
 
 async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() -> None:
@@ -265,3 +270,46 @@ async def test_tools_count_by_the_rates_of_the_model_that_is_asked() -> None:
     events = [decode_event(record) async for record in engine.records("s")]
     *_, first, second = [one.reserve for one in events if isinstance(one, RequestPrepared)]
     assert first == second > 0
+
+
+# -- behind an imported compaction -----------------------------------------------------------------
+
+
+def compacted_at(position: int, steps: list[tuple[int, int]], **options: Any) -> Any:
+    return calibration.compacted(told(steps, **options), position)
+
+
+def test_what_stands_beside_few_messages_stands_beside_the_summary() -> None:
+    # Counted 40 % too much on the way: the line through the last report alone is far below 0.
+    state = compacted_at(3, [(100, 28_000), (100_000, 99_000), (224_000, 154_000)])
+    assert calibration.scale(state).tokens(3_300) == pytest.approx(30_000, rel=0.05)
+    assert calibration.scale(state).tokens(224_000) == pytest.approx(154_000, rel=0.01)
+
+
+def test_a_conversation_from_before_the_file_does_not_stay_through_a_compaction() -> None:
+    steps = [(100, 114_000), (41_000, 155_000)]
+    assert calibration.scale(compacted_at(2, steps, budget=None)).tokens(3_000) < 70_000
+    # A live session's budget bounds it already, and it may have that many tools.
+    live = calibration.scale(compacted_at(2, steps, budget=200_000))
+    assert live.tokens(3_000) == pytest.approx(117_000, rel=0.01)
+
+
+def test_a_report_behind_the_compaction_is_what_holds_from_there_on() -> None:
+    state = compacted_at(2, [(100, 28_000), (120_000, 150_000)])
+    state = calibration.prepared(state, RequestSize(3, 4_000, False, None))
+    state = calibration.reported(state, 3, 45_000, "claude-opus-4-5")
+    assert calibration.scale(state).tokens(4_000) == 45_000
+    assert state.readings[-1].base.size == 4_000
+
+
+@given(
+    first=st.tuples(st.integers(0, 30_000), st.integers(1, 90_000)),
+    last=st.tuples(st.integers(1, 250_000), st.integers(1, 250_000)),
+    count=st.integers(0, 300_000),
+)
+def test_no_report_makes_a_view_behind_a_compaction_free_or_smaller_than_a_smaller_one(
+    first: tuple[int, int], last: tuple[int, int], count: int
+) -> None:
+    scale = calibration.scale(compacted_at(2, [first, last]))
+    assert 0 <= scale.tokens(count) <= scale.tokens(count + 1)
+    assert scale.tokens(scale.room(50_000)) <= 50_000

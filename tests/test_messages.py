@@ -6,14 +6,15 @@ import base64
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventctx.errors import InvalidMessage
-from eventctx.messages.facts import Facts, decode_facts, encode_facts
+from eventctx.messages.facts import Facts, Medium, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.images import DEFAULT_TOKENS, image_tokens
+from eventctx.messages.images import image_medium
 from eventctx.messages.part_queries import call_names
-from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tokens import BY_KIND, FAMILIES
 from eventctx.messages.tool_rounds import group_rows
 
 
@@ -124,10 +125,12 @@ def _png(width: int, height: int) -> str:
 
 def test_an_image_counts_by_its_pixels_not_by_its_encoding() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": _png(300, 500)}
-    assert image_tokens({"type": "image", "source": source}) == 200
+    assert image_medium({"type": "image", "source": source}) == Medium("image", 300, 500)
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + _png(300, 500)}}
-    assert image_tokens(url) == 200
-    assert read_facts({"role": "user", "content": [url]}).images == 200
+    assert image_medium(url) == Medium("image", 300, 500)
+    facts = read_facts({"role": "user", "content": [url]})
+    assert facts.media == (Medium("image", 300, 500),)
+    assert BY_KIND.tokens(facts) == 200 + 4
 
 
 @pytest.mark.parametrize(
@@ -140,7 +143,8 @@ def test_an_image_counts_by_its_pixels_not_by_its_encoding() -> None:
     ],
 )
 def test_an_image_that_cannot_be_read_counts_as_the_largest(block: dict[str, Any]) -> None:
-    assert image_tokens(block) == DEFAULT_TOKENS
+    assert image_medium(block) == Medium("image")
+    assert BY_KIND.tokens(read_facts({"role": "user", "content": [block]})) == 1_600 + 4
 
 
 def _row(**known: Any) -> Facts:
@@ -251,3 +255,13 @@ COMMAND = (
 )
 def test_what_follows_a_harness_element_is_a_persons_words(content: Any, human: bool) -> None:
     assert read_facts({"role": "user", "content": content}).human is human
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_facts_of_an_older_reader_count_about_the_same(family: str) -> None:
+    line = "    for number in range(10, 40):  # count the open orders of 2024\n"
+    facts = read_facts({"role": "tool", "tool_call_id": "c", "content": line * 100})
+    old = msgspec.structs.replace(facts, reader=3, digits=0, spaces=0)
+    rates = FAMILIES[family]
+    assert rates.tokens(old) == pytest.approx(rates.tokens(facts), rel=0.35)
+    assert rates.tokens(old) > 0

@@ -19,6 +19,7 @@ from eventctx.messages.part_queries import failed_results
 from eventctx.messages.parts import read_parts
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
+from eventctx.messages.tokens import BY_KIND
 from eventctx.projections.trace.genai_messages import genai_message
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.layout import SYNTHETIC_RESULT
@@ -308,7 +309,8 @@ def test_a_screenshot_and_a_made_image_count_as_images_not_as_text() -> None:
     seen = read_facts({"type": "computer_call_output", "call_id": "c", "output": shot})
     made = read_facts({"type": "image_generation_call", "id": "i", "result": encoded})
     for facts in (seen, made):
-        assert 0 < facts.images < 10_000
+        assert [one.kind for one in facts.media] == ["image"]
+        assert 0 < BY_KIND.tokens(facts) < 10_000
         assert facts.prose + facts.outcome + facts.arguments < 500
 
 

@@ -34,6 +34,18 @@ async def test_a_tokenizer_counts_words_arguments_and_results_and_not_images() -
         assert plain > 1_500
 
 
+async def test_a_tokenizer_counts_the_text_of_a_document_and_its_pages_count_beside() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "word " * 300}
+    page = {"type": "document", "source": {"type": "file", "file_id": "f"}}
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", tokenizer=words)
+        await ctx.add_message({"role": "user", "content": [{"type": "document", "source": source}]})
+        plain = await ctx.get_token_count()
+        assert 300 <= plain < 320
+        await ctx.add_message({"role": "user", "content": [page, {"type": "text", "text": "Read"}]})
+        assert await ctx.get_token_count() - plain > 10 * 2_000
+
+
 async def test_what_a_tokenizer_counted_is_counted_again_without_it() -> None:
     store = MemoryStore()
     ctx = await Engine(store).session("s", tokenizer=words, max_tokens=3_000)

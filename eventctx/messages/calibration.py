@@ -10,6 +10,11 @@ estimator's rates are off for this model and this kind of text. So a request has
   both and drops out. ``PRIOR`` tokens of growth at factor 1 are there from the start.
 - ``reserve`` is the rest of the model's last prompt, or the caller's guess before the first report.
 
+Behind a compaction that an importer found, the view is a tenth of what the last report was for. So
+far from it the line through that report is wrong by all that was ever miscounted, and it may even
+be below 0. There the line goes through the report for the smallest view as well: what stood beside
+the messages when there were few of them stands beside the summary, too.
+
 Invariants: everything is folded from events, so the same log gives the same scale. The scale of a
 model maps the size of its last reported request to the prompt that was reported, but for rounding.
 """
@@ -37,6 +42,12 @@ that is not in the log."""
 MOST_BESIDE: Final = 150_000
 """Tokens that are believed to be sent beside the messages of a request without a known budget. What
 is beside them leaves less room in the next request, so a wrong number must not fill a whole one."""
+
+MOST_STANDING: Final = 64_000
+"""Tokens that are believed to stay beside the messages through an imported compaction. A transcript
+may begin in mid-session: then its first prompt holds a conversation that is not in the file, and a
+compaction takes that out. Programs send 20,000 to 50,000 (74,000 were the most in the recordings).
+"""
 
 MAX_REQUESTS: Final = 16
 """Prepared requests that are kept, because their usage may still be reported."""
@@ -78,12 +89,20 @@ class RequestSize(NamedTuple):
     budget: int | None
 
 
+class Base(NamedTuple):
+    """A report for a small view; at most ``standing`` tokens of it stay through a compaction."""
+
+    size: int
+    prompt: int
+    standing: int
+
+
 class Reading(NamedTuple):
     """One model's last reported prompt with its counted size, and how both grew so far.
 
     ``position`` is that of the request. Growth since ``since``, a ``(size, prompt)``, has not been
     judged yet; ``counted`` and ``grown`` are the sums of the growth that was accepted, in counted
-    and in reported tokens.
+    and in reported tokens. ``base`` is the report from which the view grew to this one.
     """
 
     model: str
@@ -91,6 +110,7 @@ class Reading(NamedTuple):
     size: int
     prompt: int
     since: tuple[int, int]
+    base: Base
     counted: int = 0
     grown: int = 0
 
@@ -98,13 +118,15 @@ class Reading(NamedTuple):
 class Calibration(NamedTuple):
     """The state: the family whose rates are in force, the model last called, requests, readings.
 
-    ``requests`` and ``readings`` (one a model) have the newest last.
+    ``requests`` and ``readings`` (one a model) have the newest last. ``compacted`` is the position
+    of the last compaction that an importer found.
     """
 
     family: str = "other"
     model: str | None = None
     requests: tuple[RequestSize, ...] = ()
     readings: tuple[Reading, ...] = ()
+    compacted: int = -1
 
 
 UNCALIBRATED: Final = Calibration()
@@ -122,6 +144,11 @@ def called(calibration: Calibration, model: str | None) -> Calibration:
     return calibration._replace(model=model, family=family_of(model))
 
 
+def compacted(calibration: Calibration, at: int) -> Calibration:
+    """The calibration after an importer found a compaction, whose record is at position ``at``."""
+    return calibration._replace(compacted=at)
+
+
 def reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
     """The calibration after ``prompt`` tokens were reported for the request prepared at ``at``."""
     calibration = called(calibration, model)
@@ -130,11 +157,15 @@ def reported(calibration: Calibration, at: int, prompt: int, model: str | None) 
         return calibration
     name = calibration.model or ""
     before = next((one for one in calibration.readings if one.model == name), None)
-    now = Reading(name, at, request.size, prompt, (request.size, prompt))
+    standing = MOST_STANDING if request.budget is None else prompt
+    base = Base(request.size, prompt, standing)
+    now = Reading(name, at, request.size, prompt, (request.size, prompt), base)
     if before is not None:
         if at <= before.position:
             return calibration  # reported twice, or out of order
         now = now._replace(counted=before.counted, grown=before.grown)
+        if now.size * 2 > before.size and now.size > before.base.size:
+            now = now._replace(base=before.base)
         if _continued(calibration.requests, before.position, at):
             now = _learnt(before, now)
     others = tuple([one for one in calibration.readings if one.model != name])
@@ -158,11 +189,25 @@ def scale(calibration: Calibration, reserve: int = 0) -> Scale:
     reading = next((one for one in calibration.readings if one.model == name), None)
     if reading is None:
         return Scale(1.0, reserve)
-    factor = growth_factor(reading)
-    beside = reading.prompt - ceil(reading.size * factor)
-    if beside >= 0 or reading.size == 0:
+    if reading.position < calibration.compacted:
+        return _scale_below(reading)
+    return _line(growth_factor(reading), reading.size, reading.prompt)
+
+
+def _line(factor: float, size: int, prompt: int) -> Scale:
+    beside = prompt - ceil(size * factor)
+    if beside >= 0 or size == 0:
         return Scale(factor, max(0, beside))
-    return Scale(factor, beside, round(reading.prompt / reading.size, 4))
+    return Scale(factor, beside, round(prompt / size, 4))
+
+
+def _scale_below(reading: Reading) -> Scale:
+    """The scale of views far smaller than that of the reading: through its base, and it."""
+    base = reading.base
+    counted, grown = reading.size - base.size, reading.prompt - base.prompt
+    factor = growth_factor(reading) if counted < STEP else _rounded(grown / counted)
+    line = _line(factor, base.size, base.prompt)
+    return line._replace(reserve=min(line.reserve, base.standing))
 
 
 def growth_factor(reading: Reading) -> float:

@@ -19,7 +19,9 @@ encrypted are counted.
 4: what stands behind a task notification, Codex's and pi's summaries and a critic's texts no longer
 count as human; the arguments of a prompt command do. An event may say that a harness spoke. Items
 of OpenAI's Responses API are told apart by type (``item``): shell commands, patches, approvals and
-searches pair with their answers; what cannot be cut in an item counts as prose.
+searches pair with their answers; what cannot be cut in an item counts as prose. Images, documents
+and recordings are ``media``, no longer tokens by one provider's rule or the characters of their
+base64; digits, spaces, and bytes beyond one a character are counted.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
@@ -29,16 +31,35 @@ tool results, in whichever role."""
 Dialect = Literal["chat", "anthropic", "amplifier", "responses"]
 
 
+Detail = Literal["", "low", "high", "original"]
+
+
+class Medium(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An image, a document or a recording in a message, measured as no provider's rule asks alone.
+
+    ``amount`` is an image's width in pixels, a document's pages, or tenths of a second; ``height``
+    and ``detail`` (the size that OpenAI's blocks ask for) are an image's. An image of 0 by 0 pixels
+    could not be read.
+    """
+
+    kind: Literal["image", "pages", "audio"]
+    amount: int = 0
+    height: int = 0
+    detail: Detail = ""
+
+
 class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The facts of a body. Sizes are in characters: code points that a model is shown.
 
-    ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` is in
-    tokens, because an image's size and not its encoding counts; the finds of a provider's own
-    search are in it too. ``mark`` is a digest of role and first 100 characters. ``human`` is true
-    where a person's words are in the body. ``bound`` is the part of ``thinking`` in blocks that a
-    provider binds to the messages before them. ``tokens`` is the count of a plugged-in tokenizer
-    for the texts (0: there was none); the reader itself never sets it. ``item`` is the type of an
-    item of OpenAI's Responses API that has no role.
+    ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` are the
+    tokens of the finds of a provider's own search; before reader 4 those of images, too. ``mark``
+    is a digest of role and first 100 characters. ``human`` is true where a person's words are in
+    the body. ``bound`` is the part of ``thinking`` in blocks that a provider binds to the messages
+    before them. ``tokens`` is the count of a plugged-in tokenizer for the texts (0: there was
+    none); the reader itself never sets it. ``digits`` are those among the characters of ``prose``,
+    ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond one a
+    character, ``spaces`` the pairs of spaces in them. ``item`` is the type of an item of OpenAI's
+    Responses API that has no role.
     """
 
     reader: int
@@ -56,6 +77,10 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     human: bool = False
     bound: int = 0
     tokens: int = 0
+    digits: int = 0
+    wide: int = 0
+    spaces: int = 0
+    media: tuple[Medium, ...] = ()
     item: str = ""
 
 

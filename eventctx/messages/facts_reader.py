@@ -13,8 +13,9 @@ import msgspec
 
 from eventctx.errors import InvalidMessage
 from eventctx.messages import response_items as items
-from eventctx.messages.facts import READER, Dialect, Facts, Kind
-from eventctx.messages.images import image_tokens
+from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium
+from eventctx.messages.images import image_medium
+from eventctx.messages.media import shown_of
 from eventctx.messages.parts import (
     RESULT_ROLES,
     SEALED,
@@ -50,7 +51,9 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
     item = "" if message.get("role") else items.type_of(message)
     dialect = _dialect(message, item) if item or "type" in message else "chat"
     # Local names and one loop: this runs for every message that is added.
-    prose = arguments = outcome = thinking = images = bound = 0
+    prose = arguments = outcome = thinking = found = bound = 0
+    texts: list[str] = []
+    media: list[Medium] = []
     by_person, first = False, None
     calls: dict[str, None] = {}
     results: dict[str, None] = {}
@@ -58,6 +61,7 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         kind, value = part.kind, part.value
         if kind == "text" or kind == "refusal":
             prose += len(value)
+            texts.append(value)
             by_person = by_person or not is_of_harness(value)
             first = value if first is None else first
         elif kind == "call":
@@ -66,19 +70,21 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
             if part.ids[0] not in calls:
                 calls[part.ids[0]] = None
                 arguments += len(part.name or "")
-                free, fixed = _sizes_of_arguments(part) if item else (_size(value), 0)
+                text = _as_text(value)
+                texts.append(text)
+                free, fixed = _sizes_of_arguments(part) if item else (len(text), 0)
                 arguments, prose = arguments + free, prose + fixed
         elif kind == "result":
             if part.dialect is not None and dialect == "chat":
                 dialect = part.dialect
             if isinstance(value, str):
                 outcome += len(value)
+                texts.append(value)
                 first = value if part.place == ("content",) else first
             else:
-                characters, tokens, inner = _read_inside(part, results)
+                characters, inner = _read_inside(part, results, texts, media)
                 fixed = characters - _cuttable(part, characters) if item else 0
                 outcome, prose = outcome + characters - fixed, prose + fixed
-                images += tokens
                 dialect = inner if inner is not None and dialect == "chat" else dialect
             for call_id in part.ids:
                 results[call_id] = None
@@ -88,14 +94,18 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
             characters, signed = _read_thinking(part)
             thinking += characters
             bound += signed
-        elif kind == "image":
-            images += image_tokens(value)
         elif kind == "hosted" and not part.place:
-            characters, tokens = _read_hosted(part)
-            arguments, images = arguments + characters, images + tokens
+            found += WEB_SEARCH_TOKENS if part.type == "web_search_call" else 0
+            rest = {k: v for k, v in value.items() if k not in ("type", "id")}
+            if part.type == "image_generation_call" and isinstance(rest.get("result"), str):
+                media.append(image_medium({"data": rest.pop("result")}))
+            text = _as_text(rest)
+            arguments += len(text)
+            texts.append(text)
         else:
-            prose += _size(value)
-    by_person = by_person or (images > 0 and first is None)
+            prose += _read_block(value, texts, media)
+    by_person = by_person or (bool(media) and first is None)
+    digits, wide, spaces = _weighed(texts)
     human = role == "user" and by_person and not by_harness and not _from_hook(message)
     kind_of_row = _kind(role, human, bool(results))
     return Facts(
@@ -109,11 +119,16 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         arguments,
         outcome,
         thinking,
-        images,
+        found,
         _mark(role, first or ""),
         human and (prose > 0 or not results),
         bound if kind_of_row == "assistant" else 0,
-        item=item,
+        0,
+        digits,
+        wide,
+        spaces,
+        tuple(media) if media else (),
+        item,
     )
 
 
@@ -154,36 +169,49 @@ def _read_thinking(part: Part) -> tuple[int, int]:
     return characters, max(1, characters) if signed else 0
 
 
-def _read_hosted(part: Part) -> tuple[int, int]:
-    """Characters of an item of a provider's own call, and tokens of what it adds as no text."""
-    left_out, tokens = ["type", "id"], 0
-    if part.type == "web_search_call":
-        tokens = WEB_SEARCH_TOKENS
-    elif part.type == "image_generation_call" and isinstance(part.value.get("result"), str):
-        left_out.append("result")
-        tokens = image_tokens({"source": {"data": part.value["result"]}})
-    return _size({k: v for k, v in part.value.items() if k not in left_out}), tokens
+def _read_inside(
+    result: Part, results: dict[str, None], texts: list[str], media: list[Medium]
+) -> tuple[int, Dialect | None]:
+    """Characters in a result, and the dialect of results inside it.
 
-
-def _read_inside(result: Part, results: dict[str, None]) -> tuple[int, int, Dialect | None]:
-    """Characters and tokens of images in a result, and the dialect of results inside it.
-
-    The ids of those results are added to ``results``.
+    The ids of those results are added to ``results``, texts and media to their lists.
     """
-    characters = tokens = 0
+    characters = 0
     dialect: Dialect | None = None
     for part in parts_of_result(result):
         if part.kind == "text":
             characters += len(part.value)
-        elif part.kind == "image":
-            tokens += image_tokens(part.value)
+            texts.append(part.value)
         elif part.kind == "result":
             results.update(dict.fromkeys(part.ids))
-            more, images, _ = _read_inside(part, results)
-            characters, tokens, dialect = characters + more, tokens + images, part.dialect
+            more, _ = _read_inside(part, results, texts, media)
+            characters, dialect = characters + more, part.dialect
         else:
-            characters += _size(part.value)
-    return characters, tokens, dialect
+            characters += _read_block(part.value, texts, media)
+    return characters, dialect
+
+
+def _read_block(value: Any, texts: list[str], media: list[Medium]) -> int:
+    """Characters that a block shows: of a document its text, of an unknown one its JSON."""
+    shown = shown_of(value)
+    if shown is None:
+        text = _as_text(value)
+        texts.append(text)
+        return len(text)
+    texts.extend(shown.texts)
+    media.extend(shown.media)
+    return shown.characters + sum([len(text) for text in shown.texts])
+
+
+def _weighed(texts: list[str]) -> tuple[int, int, int]:
+    """Digits in the texts, their bytes in UTF-8 beyond one a character, and pairs of spaces."""
+    digits = wide = spaces = 0
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digits += len(data) - len(data.translate(None, b"0123456789"))
+        wide += len(data) - len(text)
+        spaces += text.count("  ")
+    return digits, wide, spaces
 
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:
@@ -216,9 +244,11 @@ def _from_hook(message: dict[str, Any]) -> bool:
 
 def _size(value: object) -> int:
     """Characters of a value as compact JSON; of a text, its own."""
+    return len(_as_text(value))
+
+
+def _as_text(value: object) -> str:
+    """A value as compact JSON; a text as it is, nothing as an empty one."""
     if value is None:
-        return 0
-    if isinstance(value, str):
-        return len(value)
-    encoded = msgspec.json.encode(value)
-    return len(encoded) if encoded.isascii() else len(encoded.decode())
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

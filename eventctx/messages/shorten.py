@@ -20,6 +20,9 @@ MARKER_CHARACTERS: Final = 80
 """No marker is longer: two numbers of up to 19 digits and the words around them."""
 
 
+_WORDS: Final = ("text", "refusal", "document", "other")
+
+
 class Limit(NamedTuple):
     """Largest number of characters to keep of a message: of its results, arguments and words.
 
@@ -50,8 +53,7 @@ def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any
         if facts.arguments > most:
             _replace_arguments(message, number, limit.arguments)
     if limit.prose is not None:
-        kinds = ("text", "refusal", "other")
-        parts = [part for part in read_parts(message) if part.kind in kinds]
+        parts = [part for part in read_parts(message) if part.kind in _WORDS]
         _share([text for part in parts for text in _texts(message, part)], number, limit.prose)
     return message
 
@@ -99,8 +101,13 @@ def _texts(message: dict[str, Any], part: Part) -> list[tuple[Any, Any, str]]:
     if isinstance(value, dict) and part.kind == "result":
         # A structured output (Amplifier's {"error", "output", "success"}): its long texts.
         return [(value, name, item) for name, item in value.items() if isinstance(item, str)]
-    text = value.get("text") if isinstance(value, dict) else None
-    return [(value, "text", text)] if isinstance(text, str) else []
+    if not isinstance(value, dict):
+        return []
+    source = value.get("source")
+    if part.kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+        value = source  # a document in plain text, under "data"
+    key = "text" if value is not source else "data"
+    return [(value, key, value[key])] if isinstance(value.get(key), str) else []
 
 
 def _replace_results(message: dict[str, Any], number: int, characters: int) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Facts
+from eventctx.messages.parts import read_parts
 from eventctx.messages.recall_text import text_of
 
 Tokenizer = Callable[[str], int]
@@ -34,13 +35,23 @@ def counted(facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None) 
     if tokenizer is None:
         return facts
     try:
-        tokens = tokenizer(text_of(message))
+        tokens = tokenizer("\n".join([text_of(message), *_plain_documents(message)]))
     except Exception as error:
         _log.warning("the tokenizer raised %s: %s", type(error).__name__, error)
         return facts
     if type(tokens) is not int or not 1 <= tokens <= _MOST_TOKENS:
         return facts
     return msgspec.structs.replace(facts, tokens=tokens)
+
+
+def _plain_documents(message: dict[str, Any]) -> list[str]:
+    """The texts of documents in plain text, which a search does not read: they lie in ``data``."""
+    sources = [part.value.get("source") for part in read_parts(message) if part.kind == "document"]
+    return [
+        one["data"]
+        for one in sources
+        if isinstance(one, dict) and one.get("type") == "text" and isinstance(one.get("data"), str)
+    ]
 
 
 def tiktoken_tokenizer(model: str) -> Tokenizer:

@@ -23,6 +23,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.policies.constraints import Count, Share, check
 
@@ -106,7 +107,7 @@ def four_characters_a_token(message: Message) -> int:
     """
     facts = read_facts(message)
     shown = facts.prose + facts.arguments + facts.outcome + facts.thinking
-    return max(1, shown // 4) + facts.images
+    return max(1, shown // 4) + facts.images + BY_KIND.tokens_of_media(facts)
 
 
 def build_messages(

@@ -123,7 +123,8 @@ class WorkingSet:
         facts = self.messages[row].facts
         if facts.outcome <= characters and facts.arguments <= characters:
             return 0
-        if self.messages[row].number in self.limits or row in self.orphans:
+        dense = self.estimator.digit or self.estimator.wide
+        if self.messages[row].number in self.limits or row in self.orphans or dense:
             least = shortened_tokens(facts, Limit(characters, characters), self.estimator)
             return max(0, self.tokens_of[row] - least)
         # Written out instead of two calls of shortened_tokens: this runs for every row of a
@@ -143,6 +144,10 @@ class WorkingSet:
         facts = self.messages[row].facts
         if facts.prose <= characters or row in self.orphans:
             return 0
+        if self.estimator.digit or self.estimator.wide:
+            before = self.limits.get(self.messages[row].number, Limit())
+            merged = Limit(*map(_lower, before, Limit(prose=characters)))
+            return max(0, self.tokens_of[row] - shortened_tokens(facts, merged, self.estimator))
         kept, rate = min(facts.prose, characters + MARKER_CHARACTERS), self.estimator.prose
         return -(-facts.prose * 10 // rate) + (-kept * 10 // rate)
 

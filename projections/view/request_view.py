@@ -278,6 +278,9 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
         return state
     plan: Plan = event.plan
     after = apply_plan(state, plan, record)
+    if event.trigger == "imported":
+        found = calibration.compacted(after.calibration, record.position)
+        after = after._replace(calibration=found)
     return after_compaction(after)._replace(
         breaks=_with_break(state.breaks, "compaction"), compactions=state.compactions + 1
     )

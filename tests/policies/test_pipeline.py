@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.messages.shorten import Limit
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.shorten import Limit, shorten
+from eventctx.messages.tokens import FAMILIES
 from eventctx.policies import rules
 from eventctx.policies.custom import Custom
 from eventctx.policies.fit import fit
@@ -179,6 +181,25 @@ def test_facts_under_a_limit_count_what_the_bench_says_they_do(
     for before, after in zip(visible.messages, between.messages, strict=True):
         assert after.tokens == shortened_tokens(before.facts, limit, visible.estimator)
         assert after.tokens == visible.estimator.tokens(after.facts)
+
+
+@given(
+    outcome=st.none() | st.integers(0, 9_000),
+    prose=st.none() | st.integers(0, 9_000),
+    family=st.sampled_from(sorted(FAMILIES)),
+)
+def test_a_limit_never_promises_fewer_tokens_than_the_shortened_message_has(
+    outcome: int | None, prose: int | None, family: str
+) -> None:
+    rates = FAMILIES[family]
+    # Digits at both ends, where a cut leaves them, and spaces and wide characters between.
+    text = "7" * 1_500 + "a b   " * 400 + "日" * 500 + "7" * 1_500
+    for message in (user(text), {"role": "tool", "tool_call_id": "c", "content": text}):
+        facts = read_facts(message)
+        limit = Limit(outcome=outcome, prose=prose)
+        shorter = read_facts(shorten({**message}, 3, limit))
+        assert rates.tokens(shorter) <= shortened_tokens(facts, limit, rates)
+        assert rates.tokens(shorter) > 0
 
 
 # -- joining -------------------------------------------------------------------------------------

@@ -52,6 +52,11 @@ from eventctx.messages.parts import read_parts
 
 NAME: Final = "claude-code"
 
+RESENT: Final = 10_000
+"""Tokens that the program sends beside the summary of its first compaction, and does not write to
+the file: files that were read last (five at most), and reminders. Fitted on recorded sessions, see
+docs/explanation/tokens.md; later compactions are judged by the first."""
+
 _SYNTHETIC: Final = "<synthetic>"
 
 # The kinds of lines of 2.0.76 to 2.1.42, and of 2.1.330, where attachments are known, too. Other
@@ -302,7 +307,9 @@ class _Conversation:
         if row.isCompactSummary:
             trigger, tokens = self.boundary
             self.boundary = (None, None)
-            compaction = CompactionItem(line, time, trigger, (message,), tokens_before=tokens)
+            compaction = CompactionItem(
+                line, time, trigger, (message,), tokens_before=tokens, resent=RESENT
+            )
             return (*self._close(), *self._delivered(line), compaction)
         self.queue.said(message)
         if not row.by_harness and harness.by_person(message):

@@ -37,7 +37,7 @@ Blocks = list[Any]
 _Made = tuple[Blocks, tuple[str, ...]]
 
 
-class Shown(NamedTuple):
+class ShownObservation(NamedTuple):
     """The blocks of a result, and the fields of the observation that they hold whole."""
 
     blocks: Blocks
@@ -45,16 +45,16 @@ class Shown(NamedTuple):
     failed: bool
 
 
-def shown(seen: object) -> Shown:
+def shown(seen: object) -> ShownObservation:
     """The result that the model is shown for an observation."""
     if not isinstance(seen, dict):
-        return Shown([text_block(_as_text(seen))], (), False)
+        return ShownObservation([text_block(_as_text(seen))], (), False)
     kind = text_or_none(seen.get("kind")) or ""
     failed = seen.get("is_error") is True or bool(seen.get("error"))
     has_content = isinstance(seen.get("content"), str | list)
     made, used = _of_content(kind, seen) if has_content else _of_fields(kind, seen)
     blocks = [_within_limit(block) for block in made]
-    return Shown(blocks, used if blocks == made else (), failed)
+    return ShownObservation(blocks, used if blocks == made else (), failed)
 
 
 def text_block(text: str) -> dict[str, Any]:

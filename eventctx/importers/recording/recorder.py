@@ -58,9 +58,11 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.messages import calibration
+from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
+from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__
 
 _RECORDS_REQUESTS: Final = ("claude-code",)
@@ -108,6 +110,7 @@ class Recorder:
         self._places = Places()
         self.wires = Wires(records=format in _RECORDS_REQUESTS)
         self._compactions: list[int] = []
+        self._resent = 0
         track.observe = self._observe
         self._steps: dict[type[Any], Callable[[Any], Any]] = {
             Session: self._session,
@@ -273,7 +276,7 @@ class Recorder:
         # A transcript holds no budget but the model's window.
         return request_view.prepared(
             view,
-            scale=calibration.scale(view.calibration, beside),
+            scale=self._scale(view, beside),
             model=item.model,
             budget=item.context_window,
             reconstructed=True,
@@ -299,6 +302,14 @@ class Recorder:
 
     async def _sent_request(self, item: RecordedRequest) -> None:
         self.wires.remember(item)
+
+    def _scale(self, view: ViewState, beside: int) -> Scale:
+        """The scale of the next request; with what is sent again behind the first compaction."""
+        scale = calibration.scale(view.calibration, beside)
+        known = len(self._compactions) != 1 or any(
+            one.position > self._compactions[0] for one in view.calibration.readings
+        )
+        return scale if known else scale._replace(reserve=scale.reserve + self._resent)
 
     async def _call_ended(self, item: CallEnded) -> None:
         last = self._last_call
@@ -379,6 +390,7 @@ class Recorder:
         await self._put(step.before(), item.time, ids)
         await self.raw.match(needed=True)
         self._compactions.append(self._track.position)
+        self._resent = item.resent
         event = step.after(self._track.stream, self._track.position)
         record = await self._put(event, item.time, ids, tuple(step.contents))
         for index, message in enumerate(item.messages):

@@ -157,7 +157,8 @@ class CompactionItem(msgspec.Struct, frozen=True):
     ``kept_from``, the message in that place and all later ones stay. With ``forgotten``, the
     messages in these places go and all others stay. With neither, everything goes. ``messages`` go
     before the place ``before``; None is the start of the conversation. ``standing`` names earlier
-    compactions of the file, counted from 0, whose ``messages`` stay.
+    compactions of the file, counted from 0, whose ``messages`` stay. ``resent`` is a guess at the
+    tokens that the program sends beside ``messages`` and that are not in the file.
     """
 
     line: int
@@ -169,6 +170,7 @@ class CompactionItem(msgspec.Struct, frozen=True):
     before: int | None = None
     standing: tuple[int, ...] = ()
     tokens_before: int | None = None
+    resent: int = 0
 
 
 class Branched(msgspec.Struct, frozen=True):

@@ -1,0 +1,93 @@
+"""Estimates against the prompts that providers reported, on recorded sessions.
+
+The bounds are those of these files, with a margin; docs/explanation/tokens.md has the figures for
+some 400 sessions, in two parts, of which the rates were fitted to one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from statistics import median
+
+import pytest
+
+from eventctx.messages.tokens import FAMILIES
+from tests.benchmarks.tokens import sessions_folder
+from tests.estimates.errors import behind_compactions, growth, next_requests
+from tests.estimates.fitting import fitted
+from tests.estimates.recorded import Session, Step, Sums, sessions_in, share_of
+
+FOLDER = sessions_folder()
+
+recorded_only = pytest.mark.skipif(FOLDER is None, reason="the recorded sessions are not here")
+
+
+@cache
+def recorded() -> dict[str, Session]:
+    async def read() -> list[Session]:
+        assert FOLDER is not None
+        return [one async for one in sessions_in(FOLDER)]
+
+    return {one.name[:12]: one for one in asyncio.run(read()) if len(one.steps) > 5}
+
+
+# Percent: (least, most) of the median error of a session's growth, before anything is reported.
+GROWTH = {
+    "258c7280-ae7": (-3, 5),  # Claude Code, Opus 4.6, held out
+    "entire-26dcd": (0, 8),  # Claude Code, Opus 4.5
+    "large-sessio": (0, 20),  # pi, Sonnet 4.5, held out
+    "rollout-2026": (0, 8),  # Codex, GPT 5.5, held out
+    "deepseek-cha": (-3, 8),
+    "gemini-3-pro": (-3, 8),
+}
+
+
+@recorded_only
+@pytest.mark.parametrize("name", GROWTH)
+def test_what_messages_grow_by_is_known_before_anything_is_reported(name: str) -> None:
+    session = recorded()[name]
+    least, most = GROWTH[name]
+    error = 100 * median(growth(session, FAMILIES[session.family]))
+    assert least <= error <= most
+
+
+@recorded_only
+@pytest.mark.parametrize("name", [*GROWTH, "c37652eb"])
+def test_the_next_request_is_known_once_a_prompt_was_reported(name: str) -> None:
+    errors = [100 * error for error in next_requests(recorded()[name])]
+    assert abs(median(errors)) < 0.5
+    assert sum(abs(error) < 6 for error in errors) > 0.9 * len(errors)
+
+
+@recorded_only
+def test_the_first_request_behind_a_compaction_is_near() -> None:
+    (error,) = behind_compactions(recorded()["258c7280-ae7"])
+    assert -0.05 < error < 0.25  # 3,387 tokens of 42,603 are in the file
+
+
+def test_a_file_belongs_to_a_part_by_its_bytes_alone() -> None:
+    parts = [share_of(str(number).encode()) for number in range(200)]
+    assert 80 < parts.count("fit") < 120
+    assert parts == [share_of(str(number).encode()) for number in range(200)]
+
+
+def test_the_fit_finds_rates_that_made_the_sessions() -> None:
+    rates = FAMILIES["deepseek"]
+    sessions = []
+    for seed in range(12):
+        size, steps = Sums(), []
+        for number in range(60):
+            kinds = [900, 500, 700 + 60 * seed, 200 * (seed % 3), 1, 2, 40 * (number % 5), 0, 0, 0]
+            size = Sums(*[a + b for a, b in zip(size, kinds, strict=True)])
+            steps.append(Step(round(5_000 + size.tokens(rates)), 0, "m", 0, False, size))
+        sessions.append(Session(str(seed), "fit", "deepseek", tuple(steps)))
+    found = fitted(sessions, rates.per_call, spaces=False)
+    for session in sessions:
+        counted = [
+            sum(getattr(step.sums, kind) * rate for kind, rate in found.items())
+            for step in (session.steps[0], session.steps[-1])
+        ]
+        counted[1] += rates.per_call * 59 + 4 * 2 * 59
+        grown = session.steps[-1].prompt - session.steps[0].prompt
+        assert counted[1] - counted[0] == pytest.approx(grown, rel=0.03)

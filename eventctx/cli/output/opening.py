@@ -122,7 +122,7 @@ async def find_session(engine: Engine, name: str) -> StreamInfo:
 def on_fork(command: F) -> F:
     """Give a command ``--fork``, for sessions that it may not write to."""
     words = "Leave SESSION as it is: fork it as it is now, and do it there."
-    return cast(F, click.option("--fork", metavar="NAME", help=words)(command))
+    return click.option("--fork", metavar="NAME", help=words)(command)
 
 
 async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:

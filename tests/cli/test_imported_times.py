@@ -23,6 +23,7 @@ def test_a_session_without_times_has_no_first_and_no_last(run: Any, tmp_path: Pa
     assert "–" in run("sessions", "--store", store).out
     tree = run("trace", "talk", "--store", store).out
     assert "invoke_agent agent  –" in tree
+    assert "turn 1 · not dated · trace" in tree
 
 
 def test_first_and_last_are_the_files_whatever_was_written_later(run: Any, tmp_path: Path) -> None:

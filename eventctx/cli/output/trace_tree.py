@@ -44,14 +44,15 @@ def show(screen: Screen, spans: Sequence[Span]) -> None:
     for place, root in enumerate(roots):
         if place:
             screen.blank()
-        _head(screen, root)
+        _head(screen, root, dated=root.end - root.start > 1 or root.span_id not in children)
         _branch(screen, root, children, "", "", root.start)
 
 
-def _head(screen: Screen, root: Span) -> None:
+def _head(screen: Screen, root: Span, *, dated: bool) -> None:
     turn = root.attributes.get(conv.TURN_NUMBER)
     what = "outside a turn" if turn is None else f"turn {turn}"
-    screen.whole((what, "bold underline"), f" · {minute(root.start)} UTC · trace {root.trace_id}")
+    when = f"{minute(root.start)} UTC" if dated else "not dated"
+    screen.whole((what, "bold underline"), f" · {when} · trace {root.trace_id}")
 
 
 def _branch(

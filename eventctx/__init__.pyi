@@ -16,6 +16,7 @@ from eventctx.errors import InvalidSetting as InvalidSetting
 from eventctx.errors import LogCorrupted as LogCorrupted
 from eventctx.errors import MalformedTranscript as MalformedTranscript
 from eventctx.errors import NotAStore as NotAStore
+from eventctx.errors import NotATranscript as NotATranscript
 from eventctx.errors import ProviderFailed as ProviderFailed
 from eventctx.errors import SessionWasDeleted as SessionWasDeleted
 from eventctx.errors import SessionWasTakenOver as SessionWasTakenOver
@@ -32,6 +33,7 @@ from eventctx.errors import TranscriptError as TranscriptError
 from eventctx.errors import TurnError as TurnError
 from eventctx.errors import UnknownEventName as UnknownEventName
 from eventctx.errors import UnknownFormat as UnknownFormat
+from eventctx.errors import UnreadableFile as UnreadableFile
 from eventctx.errors import UpcastMissing as UpcastMissing
 from eventctx.errors import WrongExpectedVersion as WrongExpectedVersion
 from eventctx.log.receipt_book import ReceiptBook as ReceiptBook

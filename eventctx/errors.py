@@ -28,7 +28,9 @@ EventctxError
 │   ├── ProviderFailed        a model call that failed; its attributes tell whether to try again
 │   └── ToolFailed            a tool call without a result; reported to the model, never raised
 └── TranscriptError           a file to import
+    ├── UnreadableFile        no rights, gone, a pipe, a disk that fails
     ├── UnknownFormat
+    │   └── NotATranscript    it is JSON, but of no format that eventctx knows
     ├── MalformedTranscript
     ├── SourceChanged         lines that were imported before are different now
     └── SessionWasTakenOver   it is ours since, and takes nothing more from its file
@@ -282,6 +284,26 @@ class TranscriptError(EventctxError):
 
 class UnknownFormat(TranscriptError):
     """The file has no format that eventctx can read."""
+
+
+class NotATranscript(UnknownFormat):
+    """The file is JSON, but of no format that eventctx knows: a settings file, an index.
+
+    ``name`` is the file's, ``found`` describes its content, ``known`` are the names of the formats.
+    """
+
+    def __init__(self, name: str, found: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{name}: expected one of {', '.join(known)}, found {found}; name the format with "
+            "--format if it is one of these"
+        )
+        self.name = name
+        self.found = found
+        self.known = known
+
+
+class UnreadableFile(TranscriptError):
+    """The operating system does not let the file be read."""
 
 
 class MalformedTranscript(TranscriptError):

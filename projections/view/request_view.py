@@ -16,6 +16,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import Break, Located, RequestPrepared
 from eventctx.log.plan import Insertion, Plan, find, without
 from eventctx.log.record import Record
+from eventctx.log.wire import WireForm
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Calibration, Scale
 from eventctx.messages.facts import decode_facts
@@ -51,6 +52,7 @@ def prepared(
     tools_digest: str | None = None,
     floor_sent: bool = False,
     reconstructed: bool = False,
+    wire: WireForm | None = None,
 ) -> RequestPrepared:
     """The event that records the view of this state as a request.
 
@@ -75,6 +77,7 @@ def prepared(
         estimator=state.estimator.name,
         factor=scale.factor,
         reserve=scale.reserve,
+        wire=wire,
     )
 
 
@@ -120,6 +123,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.turns,
         state.shown,
         state.calibration,
+        state.tools,
         state.mirror,
     )
 
@@ -311,6 +315,13 @@ def _reported(state: ViewState, record: Record) -> ViewState:
     return called._replace(calibration=learned)
 
 
+def _content(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    if event.kind != "tools":
+        return state
+    return state._replace(tools=state.tools | {event.digest})
+
+
 def with_model(state: ViewState, model: str | None) -> ViewState:
     """The view, counted for a request to ``model``; unchanged if the model is not known."""
     return _calibrated(state, calibration.called(state.calibration, model))
@@ -369,6 +380,7 @@ _STEPS = {
     _name(events.SystemPromptSet): _prompted,
     _name(events.PostCompact): _compacted,
     _name(events.RequestPrepared): _prepared,
+    _name(events.RequestContent): _content,
     _name(events.PromptSubmit): _turn,
     _name(events.ProviderRequest): _called,
     _name(events.UsageReported): _reported,

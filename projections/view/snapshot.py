@@ -42,6 +42,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     turns: int
     shown: tuple[int, int, str] | None
     calibration: Calibration
+    tools: list[str]
     mirror: str | None
 
 
@@ -69,6 +70,7 @@ def dump(state: ViewState) -> bytes:
             state.turns,
             state.shown,
             state.calibration,
+            sorted(state.tools),
             state.mirror,
         )
     )
@@ -99,5 +101,6 @@ def load(data: bytes) -> ViewState:
         stored.turns,
         stored.shown,
         stored.calibration,
+        frozenset(stored.tools),
         stored.mirror,
     )

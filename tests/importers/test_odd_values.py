@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.errors import MalformedTranscript, TranscriptError, UnknownFormat
+from eventctx.errors import MalformedTranscript, TranscriptError, UnreadableFile
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source import document, event_folder, lines
@@ -261,7 +261,7 @@ async def test_lines_that_name_no_session_are_not_collected_for_ever(
 async def test_what_is_no_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path(os.devnull)):
-        with pytest.raises(UnknownFormat, match=r"expected a file, .* found a pipe or a device"):
+        with pytest.raises(UnreadableFile, match=r"expected a file, .* found a pipe or a device"):
             await load(MemoryStore(), path)
 
 

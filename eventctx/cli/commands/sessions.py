@@ -43,6 +43,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     forked_at: int | None
     format: str | None
     belongs_to: str | None
+    link: str | None
 
 
 async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tuple[SessionRow, int]:
@@ -52,7 +53,7 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
     first = last = 0
     imported_at: int | None = None
     kind: str | None = None
-    belongs_to: str | None = None
+    belongs_to = link = None
     try:
         async for record in engine.records(info.stream):
             lines = passed_over.fold(transcript.evolve, lines, record)
@@ -71,7 +72,7 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
                         if event.imported_at == record.time:  # the file has no times
                             imported_at, first, last = event.imported_at, 0, 0
                     case SessionLinked(relation="parent"):
-                        belongs_to = event.session
+                        belongs_to, link = event.session, event.kind
     except Exception as error:
         passed_over.session(info.stream, error)
     row = SessionRow(
@@ -87,6 +88,7 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
         forked_at=info.forked_at,
         format=kind,
         belongs_to=belongs_to,
+        link=link,
     )
     return row, last
 
@@ -150,7 +152,8 @@ def _named(row: SessionRow) -> str:
     if row.parent is not None:
         return f"{row.session} (fork of {row.parent} at {row.forked_at})"
     shown = row.belongs_to is None or row.session.startswith(row.belongs_to)
-    return row.session if shown else f"{row.session} (agent of {row.belongs_to})"
+    role = "branch" if row.link == "branch" else "agent"
+    return row.session if shown else f"{row.session} ({role} of {row.belongs_to})"
 
 
 class LossRow(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds
+from eventctx.log.origins import by_harness, stored_by_harness
 from eventctx.log.record import Draft, Record, make_body, place
 from eventctx.log.store import NO_STREAM, Appended, EventStore
 
@@ -123,8 +124,9 @@ class Track:
         return record.type in _ASIDE
 
     def _match(
-        self, stored: Record, event_id: bytes, kind: str, line: int, data: Sequence[Content]
+        self, stored: Record, event_id: bytes, event: Event, line: int, data: Sequence[Content]
     ) -> None:
+        kind = str(event.__struct_config__.tag)
         where = f"session {self.stream!r}, position {stored.position}"
         if stored.id != event_id or stored.type != kind:
             raise SourceChanged(
@@ -145,6 +147,12 @@ class Track:
             raise SourceChanged(
                 f"line {line}: expected the text that was imported before, found another "
                 f"({where}); import the file as another session with --session NEW"
+            )
+        if by_harness(event) != stored_by_harness(stored.type, stored.payload):
+            raise SourceChanged(
+                f"line {line}: expected a message of the speaker that was imported before, found "
+                f"another ({where}): an earlier release read this format in another way; import "
+                "the file as another session with --session NEW"
             )
 
     async def check_ours(self) -> None:
@@ -192,7 +200,7 @@ class Track:
             self._dated(time)
         stored = self._next
         if stored is not None:
-            self._match(stored, event_id, str(event.__struct_config__.tag), line, data)
+            self._match(stored, event_id, event, line, data)
             await self._advance()
             self.observe(stored)
             return stored

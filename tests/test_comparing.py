@@ -38,7 +38,7 @@ async def test_a_diff_says_what_entered_left_and_came_back() -> None:
     assert (await engine.diff("s", 3, 3)).differences == ()
     assert (second.before.tokens, second.after.tokens) == (b.tokens, c.tokens)
     for side in (first.before, first.after, second.after):
-        assert sum(side.groups.values()) == side.tokens
+        assert sum(side.groups.values()) == side.figures.messages
 
 
 async def test_a_diff_tells_of_results_whose_call_left_their_row() -> None:

@@ -308,7 +308,7 @@ async def test_a_fork_answers_for_what_it_inherits() -> None:
 
 async def test_a_number_outside_the_session_is_refused_with_the_range() -> None:
     engine, _ = await thirty()
-    with pytest.raises(InvalidSetting, match="has messages 0 to 29, found 30"):
+    with pytest.raises(InvalidSetting, match="has messages #0 to #29, found #30"):
         await engine.why("s", 30)
     for bad in (-1, "3", 1.5, True, None):
         with pytest.raises(InvalidSetting, match="message number: expected an int from 0"):

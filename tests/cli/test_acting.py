@@ -56,7 +56,7 @@ def test_restore_refuses_what_is_no_message_of_the_transcript(run, store):
     before = types(run, store)
     for arguments, word in (
         (("work", 99), "expected message numbers of the transcript, found [99]"),
-        (("work", "x"), "expected a message number such as 12, found 'x'"),
+        (("work", "x"), "expected a message such as #6 or 6, found 'x'"),
         (("work",), "Missing argument"),
         (("nope", 1), "no session 'nope'"),
     ):
@@ -211,7 +211,7 @@ def test_an_edited_body_is_found_with_its_position(run, store):
         )
     done = run("view", "work", "--turn", 1, "--verify", "--store", store)
     assert done.code == 1
-    assert f"those in the records at {at}." in done.out
+    assert f"those in the records at @{at}." in done.out
     assert "DOES NOT VERIFY" in done.out
     proof = run("view", "work", "--turn", 1, "--verify", "--json", "--store", store)
     assert proof.code == 1

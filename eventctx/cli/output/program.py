@@ -61,6 +61,8 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _EPILOG: Final = (
+    "Names, as they are printed and as arguments take them: message #6, record @48, request 2.3 "
+    "(turn 2, iteration 3). A figure behind ~ is our estimate.\n\n"
     "Exit codes: 0 done, 1 a problem was found, 2 bad usage or input, 3 the store cannot be used."
 )
 

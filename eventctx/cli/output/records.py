@@ -6,11 +6,14 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.cli.output.plain import iso, minute, number, plural
+from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
+from eventctx.cli.output.plain import NOT_RECORDED, iso, minute, number, plural
 from eventctx.log.codec import Unknown
 from eventctx.log.events import CATALOGUE
+from eventctx.log.naming import position_name
 from eventctx.log.plan import REASONS, Plan
 from eventctx.log.record import Body, Record
+from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.flat import dispositions, read, scalars
 
 _FAMILY_STYLES: Final = {
@@ -35,8 +38,11 @@ def type_style(name: str) -> str:
     return _FAMILY_STYLES.get(name.partition(":")[0], "")
 
 
-def details(record: Record) -> str:
-    """The payload in few words; empty for a record whose message is shown instead."""
+def details(record: Record, known: Figures | None = None) -> str:
+    """The payload in few words; empty for a record whose message is shown instead.
+
+    ``known`` are the figures of the session; without them, sizes are the estimates in the record.
+    """
     event: Any = read(record)
     if isinstance(event, Unknown):
         return _unread(event)
@@ -44,32 +50,44 @@ def details(record: Record) -> str:
         case "context:message_added":
             return ""
         case "context:request_prepared":
-            plan = f", plan at {event.plan}" if event.plan is not None else ""
+            plan = f", plan {position_name(event.plan)}" if event.plan is not None else ""
+            figures = None if known is None else known.requests.get(record.position)
+            size = tokens(event.tokens, True) if figures is None else request_tokens(figures)
             breaks = f", after {' and '.join(event.breaks)}" if event.breaks else ""
             of = f" of {number(event.budget)}" if event.budget is not None else ""
             made = ", reconstructed" if event.reconstructed else ""
             return (
-                f"{plural(event.messages, 'message')}, {number(event.tokens)}{of} tokens"
+                f"{plural(event.messages, 'message')}, {size}{of} tokens"
                 f"{plan}{breaks}{made}, digest {event.digest[:12]}"
             )
         case "context:post_compact":
             if event.outcome != "applied":
                 return f"{event.outcome}, {event.error or event.trigger}"
+            sizes = None if known is None else known.compactions.get(record.position)
+            sizes = sizes or CompactionFigures(
+                event.tokens_before, True, event.tokens_after, True, event.tokens_recorded
+            )
             return (
-                f"{event.trigger}: {number(event.tokens_before)} → {number(event.tokens_after)} "
-                f"tokens, {event.messages_before} → {event.messages_after} messages; "
+                f"{event.trigger}: {compaction_tokens(sizes)}, "
+                f"{event.messages_before} → {event.messages_after} messages; "
                 f"{plan_in_words(event.plan)}"
             )
         case "context:request_sent":
             missing = f", {plural(event.missing, 'message')} not sent" if event.missing else ""
             added = plural(len(event.additions), "text")
-            return f"request at {event.prepared}: {added} added by the host{missing}"
+            return f"request {position_name(event.prepared)}: {added} added by the host{missing}"
         case "context:system_prompt_set":
             return "" if record.bodies else "none from here on"
         case "usage:reported":
             cached = f", {number(event.cache_read)} cached" if event.cache_read else ""
-            return f"prompt {number(event.prompt)}{cached}, output {number(event.output)}"
+            prompt = number(event.prompt) if event.prompt else NOT_RECORDED
+            output = number(event.output) if event.output_exact else NOT_RECORDED
+            return f"prompt {prompt}{cached}, output {output}"
     flat = scalars(event)
+    if record.type == "context:pre_compact":
+        flat["tokens"] = tokens(event.tokens, True)
+    elif isinstance(flat.get("prepared"), int):
+        flat["prepared"] = position_name(int(flat["prepared"]))
     if isinstance(flat.get("imported_at"), int):
         flat["imported_at"] = minute(int(flat["imported_at"]))
     return ", ".join(f"{name} {value}" for name, value in flat.items() if value not in ("", False))
@@ -103,6 +121,7 @@ def as_json(record: Record, *, contents: bool) -> dict[str, Any]:
     """The record with stable keys. ``contents`` embeds the bodies, else only their digests."""
     return {
         "session": record.stream,
+        "at": position_name(record.position),
         "position": record.position,
         "global_position": record.global_position,
         "type": record.type,

@@ -120,10 +120,11 @@ def _took(span: Span) -> str:
     Of a span without an end, and of another program's compaction, no length was recorded.
     """
     imported = span.attributes.get(f"{conv.COMPACTION}trigger") == "imported"
-    if imported or span.attributes.get(conv.OUTCOME) == "unfinished":
+    measured = span.attributes.get(conv.TURN_DURATION)
+    unfinished = span.attributes.get(conv.OUTCOME) == "unfinished"
+    if imported or (unfinished and not isinstance(measured, int)):
         return f"duration {NOT_RECORDED}"
     length = span.end - span.start
-    measured = span.attributes.get(conv.TURN_DURATION)
     # The records of a file without times share one, and every span has a nanosecond at least.
     took = duration(length) if length > 1 else f"duration {NOT_RECORDED}"
     if not isinstance(measured, int) or measured == length:

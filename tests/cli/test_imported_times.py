@@ -22,7 +22,8 @@ def test_a_session_without_times_has_no_first_and_no_last(run: Any, tmp_path: Pa
     assert (row["started"], row["last"]) == (None, None)
     assert "–" in run("sessions", "--store", store).out
     tree = run("trace", "talk", "--store", store).out
-    assert "invoke_agent agent  –" in tree
+    assert "invoke_agent agent  duration not recorded" in tree
+    assert "turn 1 · not dated · trace" in tree
 
 
 def test_first_and_last_are_the_files_whatever_was_written_later(run: Any, tmp_path: Path) -> None:
@@ -38,7 +39,9 @@ def test_a_tree_shows_what_a_turns_program_measured(run: Any, tmp_path: Path) ->
     log = ClaudeCode().user("go").answer("m1", text("x"), call("t1")).result("t1")
     log.answer("m2", text("y")).system("turn_duration", durationMs=3_500)
     log.user("Wait for me.").answer("m3", text("x"), call("t2")).result("t2")
-    log.answer("m4", text("y")).system("turn_duration", durationMs=1_200).user("Bye.")
+    log.answer("m4", text("y")).system("turn_duration", durationMs=1_200)
+    # The last turn stays open, as the file may go on, and was measured all the same.
+    log.user("Bye.").answer("m5", text("z")).system("turn_duration", durationMs=2_250)
     store = imported(run, tmp_path, log.data())
     turns = [
         line
@@ -47,3 +50,5 @@ def test_a_tree_shows_what_a_turns_program_measured(run: Any, tmp_path: Path) ->
     ]
     assert turns[0].startswith("invoke_agent agent  3.5 s  ")
     assert turns[1].startswith("invoke_agent agent  3.0 s (1.2 s by its program's measure)")
+    assert turns[2].startswith("invoke_agent agent  2.2 s  ")
+    assert turns[2].endswith("unfinished")

@@ -241,7 +241,7 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
     # The first request behind a compaction has what the program sends again with its summary.
     assert after.reserve == before.reserve + RESENT
     assert ended.reserve < ended.tokens_after < ended.tokens_before
-    assert before.tokens <= ended.tokens_before
+    assert ended.tokens_before <= before.tokens
     assert ended.tokens_after <= after.tokens
     (row,) = (await audited(store, session)).compactions
     assert row.figures is not None

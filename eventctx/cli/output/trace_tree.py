@@ -51,7 +51,7 @@ def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
     for place, root in enumerate(roots):
         if place:
             screen.blank()
-        _head(screen, root)
+        _head(screen, root, dated=root.end - root.start > 1 or root.span_id not in children)
         _branch(screen, root, tree, "", "", root.start)
 
 
@@ -72,10 +72,11 @@ def _turns(spans: Sequence[Span]) -> dict[str, int]:
     return found
 
 
-def _head(screen: Screen, root: Span) -> None:
+def _head(screen: Screen, root: Span, *, dated: bool) -> None:
     turn = root.attributes.get(conv.TURN_NUMBER)
     what = "outside a turn" if turn is None else f"turn {turn}"
-    screen.whole((what, "bold underline"), f" · {minute(root.start)} UTC · trace {root.trace_id}")
+    when = f"{minute(root.start)} UTC" if dated else "not dated"
+    screen.whole((what, "bold underline"), f" · {when} · trace {root.trace_id}")
 
 
 def _branch(
@@ -119,10 +120,11 @@ def _took(span: Span) -> str:
     Of a span without an end, and of another program's compaction, no length was recorded.
     """
     imported = span.attributes.get(f"{conv.COMPACTION}trigger") == "imported"
-    if imported or span.attributes.get(conv.OUTCOME) == "unfinished":
+    measured = span.attributes.get(conv.TURN_DURATION)
+    unfinished = span.attributes.get(conv.OUTCOME) == "unfinished"
+    if imported or (unfinished and not isinstance(measured, int)):
         return f"duration {NOT_RECORDED}"
     length = span.end - span.start
-    measured = span.attributes.get(conv.TURN_DURATION)
     # The records of a file without times share one, and every span has a nanosecond at least.
     took = duration(length) if length > 1 else f"duration {NOT_RECORDED}"
     if not isinstance(measured, int) or measured == length:

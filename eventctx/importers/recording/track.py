@@ -131,8 +131,9 @@ class Track:
         if stored.id != event_id or stored.type != kind:
             raise SourceChanged(
                 f"line {line}: expected the record that was imported there before ({kind}), found "
-                f"{stored.type} ({where}): the file was changed before this line, or the session "
-                "was continued; import it as another session with --session NEW"
+                f"{stored.type} ({where}): the file was changed before this line, the session was "
+                "continued, or an earlier version of eventctx read the file otherwise; import it "
+                "as another session with --session NEW"
             )
         same = len(stored.bodies) == len(data)
         for body, content in zip(stored.bodies, data, strict=False):

@@ -73,8 +73,9 @@ class Running:
 
     def has_read(self, path: Path, size: int) -> bool:
         followed = self.follower._followed.get(path)
-        idle = followed is not None and (followed.task is None or followed.paused)
-        return idle and not followed.dirty and [file.size for file in followed.read] == [size]
+        if followed is None or followed.dirty or not (followed.task is None or followed.paused):
+            return False
+        return [file.size for file in followed.read] == [size]
 
     def messages(self, session: str) -> int:
         found = [one for one in self.told if isinstance(one, ImportSummary)]

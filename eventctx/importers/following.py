@@ -21,7 +21,7 @@ from eventctx.errors import EventctxError, WrongExpectedVersion
 from eventctx.importers.found import FileState
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ENDS_ALL, ImportSummary, follow_file
-from eventctx.importers.lookout import Lookout, Seen
+from eventctx.importers.lookout import ChangedFile, Lookout
 from eventctx.importers.many import (
     FilePassedOver,
     ImportedPaths,
@@ -43,6 +43,8 @@ PATIENCE: Final = 3.0
 _READING_SHARE: Final = 3
 _SAVE: Final = 2.0
 _MOST_OPEN: Final = 64
+_AT_ONCE: Final = 4
+"""Old files that are read at the same time, since each waits for the disk most of the time."""
 _GRACE: Final = 10.0
 
 
@@ -53,7 +55,7 @@ class _Followed:
     was from the start of the file. ``base`` are the records that were told of.
     """
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: ChangedFile) -> None:
         self.seen = seen
         self.read: tuple[FileState, ...] = ()
         self.changed = 0.0
@@ -97,7 +99,7 @@ class Follower:
         self._followed: dict[Path, _Followed] = {}
         self._hot: set[_Followed] = set()
         self._cold: list[_Followed] = []
-        self._reading: _Followed | None = None
+        self._reading: set[_Followed] = set()
         self._sessions: dict[str, ImportSummary] = {}
         self._said: set[tuple[Path, str]] = set()
         self._streams: dict[str, StreamInfo] = {}
@@ -115,9 +117,10 @@ class Follower:
         self._streams = {info.stream: info for info in await self._store.streams()}
         try:
             while not stop.is_set():
-                for seen in await self._lookout.look():
-                    self._notice(seen)
-                self._cold.sort(key=lambda one: one.seen.modified)
+                if changes := await self._lookout.look():
+                    for seen in changes:
+                        self._notice(seen)
+                    self._cold.sort(key=lambda one: one.seen.modified)
                 self._begin()
                 self._tell_problems()
                 self._save()
@@ -129,7 +132,7 @@ class Follower:
 
     # -- noticing --------------------------------------------------------------------------------
 
-    def _notice(self, seen: Seen) -> None:
+    def _notice(self, seen: ChangedFile) -> None:
         followed = self._followed.get(seen.path)
         if followed is None:
             followed = self._followed[seen.path] = _Followed(seen)
@@ -151,7 +154,7 @@ class Follower:
     # -- importing -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Begin the imports that are due: what changed lately at once, the rest one by one."""
+        """Begin the imports that are due: what changed lately at once, the rest some at a time."""
         now = monotonic()
         for one in list(self._hot):
             if not one.dirty:
@@ -159,10 +162,10 @@ class Follower:
             elif one.task is None and now >= one.not_before:
                 self._hot.discard(one)
                 self._start(one)
-        while self._reading is None and self._cold:
+        while len(self._reading) < _AT_ONCE and self._cold:
             newest = self._cold.pop()
             if newest.dirty and newest.task is None:
-                self._reading = newest
+                self._reading.add(newest)
                 self._start(newest)
 
     def _start(self, followed: _Followed) -> None:
@@ -175,8 +178,8 @@ class Follower:
         followed.task = None
         if followed.dirty:
             self._hot.add(followed)
-        if self._reading is followed:
-            self._reading = None
+        if followed in self._reading:
+            self._reading.discard(followed)
             self._begin()
 
     async def _import(self, followed: _Followed) -> None:

@@ -60,7 +60,7 @@ def find(path: Path) -> Iterator[Candidate]:
         )
 
 
-class Findings(NamedTuple):
+class FoundFiles(NamedTuple):
     """What a search found, by the paths of the transcripts: their files, or their errors.
 
     ``named``: the path that was searched is itself the one transcript.
@@ -71,14 +71,17 @@ class Findings(NamedTuple):
     named: bool = False
 
 
-def search(path: Path) -> Findings:
+def search(path: Path) -> FoundFiles:
     """What ``find`` yields, as tables; it takes half the time."""
     own = os.fspath(path)
     try:
-        if not path.is_dir() or is_event_folder(path):
-            return Findings({own: files_of(path)}, {}, named=True)
+        kind = path.stat().st_mode
+        if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
+            return FoundFiles({}, {own: _no_file(own)}, named=True)
+        if stat.S_ISREG(kind) or is_event_folder(path):
+            return FoundFiles({own: files_of(path)}, {}, named=True)
     except OSError as error:
-        return Findings({}, {own: unreadable(path, error)}, named=True)
+        return FoundFiles({}, {own: unreadable(path, error)}, named=True)
     files: dict[str, list[FileState]] = {}
     errors: dict[str, UnreadableFile] = {}
     _collect(own, len(own), files, errors)
@@ -88,7 +91,7 @@ def search(path: Path) -> Findings:
         for one, states in files.items()
         if any(file.path == one or is_event_path(file.path) for file in states)
     }
-    return Findings(whole, errors)
+    return FoundFiles(whole, errors)
 
 
 def files_of(path: Path) -> tuple[FileState, ...]:
@@ -139,12 +142,17 @@ def _collect(
                     continue
                 if stat.S_ISDIR(there.st_mode):
                     continue
-                problem = UnreadableFile(
-                    f"{path}: expected a file, found a pipe, a socket or a device"
-                )
+                problem = _no_file(path)
             # Of a subagent's file the import of its session says what is wrong.
             if owner == path:
                 errors[path] = problem
+
+
+def _no_file(path: str) -> UnreadableFile:
+    return UnreadableFile(
+        f"{path}: expected a file, which is read more than once, found a pipe, a socket or a "
+        "device; write it to a file first"
+    )
 
 
 def _owner(path: str, above: int) -> str:

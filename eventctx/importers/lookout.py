@@ -14,7 +14,7 @@ from time import monotonic, time_ns
 from typing import Final, NamedTuple
 
 from eventctx.errors import UnreadableFile
-from eventctx.importers.found import FileState, Findings, files_of, search
+from eventctx.importers.found import FileState, FoundFiles, files_of, search
 
 SEARCH: Final = 0.5
 """Seconds between two searches of the folders, at least."""
@@ -22,7 +22,7 @@ SEARCH: Final = 0.5
 _SHARE: Final = 10
 
 
-class Seen(NamedTuple):
+class ChangedFile(NamedTuple):
     """A transcript that is new or has changed, and its files; none if it is gone.
 
     ``error`` is what keeps it from being read. ``lately``: it changed while it was watched, or
@@ -47,11 +47,11 @@ class Lookout:
     def __init__(self, paths: Iterable[str | Path], quiet: float) -> None:
         self._roots = [Path(path).absolute() for path in paths]
         self._quiet = quiet
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, ChangedFile] = {}
         self._lately: dict[str, float] = {}
         self._next_search = 0.0
 
-    async def look(self) -> list[Seen]:
+    async def look(self) -> list[ChangedFile]:
         """What is new or has changed since the last look."""
         now = monotonic()
         if now < self._next_search:
@@ -70,10 +70,10 @@ class Lookout:
                     changes.append(self._change(path, files, error, now))
         return changes
 
-    def _search(self) -> list[Findings]:
+    def _search(self) -> list[FoundFiles]:
         return [search(root) for root in self._roots]
 
-    def _look_again(self, now: float) -> list[Seen]:
+    def _look_again(self, now: float) -> list[ChangedFile]:
         changes = []
         for path, changed in list(self._lately.items()):
             if now - changed > self._quiet:
@@ -95,8 +95,8 @@ class Lookout:
         error: UnreadableFile | None,
         named: bool,
         now: float,
-    ) -> Seen:
-        seen = Seen(Path(path), files, error, named, lately=False)
+    ) -> ChangedFile:
+        seen = ChangedFile(Path(path), files, error, named, lately=False)
         if time_ns() - seen.modified < self._quiet * 1e9:
             seen = seen._replace(lately=True)
             self._lately[path] = now
@@ -109,7 +109,7 @@ class Lookout:
         files: tuple[FileState, ...],
         error: UnreadableFile | None,
         now: float,
-    ) -> Seen:
+    ) -> ChangedFile:
         self._lately[path] = now
         self._seen[path] = self._seen[path]._replace(files=files, error=error, lately=True)
         return self._seen[path]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -217,7 +218,7 @@ async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_double
     path.write_bytes(jsonl(CHAT))
     known = tmp_path / "store.db"
     beside = known.with_name(known.name + SUFFIX)
-    for torn in (None, b"", b'{"library": "0', b"[]"):
+    for torn in (None, b"", b'{"eventctx_imported":1,"lib', b'{"eventctx_imported":9}'):
         if torn is not None:
             beside.write_bytes(torn)
         async with following(store, folder, known=known) as running:
@@ -225,6 +226,15 @@ async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_double
         assert json.loads(beside.read_bytes())["imported"].keys() == {str(path)}
         assert beside.stat().st_mode & 0o777 == 0o600
     await same_as_import(store, path, "a")
+
+
+async def test_somebody_elses_file_of_that_name_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
+    beside = tmp_path / f"store.db{SUFFIX}"
+    beside.write_bytes(b'["mine"]')
+    async with following(MemoryStore(), folder, known=tmp_path / "store.db") as running:
+        await running.until(lambda: running.messages("a") == 2)
+    assert beside.read_bytes() == b'["mine"]'
 
 
 async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(
@@ -322,6 +332,15 @@ async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path)
         add(path, log.user("two").data()[before:])
         await running.until(lambda: running.messages(SESSION) == 2)
     await same_as_import(store, path)
+
+
+async def test_a_pipe_is_said_to_be_none_of_the_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    async with following(MemoryStore(), tmp_path / "pipe.jsonl", patience=0.0) as running:
+        await running.until(lambda: len(running.told) == 1)
+    (one,) = running.told
+    assert isinstance(one, FilePassedOver)
+    assert one.error == "UnreadableFile"
 
 
 async def test_a_store_that_fails_ends_it(folder: Path) -> None:

@@ -8,6 +8,7 @@ from eventctx.errors import DecodeError as DecodeError
 from eventctx.errors import EventctxError as EventctxError
 from eventctx.errors import ExportFailed as ExportFailed
 from eventctx.errors import HookError as HookError
+from eventctx.errors import ImportedSession as ImportedSession
 from eventctx.errors import InvalidMessage as InvalidMessage
 from eventctx.errors import InvalidPlan as InvalidPlan
 from eventctx.errors import InvalidSessionId as InvalidSessionId
@@ -18,6 +19,7 @@ from eventctx.errors import NotAStore as NotAStore
 from eventctx.errors import NotATranscript as NotATranscript
 from eventctx.errors import ProviderFailed as ProviderFailed
 from eventctx.errors import SessionWasDeleted as SessionWasDeleted
+from eventctx.errors import SessionWasTakenOver as SessionWasTakenOver
 from eventctx.errors import SourceChanged as SourceChanged
 from eventctx.errors import StoreError as StoreError
 from eventctx.errors import StoreFull as StoreFull

@@ -12,6 +12,7 @@ import msgspec
 from eventctx.errors import MalformedTranscript, NotATranscript, UnknownFormat, UnreadableFile
 from eventctx.importers.formats import (
     amplifier,
+    amplifier_folder,
     amplifier_rows,
     chat,
     claude_code,
@@ -22,8 +23,10 @@ from eventctx.importers.formats import (
     pi,
     swe_agent,
 )
+from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.event_folder import folder_name, is_event_folder
+from eventctx.importers.source.http_recording import begins_cassette, read_cassette
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.lines import read_lines, split_records, text_or_none
 from eventctx.importers.source.naming import named_by_folder
@@ -78,6 +81,7 @@ FORMATS: Final[dict[str, Format]] = {
             context_persistent.parse,
             named_by_folder,
         ),
+        Format(cassette.NAME, "recorded HTTP of a provider's SDK (VCR cassette)", cassette.parse),
         Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
     )
 }
@@ -85,6 +89,25 @@ FORMATS: Final[dict[str, Format]] = {
 
 _LOOKED_AT: Final = 50
 _BINARY_BYTES: Final = 8192
+
+
+def session_source(path: Path, name: str | None = None) -> Path:
+    """The file that tells the session of ``path``: of several files, the one that tells most.
+
+    Amplifier has several for one session, and may be named by its folder. ``name`` is the format's,
+    if the caller names it.
+    """
+    return amplifier_folder.source_of(path) if name in (None, amplifier.NAME) else path
+
+
+def passed_over(path: Path) -> str | None:
+    """Why a file that was found in a folder is not imported: another one tells its session."""
+    return amplifier_folder.passed_over(path)
+
+
+def is_transcript_folder(path: Path) -> bool:
+    """Whether a folder is one session, and not a folder to search for some."""
+    return is_event_folder(path) or amplifier_folder.is_session_folder(path)
 
 
 def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
@@ -110,7 +133,11 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
             "write it to a file first"
         )
     _refuse_binary(path)
-    return FORMATS[name or detect(read_lines(path), path.name)]
+    if name is None:
+        name = detect(read_lines(path), path.name)
+        if name in (chat.NAME, context_persistent.NAME) and amplifier_folder.is_transcript(path):
+            name = amplifier.NAME
+    return FORMATS[name]
 
 
 def _refuse_binary(path: Path) -> None:
@@ -139,19 +166,33 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
     """
     source = iter(lines)
     head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
+    if begins_cassette(head):
+        return _of_cassette(chain(head, source), name)
     values = _values(head)
     if not _begins_with_record(head):
         values = _of_many_lines(chain(head, source), name, values) or values
         if not values:
+            if name.endswith((".yaml", ".yml")):
+                raise NotATranscript(name, "YAML that is no cassette", tuple(FORMATS))
             raise UnknownFormat(
                 f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"
             )
     for value in values:
-        found = _of_record(value) or _of_document(value)
+        found = _of_record(value)
+        if found == chat.NAME and any(map(_is_amplifier, values)):
+            return amplifier.NAME
+        found = found or _of_document(value)
         if found is not None:
             return found
     raise NotATranscript(name, _described(values[0]), tuple(FORMATS))
+
+
+def _of_cassette(lines: Iterable[FileLine], name: str) -> str:
+    if cassette.is_cassette(read_cassette(lines, name)):
+        return cassette.NAME
+    found = "a cassette without requests to Anthropic's messages, OpenAI's chat or responses"
+    raise NotATranscript(name, found, tuple(FORMATS))
 
 
 def _of_many_lines(lines: Iterable[FileLine], name: str, single: list[object]) -> list[object]:
@@ -213,6 +254,11 @@ def _of_record(value: object) -> str | None:
     return amplifier.NAME if amplifier.is_row(value) else chat.NAME
 
 
+def _is_amplifier(value: object) -> bool:
+    """Whether a row is Amplifier's; its first rows may look like any other chat's."""
+    return isinstance(value, dict) and amplifier.is_row(value)
+
+
 def _is_pi(value: dict[str, Any]) -> bool:
     if value["type"] == "session":
         return "cwd" in value
@@ -238,6 +284,8 @@ def _of_document(value: object) -> str | None:
     if not isinstance(value, dict):
         return None
     history = value.get("history")
+    if cassette.is_cassette(value):
+        return cassette.NAME
     if openhands.is_event(value):
         return openhands.NAME
     if isinstance(history, list) and any(map(openhands.is_event, history[:_LOOKED_AT])):

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from eventctx.errors import EventctxError, WrongExpectedVersion
+from eventctx.importers.detect import passed_over
 from eventctx.importers.found import FileState
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ENDS_ALL, ImportSummary, follow_file
@@ -192,6 +193,10 @@ class Follower:
         try:
             if followed.seen.error is not None:
                 raise followed.seen.error
+            reason = None if followed.seen.named else passed_over(path)
+            if reason is not None:
+                followed.problems = [FilePassedOver(path=path, reason=reason)]
+                return
             more = partial(self._more, followed)
             summaries = await follow_file(self._store, path, more, format=self._format)
             self._tell(followed, summaries, closed=followed.opened)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from eventctx.errors import UnreadableFile
-from eventctx.importers.source.event_folder import is_event_folder, is_event_path
+from eventctx.importers.detect import is_transcript_folder
+from eventctx.importers.source.event_folder import is_event_path
 from eventctx.importers.source.lines import unreadable
 
-ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson")
+ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 """The endings of the files that a search of a folder takes."""
 
 SUBAGENTS: Final = "subagents"
@@ -78,7 +79,7 @@ def search(path: Path) -> FoundFiles:
         kind = path.stat().st_mode
         if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
             return FoundFiles({}, {own: _no_file(own)}, named=True)
-        if stat.S_ISREG(kind) or is_event_folder(path):
+        if stat.S_ISREG(kind) or is_transcript_folder(path):
             return FoundFiles({own: files_of(path)}, {}, named=True)
     except OSError as error:
         return FoundFiles({}, {own: unreadable(path, error)}, named=True)
@@ -105,7 +106,9 @@ def files_of(path: Path) -> tuple[FileState, ...]:
     if folder.is_dir():
         files: dict[str, list[FileState]] = {}
         _collect(os.fspath(folder), len(os.fspath(root)), files, {})
-        found += files.get(own, ())
+        found += files.pop(own, ())
+        if not found:  # a session of several files, each of which a search finds by itself
+            found = [file for states in files.values() for file in states]
     return tuple(sorted(found))
 
 

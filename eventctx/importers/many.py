@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from eventctx.errors import EventctxError, NotATranscript
+from eventctx.errors import EventctxError, NotATranscript, SessionWasTakenOver
+from eventctx.importers.detect import passed_over
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
 from eventctx.log.store import EventStore
@@ -38,6 +39,7 @@ class ImportTotal(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     calls: int = 0
     compactions: int = 0
+    observed: int = 0
     warned: int = 0
     passed_over: int = 0
     failed: int = 0
@@ -61,6 +63,7 @@ class ImportedPaths(msgspec.Struct, frozen=True, kw_only=True):
             turns=sum([one.turns for one in last.values()]),
             calls=sum([one.calls for one in last.values()]),
             compactions=sum([one.compactions for one in last.values()]),
+            observed=sum([one.observed for one in last.values()]),
             warned=sum([one.warned for one in self.sessions]),
             passed_over=len(self.passed_over),
             failed=sum([one.error is not None for one in self.passed_over]),
@@ -95,23 +98,26 @@ async def import_paths(
         return await import_file(store, path, complete=complete)
 
     sessions: list[ImportSummary] = []
-    passed_over: list[FilePassedOver] = []
+    left_out: list[FilePassedOver] = []
     for path in paths:
         for found in find(Path(path)):
             for result in await _results(found, importing or plainly):
                 if isinstance(result, FilePassedOver):
-                    passed_over.append(result)
+                    left_out.append(result)
                 else:
                     sessions.append(result)
                 if told is not None:
                     told(result)
-    return ImportedPaths(sessions=tuple(sessions), passed_over=tuple(passed_over))
+    return ImportedPaths(sessions=tuple(sessions), passed_over=tuple(left_out))
 
 
 async def _results(found: Candidate, importing: ImportOne) -> list[ImportSummary | FilePassedOver]:
     try:
         if found.error is not None:
             raise found.error
+        reason = None if found.named else passed_over(found.path)
+        if reason is not None:
+            return [FilePassedOver(path=found.path, reason=reason)]
         return [result_of(summary) for summary in await importing(found.path)]
     except ENDS_ALL:
         raise
@@ -131,6 +137,8 @@ def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePas
     """What is said of a file whose import raised ``error``; not ``named`` if a search met it."""
     if isinstance(error, NotATranscript) and not named:
         return FilePassedOver(path=path, reason=f"no transcript: {error.found}")
+    if isinstance(error, SessionWasTakenOver) and not named:
+        return FilePassedOver(path=path, reason=str(error))
     reason = str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
     # It may hold a file's name, which may be no UTF-8.
     reason = reason.encode("utf-8", "backslashreplace").decode()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.importers.agents import Pi
+
 CHAT = [
     {"role": "user", "content": "hello"},
     {"role": "assistant", "content": "hi"},
@@ -130,6 +132,7 @@ def test_an_import_is_one_document_of_sessions_files_passed_over_and_a_total(run
         "sessions": 1,
         "added": 15,
         "messages": 4,
+        "observed": 0,
         "turns": 2,
         "calls": 2,
         "compactions": 0,
@@ -192,3 +195,13 @@ def test_a_fork_needs_a_free_name_and_a_position_that_exists(run, store):
     outside = run("fork", "work", "new", "--at", 10_000, "--store", store)
     assert outside.code == 2
     assert run("fork", "work", "a/b", "--at", 3, "--store", store).code == 2
+
+
+def test_a_branch_of_a_pi_session_is_listed_as_a_branch(run, tmp_path) -> None:
+    log = Pi(parentSession="/x/2026-01-01T10-00-00_old-id.jsonl").user("go")
+    (tmp_path / "branch.jsonl").write_bytes(log.data())
+    store = tmp_path / "moved.db"
+    assert run("--store", store, "import", tmp_path / "branch.jsonl").code == 0
+    assert "pi-1 (branch of old-id)" in " ".join(run("sessions", "--store", store).out.split())
+    [row] = run("sessions", "--json", "--store", store).document
+    assert (row["belongs_to"], row["link"], row["parent"]) == ("old-id", "branch", None)

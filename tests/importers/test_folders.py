@@ -142,7 +142,7 @@ def test_a_search_takes_folders_of_events_as_wholes_beside_files(tmp_path: Path)
     assert done.exit_code == 0
     answer = json.loads(done.stdout)
     sessions = [summary["session"] for summary in answer["sessions"]]
-    assert sorted(sessions) == ["amp-1.events", "run-7", "run-8"]
+    assert sorted(sessions) == ["amp-1", "run-7", "run-8"]
     (other,) = answer["passed_over"]
     assert (other["reason"], other["error"]) == (
         "no transcript: an object with the keys none",

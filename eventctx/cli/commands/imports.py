@@ -16,12 +16,12 @@ from eventctx.cli.output.imported import show_passed_over, show_session, show_to
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.engine import Engine
-from eventctx.errors import MalformedTranscript, StreamExists
-from eventctx.importers.detect import FORMATS
+from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
+from eventctx.importers.detect import FORMATS, is_transcript_folder, session_source
 from eventctx.importers.found import ENDINGS, find
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths
-from eventctx.importers.source.event_folder import folder_size, is_event_folder
+from eventctx.importers.source.event_folder import folder_size
 from eventctx.importers.source.lines import unreadable
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
@@ -53,6 +53,11 @@ EXPORT: Final = "eventctx"
     is_flag=True,
     help="Go on: import what is written to the files, and new files, until Ctrl-C.",
 )
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Make the sessions yours for good: they take new messages, and nothing from their files.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="What waits, and each warning, too.")
 @opening.reading
 def import_command(
@@ -61,6 +66,7 @@ def import_command(
     session: str | None,
     complete: bool,
     follow: bool,
+    take_over: bool,
     verbose: bool,
     store: str | None,
     as_json: bool,
@@ -69,19 +75,22 @@ def import_command(
     mini-swe-agent; lists of messages; exports.
 
     A folder is searched for them; one with a file per event, as OpenHands has it, is a transcript
-    itself. Importing a file again adds only what is new in it. A file that cannot be read is passed
-    over, named at the end, and makes the exit code 2.
+    itself. Importing a file again adds only what is new in it. A session mirrors its file and
+    changes by import alone, until --take-over. A file that cannot be read is passed over, named at
+    the end, and makes the exit code 2.
     """
     if session is not None:
         check_session_id(session)
-        if len(files) > 1 or (files[0].is_dir() and not is_event_folder(files[0])):
+        if len(files) > 1 or (files[0].is_dir() and not is_transcript_folder(files[0])):
             raise click.UsageError("--session names one session: give one file with it.")
     if follow:
-        if complete or session is not None or format_ == EXPORT:
-            raise click.UsageError("--follow takes neither --complete nor --session nor exports.")
+        if complete or take_over or session is not None or format_ == EXPORT:
+            raise click.UsageError(
+                "--follow takes neither --complete, --session, --take-over nor exports."
+            )
         follow_paths(files, format_, store, as_json)
         return
-    run(_import(files, format_, session, complete, verbose, store, as_json))
+    run(_import(files, format_, session, complete, take_over, verbose, store, as_json))
 
 
 async def _import(
@@ -89,6 +98,7 @@ async def _import(
     format_: str | None,
     session: str | None,
     complete: bool,
+    take_over: bool,
     verbose: bool,
     store: str | None,
     as_json: bool,
@@ -105,8 +115,8 @@ async def _import(
     async with opening.created(store) as engine:
 
         async def importing(path: Path) -> list[ImportSummary]:
-            with progress(f"Importing {path.name}", _size(path)) as bar:
-                return await _import_one(engine, path, format_, session, complete, bar)
+            with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
+                return await _import_one(engine, path, format_, session, complete, take_over, bar)
 
         done = await import_paths(engine.store, files, importing=importing, told=told)
     if as_json:
@@ -145,9 +155,15 @@ async def _import_one(
     format_: str | None,
     session: str | None,
     complete: bool,
+    take_over: bool,
     bar: Bar,
 ) -> list[ImportSummary]:
     if format_ == EXPORT or (format_ is None and is_export(path)):
+        if take_over:
+            raise InvalidSetting(
+                "--take-over: expected a file of another program, found an export of eventctx; "
+                "import it without, or take the program's own file over"
+            )
         return [await _import_export(engine, path, session, bar)]
     return await import_file(
         engine.store,
@@ -155,6 +171,7 @@ async def _import_one(
         format=format_,
         session=session,
         complete=complete,
+        take_over=take_over,
         progress=bar.at,
     )
 

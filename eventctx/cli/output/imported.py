@@ -19,10 +19,17 @@ def show_session(screen: Screen, summary: ImportSummary, verbose: bool = False) 
         f"  {summary.format}  ",
         ", ".join((_counts(summary), added, *problems)),
     )
+    if summary.taken_over:
+        screen.line(
+            ("taken over: it is yours, and its file is not imported again", "bold"), indent=2
+        )
     if not verbose:
         return
     if summary.raw:
         screen.line((f"kept as they are: {_kinds(summary.raw)}", "dim"), indent=2)
+    if summary.unanswered:
+        requests = plural(summary.unanswered, "sent request")
+        screen.line((f"{requests} without an answer in the file", "dim"), indent=2)
     if summary.unknown:
         screen.line((f"of these not understood: {_kinds(summary.unknown)}", "yellow"), indent=2)
     _listed(screen, "waits for the next import", summary.waiting, len(summary.waiting), "dim")
@@ -52,10 +59,17 @@ def _counts(counted: ImportSummary | ImportTotal) -> str:
         (
             plural(counted.messages, "message"),
             plural(counted.turns, "turn"),
-            plural(counted.calls, "request"),
+            plural(counted.calls, "request") + _observed(counted),
             plural(counted.compactions, "compaction"),
         )
     )
+
+
+def _observed(counted: ImportSummary | ImportTotal) -> str:
+    """How many of the requests are known as they were sent; nothing is said where none is."""
+    if not counted.observed:
+        return ""
+    return " (as sent)" if counted.observed == counted.calls else f" ({counted.observed:,} as sent)"
 
 
 def _listed(screen: Screen, title: str, texts: tuple[str, ...], total: int, style: str) -> None:

@@ -67,11 +67,11 @@ class RequestHistory:
         ]
         present = {place for place in known if place is not None}
         missing = frozenset(range(self.places)) - present
-        rest = self._rest(line, request)
+        rest = self.rest(line, request)
         self._passing = passing
         return NewInRequest(new, missing, rest)
 
-    def _rest(self, line: int, request: dict[str, Any]) -> dict[str, Any]:
+    def rest(self, line: int, request: dict[str, Any]) -> dict[str, Any]:
         """The request, with references to the one before it in place of repetitions."""
         rest: dict[str, Any] = {}
         for key, value in request.items():

@@ -136,7 +136,7 @@ def first_record(line: FileLine) -> object:
 
 def stem(name: str) -> str:
     """A file's name without the endings of transcripts."""
-    for ending in (".jsonl", ".json", ".traj", ".ndjson"):
+    for ending in (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml"):
         if name.lower().endswith(ending) and len(name) > len(ending):
             return stem(name[: -len(ending)])
     return name

@@ -141,6 +141,20 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> None:
         raise _Repetition
 
 
+def json_values(value: Any) -> Any:
+    """A value of another notation as JSON can hold it: text keys, and lists.
+
+    Bytes stay bytes, which only the reader of a body knows how to take.
+    """
+    if isinstance(value, dict):
+        return {str(json_values(key)): json_values(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [json_values(inner) for inner in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return _repaired(value)
+    return value if isinstance(value, bytes) else str(value)
+
+
 def _repaired(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -21,7 +21,7 @@ from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import FilePassedOver, ImportedPaths, Told
 from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
-from tests.importers.agents import openhands_talk
+from tests.importers.agents import AmplifierLog, openhands_talk
 from tests.importers.given import (
     SESSION,
     ClaudeCode,
@@ -299,6 +299,30 @@ async def test_a_document_and_a_folder_of_events_are_read_anew(folder: Path) -> 
         log.user("more").says("sure").folder(folder / "run" / "events")
         await running.until(lambda: running.messages("run") == 7)
     await same_as_import(store, path, "chat")
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_amplifiers_files_of_a_session_are_followed_as_one(
+    folder: Path, *, named: bool
+) -> None:
+    store = MemoryStore()
+    session = folder / "amp-1"
+    session.mkdir()
+    log = AmplifierLog().prompt("go").request().response(text("done"))
+    events = session / "events.jsonl"
+    events.write_bytes(log.data())
+    (session / "metadata.json").write_text("{}")
+    (session / "transcript.jsonl").write_bytes(jsonl(CHAT))
+    async with following(store, session if named else folder) as running:
+        await running.until(lambda: len(running.told) == 1)
+        before = len(log.data())
+        add(events, log.prompt("more").request().response(text("sure")).data()[before:])
+        (session / "transcript.jsonl").write_bytes(jsonl([*CHAT, *CHAT]))
+        await running.until(lambda: len(running.told) == 2)
+        result = await running.end()
+    assert len(await store.streams()) == result.total.sessions == 1
+    assert result.total.failed == 0
+    await same_as_import(store, events, result.sessions[0].session or "")
 
 
 async def test_two_that_follow_the_same_files_double_nothing(folder: Path) -> None:

@@ -229,12 +229,11 @@ class Follower:
         else:
             # To read on costs what is new, to read anew costs this.
             followed.first, followed.not_before = busy, 0.0
-        if (
-            not followed.seen.lately
-            or sum(one.paused for one in self._followed.values()) >= _MOST_OPEN
-        ):
+        followed.opened = True
+        open_ones = sum(one.paused for one in self._followed.values())
+        if not followed.seen.lately or open_ones >= _MOST_OPEN:
             return False
-        followed.opened = followed.paused = True
+        followed.paused = True
         try:
             async with asyncio.timeout(self._quiet):
                 while not followed.dirty:
@@ -252,9 +251,6 @@ class Follower:
         finally:
             followed.paused = False
             followed.began = monotonic()
-
-    def _open(self) -> int:
-        return sum(one.paused for one in self._followed.values())
 
     # -- telling ---------------------------------------------------------------------------------
 

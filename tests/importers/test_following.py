@@ -325,6 +325,19 @@ async def test_amplifiers_files_of_a_session_are_followed_as_one(
     await same_as_import(store, events, result.sessions[0].session or "")
 
 
+async def test_an_old_file_is_told_once_with_all_that_its_import_added(folder: Path) -> None:
+    store = MemoryStore()
+    path = folder / "old.jsonl"
+    path.write_bytes(ClaudeCode().user("one").progress().data())
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    async with following(store, folder) as running:
+        await running.until(lambda: running.messages(SESSION) == 1)
+        await running.see(lambda: running.follower._followed[path].task is None)
+        result = await running.end()
+    assert len(running.told) == 1
+    assert result.total.added == len(await records(store, SESSION))
+
+
 async def test_two_that_follow_the_same_files_double_nothing(folder: Path) -> None:
     store = MemoryStore()
     path = folder / "a.jsonl"

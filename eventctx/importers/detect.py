@@ -37,10 +37,15 @@ def _own_name(path: Path) -> str:
     return path.name
 
 
+def _no_others(path: Path) -> list[Parser]:
+    return []
+
+
 class Format(NamedTuple):
     """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
 
-    ``called`` gives the name of a session whose lines do not name it.
+    ``called`` gives the name of a session whose lines do not name it. ``others`` gives a parser for
+    each further session of a file; they read the file as it is when they are made.
     """
 
     name: str
@@ -48,6 +53,7 @@ class Format(NamedTuple):
     parse: Parser
     called: Callable[[Path], str] = _own_name
     parse_folder: Parser | None = None
+    others: Callable[[Path], list[Parser]] = _no_others
 
 
 def _event_name(path: Path) -> str:
@@ -81,7 +87,12 @@ FORMATS: Final[dict[str, Format]] = {
             context_persistent.parse,
             named_by_folder,
         ),
-        Format(cassette.NAME, "recorded HTTP of a provider's SDK (VCR cassette)", cassette.parse),
+        Format(
+            cassette.NAME,
+            "recorded HTTP of a provider's SDK (VCR cassette)",
+            cassette.parse,
+            others=cassette.others,
+        ),
         Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
     )
 }
@@ -94,10 +105,12 @@ _BINARY_BYTES: Final = 8192
 def session_source(path: Path, name: str | None = None) -> Path:
     """The file that tells the session of ``path``: of several files, the one that tells most.
 
-    Amplifier has several for one session, and may be named by its folder. ``name`` is the format's,
-    if the caller names it.
+    Amplifier has several for one session, and may be named by its folder. With the ``name`` of a
+    format a file is taken as it is.
     """
-    return amplifier_folder.source_of(path) if name in (None, amplifier.NAME) else path
+    if name is None or (name == amplifier.NAME and path.is_dir()):
+        return amplifier_folder.source_of(path)
+    return path
 
 
 def passed_over(path: Path) -> str | None:

@@ -18,7 +18,12 @@ from eventctx.errors import (
 )
 from eventctx.importers.detect import Format, choose, session_source
 from eventctx.importers.formats import claude_code
-from eventctx.importers.one_file import ImportOutcome, ImportRun, ImportSummary, import_sessions
+from eventctx.importers.one_session import (
+    ImportOutcome,
+    ImportRun,
+    ImportSummary,
+    import_session,
+)
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.growing_lines import GrowingLines
 from eventctx.importers.source.lines import unreadable
@@ -57,7 +62,9 @@ async def import_file(
 ) -> list[ImportSummary]:
     """Import a transcript, and the subagents' files beside it, and return a summary of each.
 
-    ``path`` is a file, or a folder of events as OpenHands keeps it.
+    ``path`` is a file, a folder of events as OpenHands keeps it, or Amplifier's folder of a
+    session. Of Amplifier's files, the one that tells most is read, whichever is named, unless
+    ``format`` is given. A file with several sessions gives a summary of each.
 
     A second import adds only what is new since the first one. ``format`` overrides detection,
     ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
@@ -78,8 +85,10 @@ async def import_file(
         check_session_id(session)
     chosen = _choose(path, format)
     run = ImportRun(store, chosen, session, complete or take_over, CheckedClock(clock)(), salt)
-    main, *others = await import_sessions(run, path, progress)
-    summaries = [*await _with_agents(run, path, main, {}), *[one.summary for one in others]]
+    main = await import_session(run, path, progress)
+    summaries = await _with_agents(run, path, main, {})
+    others = await _others(run, path)
+    summaries += [one.summary for one in others]
     if not take_over:
         return summaries
     tracks = {one.track.stream: one.track for one in (main, *others) if one.track is not None}
@@ -109,8 +118,19 @@ async def follow_file(
     async def at_end(main: ImportOutcome, lines: GrowingLines) -> bool:
         return await more(await _with_agents(run, path, main, agents), lines.is_same)
 
-    main, *others = await import_sessions(run, path, at_end=at_end)
+    main = await import_session(run, path, at_end=at_end)
+    others = await _others(run, path)
     return [*await _with_agents(run, path, main, agents), *[one.summary for one in others]]
+
+
+async def _others(run: ImportRun, path: Path) -> list[ImportOutcome]:
+    """Import the further sessions of a file, which only some formats have."""
+    found = []
+    for number, parse in enumerate(run.chosen.others(path), 2):
+        session = None if run.session is None else f"{run.session}-{number}"
+        part = run._replace(chosen=run.chosen._replace(parse=parse), session=session)
+        found.append(await import_session(part, path))
+    return found
 
 
 def _choose(path: Path, name: str | None) -> Format:
@@ -166,7 +186,7 @@ async def _import_agent(
     name = f"{parent}.agent-{agent.name}" if run.session is not None else None
     run = run._replace(session=name, complete=run.complete or agent.over)
     try:
-        done = await import_sessions(run, path, parent=parent, call_id=agent.call_id)
+        done = await import_session(run, path, parent=parent, call_id=agent.call_id)
     except ENDS_ALL:
         raise
     except EventctxError as error:
@@ -178,7 +198,7 @@ async def _import_agent(
             warned=1,
             error=type(error).__name__,
         )
-    return done[0].summary
+    return done.summary
 
 
 async def _link(main: ImportOutcome, agents: list[ImportSummary]) -> None:

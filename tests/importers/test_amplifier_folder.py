@@ -92,19 +92,26 @@ async def test_the_files_of_a_session_are_one_session_in_any_order(
 
 async def test_a_log_without_answers_does_not_tell_the_session(tmp_path: Path) -> None:
     folder = session(tmp_path)
-    log = AmplifierLog().prompt("go").event("tool:pre", tool_call_id="t1").event("session:end")
+    log = AmplifierLog().prompt("go").event("tool:pre", tool_call_id="t1").event("llm:request")
+    for number in range(55):
+        log.event("llm:response", model="m", usage={"input": 100 + number, "output": 1})
     (folder / "events.jsonl").write_bytes(log.data())
     assert session_source(folder) == folder / "transcript.jsonl"
-    assert "without answers" in (passed_over(folder / "events.jsonl") or "")
+    assert "without the text of answers" in (passed_over(folder / "events.jsonl") or "")
     assert passed_over(folder / "transcript.jsonl") is None
     store = MemoryStore()
     await load(store, folder / "events.jsonl")
     assert await messages(store, "amp-1") == ROWS
+    # With the format's name a file is taken as it is.
+    log_itself = {"format": "amplifier", "session": "calls", "complete": True}
+    alone = await load(store, folder / "events.jsonl", **log_itself)
+    assert (alone.messages, alone.calls) == (1, 55)
 
 
 async def test_of_two_logs_the_one_with_whole_requests_tells_the_session(tmp_path: Path) -> None:
     folder = session(tmp_path, between=True)
     lean = AmplifierLog().prompt("go").event("llm:request").event("llm:response")
+    lean.event("content_block:end", block=text("done"))
     (folder / "events.jsonl").write_bytes(lean.data())
     whole = folder / BETWEEN / "events.jsonl"
     assert session_source(folder / "events.jsonl") == session_source(folder) == whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -54,7 +55,14 @@ RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1
 
 
 def items_in(tape: Tape) -> list[Item]:
-    return list(cassette.parse(as_lines(tape.yaml()), "tape.yaml"))
+    """The items of all sessions, one after the other."""
+    found = list(cassette.parse(as_lines(tape.yaml()), "tape.yaml"))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "tape.yaml"
+        path.write_bytes(tape.yaml())
+        for parse in cassette.others(path):
+            found += parse((), "", lambda: False)
+    return found
 
 
 def sessions(items: list[Item]) -> list[str]:

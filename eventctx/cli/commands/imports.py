@@ -72,12 +72,12 @@ def import_command(
     as_json: bool,
 ) -> None:
     """Import transcripts of other agents: Claude Code, Codex, pi, OpenHands, Amplifier, SWE-agent,
-    mini-swe-agent; lists of messages; exports.
+    mini-swe-agent; recorded HTTP of SDKs (VCR); lists of messages; exports.
 
-    A folder is searched for them; one with a file per event, as OpenHands has it, is a transcript
-    itself. Importing a file again adds only what is new in it. A session mirrors its file and
-    changes by import alone, until --take-over. A file that cannot be read is passed over, named at
-    the end, and makes the exit code 2.
+    A folder is searched for them; one with a file per event, as OpenHands has it, or Amplifier's of
+    a session is a transcript itself. Importing a file again adds only what is new in it. A session
+    mirrors its file and changes by import alone, until --take-over. A file that cannot be read is
+    passed over, named at the end, and makes the exit code 2.
     """
     if session is not None:
         check_session_id(session)

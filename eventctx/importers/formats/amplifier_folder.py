@@ -1,21 +1,24 @@
 """Amplifier's folder of a session: which of its files tells the session.
 
 A folder has ``transcript.jsonl``, and logs: ``events.jsonl`` in it, or in a folder
-``context-intelligence``, or both. They tell one session. A log with answers is the source, because
-it has the transcript's messages and the requests, usage, tools and compactions besides; of two, the
-one with whole requests. The transcript is the source where no log has an answer. Programs write the
-log first, so the choice stays the same while the files grow.
+``context-intelligence``, or both. They tell one session. A log with the text of answers is the
+source, because it has the transcript's messages and the requests, usage, tools and compactions
+besides; of two, the one with whole requests. The transcript is the source where no log has the
+text of an answer: a log may have calls and their usage alone, and nothing says which call gave
+which answer. Programs write the log first, so the choice stays the same while the files grow.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats import amplifier_rows
+from eventctx.importers.formats.amplifier_answers import wire_answer
 from eventctx.importers.formats.amplifier_requests import messages_of
 from eventctx.importers.formats.amplifier_rows import AmplifierRow
+from eventctx.importers.formats.provider_answers import answers
 from eventctx.importers.source.document import first_record
 from eventctx.importers.source.lines import read_lines
 
@@ -25,7 +28,8 @@ _BETWEEN: Final = "context-intelligence"
 _BESIDE: Final = ("metadata.json", _LOG, _BETWEEN)
 
 _REQUESTS: Final = ("llm:request", "llm:request:raw")
-_ANSWERS: Final = ("llm:response", "llm:response:raw", "content_block:end")
+_ANSWERS: Final = ("llm:response", "llm:response:raw")
+_BLOCK: Final = "content_block:end"
 _MARKS: Final = (b"llm:re", b"content_block:end")
 
 
@@ -54,7 +58,7 @@ def passed_over(path: Path) -> str | None:
     if source == path:
         return None
     if source.name == TRANSCRIPT:
-        return f"a log without answers; {TRANSCRIPT} tells its session"
+        return f"a log without the text of answers; {TRANSCRIPT} tells its session"
     where = f"{_BETWEEN}/{_LOG}" if source.parent.name == _BETWEEN else _LOG
     return f"{where} tells the same session, with more of it"
 
@@ -88,17 +92,23 @@ def _is_session(folder: Path) -> bool:
 
 
 def _told(log: Path) -> int:
-    """How much a log tells: 2 with whole requests, 1 with answers, 0 with neither."""
+    """How much a log tells: 2 with whole requests, 1 with texts of answers, 0 with neither."""
     try:
         for line in read_lines(log):
             row = first_record(line) if any(mark in line.data for mark in _MARKS) else None
-            if not isinstance(row, dict) or not amplifier_rows.is_row(row):
-                continue
-            name = amplifier_rows.name_of(row)
-            if name in _REQUESTS and messages_of(AmplifierRow(0, row).request) is not None:
-                return 2
-            if name in _ANSWERS:
-                return 1
+            told = _told_by(row) if isinstance(row, dict) else 0
+            if told:
+                return told
     except (OSError, MalformedTranscript):
         return 0  # reading it says what is wrong with it
     return 0
+
+
+def _told_by(row: dict[str, Any]) -> int:
+    if not amplifier_rows.is_row(row):
+        return 0
+    name, found = amplifier_rows.name_of(row), AmplifierRow(0, row)
+    if name in _REQUESTS and messages_of(found.request) is not None:
+        return 2
+    block = name == _BLOCK and isinstance(found.data.get("block"), dict)
+    return int(block or (name in _ANSWERS and bool(answers(wire_answer(found.data)))))

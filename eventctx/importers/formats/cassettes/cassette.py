@@ -9,6 +9,7 @@ one, a number. Other requests are kept beside the conversation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
@@ -17,8 +18,8 @@ from eventctx.importers.formats.cassettes.talk import COMPACT, CassetteRequest, 
 from eventctx.importers.source.document import envelope, stem
 from eventctx.importers.source.http_bodies import events_of, is_stream
 from eventctx.importers.source.http_recording import LISTS, Exchange, exchanges_of, read_cassette
-from eventctx.importers.source.items import Ended, FileLine, Item, Raw, never
-from eventctx.importers.source.lines import object_or_empty
+from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, never
+from eventctx.importers.source.lines import object_or_empty, read_lines
 from eventctx.importers.source.values import encode
 
 NAME: Final = "cassette"
@@ -33,36 +34,45 @@ def is_cassette(value: object) -> bool:
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of all sessions, one session after the other."""
+    """The items of the first session of a file."""
+    return iter(_sessions(lines, name)[0])
+
+
+def others(path: Path) -> list[Parser]:
+    """A parser for each further session of a file."""
+    return [_parser_of(items) for items in _sessions(read_lines(path), path.name)[1:]]
+
+
+def _parser_of(items: list[Item]) -> Parser:
+    return lambda lines, name, ended: iter(items)
+
+
+def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
+    """The items of every session, in the order in which they begin in the file."""
     value = read_cassette(lines, name)
     exchanges = exchanges_of(value)
     talks: list[Talk] = []
-    before: list[Raw] = []
+    before: list[Item] = []
+    last: Talk | None = None
     for exchange in exchanges:
         request = model_request(exchange)
         if request is None:
-            kept = [_kept(exchange)]
-            (talks[-1].items if talks else before).extend(kept)
+            (before if last is None else last.items).append(_kept(exchange))
             continue
-        talk = next((one for one in reversed(talks) if one.continued_by(request)), None)
-        if talk is None:
-            talk = Talk(_name(stem(name), len(talks)), request)
-            talks.append(talk)
-        # A request that is not the file's last conversation still belongs to its own.
-        talks.sort(key=lambda one: one is talk)
-        talk.take(request)
+        last = next((one for one in reversed(talks) if one.continued_by(request)), None)
+        if last is None:
+            last = Talk(_name(stem(name), len(talks)), request)
+            talks.append(last)
+        last.take(request)
     if not talks:
         raise MalformedTranscript(
             f"{name}: expected recorded requests to {', '.join(_PATHS)}, found "
             f"{len(exchanges)} requests and none of these; name another format with --format"
         )
-    for number, talk in enumerate(sorted(talks, key=lambda one: one.number)):
-        yield talk.opening
-        if number == 0:
-            yield from before
-        yield from talk.items
-        if number == 0:
-            yield envelope(object_or_empty(value), *LISTS)
+    found: list[list[Item]] = [[talk.opening, *talk.items] for talk in talks]
+    rest = envelope(object_or_empty(value), *LISTS)
+    found[0] = [talks[0].opening, *before, *talks[0].items, rest]
+    return found
 
 
 def model_request(exchange: Exchange) -> CassetteRequest | None:

@@ -1,8 +1,8 @@
-"""Importing one file: its parser's items become the records of its sessions, one by one."""
+"""Importing one session: a parser's items become its records."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,17 +83,14 @@ AtEnd = Callable[[ImportOutcome, GrowingLines], Awaitable[bool]]
 
 
 class _Reading(NamedTuple):
-    """A file while it is read: ``closed`` tells, at its end, whether it will grow no more."""
+    """A file while it is read."""
 
     run: ImportRun
     source: Source
-    items: Iterator[Item]
-    closed: Callable[[], bool]
-    call_id: str | None
     at_end: AtEnd | None
 
 
-async def import_sessions(
+async def import_session(
     run: ImportRun,
     path: Path,
     progress: Progress | None = None,
@@ -101,8 +98,9 @@ async def import_sessions(
     parent: str | None = None,
     call_id: str | None = None,
     at_end: AtEnd | None = None,
-) -> list[ImportOutcome]:
-    """Import every session of a file. All formats but one have one session in a file."""
+) -> ImportOutcome:
+    """Import the session that the run's format reads in a file, or what there is of it so far."""
+    chosen = run.chosen
     source = Source(path, progress, growing=at_end is not None)
     track: Track | None = None
 
@@ -110,56 +108,36 @@ async def import_sessions(
         # A stream that goes on behind what may grow was imported as complete before.
         return run.complete or (track is not None and track.next is not None)
 
-    parse = (run.chosen.parse_folder if source.is_folder else None) or run.chosen.parse
+    parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
     lines = source.lines()
     if run.complete:
         # Nobody will write the rest of a half last line, so it is kept as it is.
         lines = (line._replace(terminated=True) for line in lines)
-    items = parse(lines, run.chosen.called(path), closed)
+    items = parse(lines, chosen.called(path), closed)
     first = next(items, None)
     if not isinstance(first, Session):
-        return [ImportOutcome(_nothing(path, run.chosen, first, source.size))]
-    reading = _Reading(run, source, items, closed, call_id, at_end)
-    outcomes: list[ImportOutcome] = []
-    following: Session | None = first
-    while following is not None:
-        if parent is not None:
-            following = msgspec.structs.replace(following, parent=parent)
-        name = session_name(following.session_id)
-        if run.session is not None:
-            name = f"{run.session}-{len(outcomes) + 1}" if outcomes else run.session
-        track = Track(run.store, name, run.salt, run.now)
-        outcome, following = await _record(reading, track, following)
-        outcomes.append(outcome)
-    return outcomes
-
-
-async def _record(
-    reading: _Reading, track: Track, first: Session
-) -> tuple[ImportOutcome, Session | None]:
-    """Record one session up to the next one of the file, which is returned, too."""
-    run, path = reading.run, reading.source.path
+        return ImportOutcome(_nothing(path, chosen, first, source.size))
+    if parent is not None:
+        first = msgspec.structs.replace(first, parent=parent)
+    track = Track(run.store, run.session or session_name(first.session_id), run.salt, run.now)
     await track.open()
     recorder = Recorder(
         track,
-        key=f"{run.chosen.name}:{first.session_id}",
+        key=f"{chosen.name}:{first.session_id}",
         source=fit_for_log(path.name),
-        format=run.chosen.name,
+        format=chosen.name,
         imported_at=run.now,
-        call_id=reading.call_id,
+        call_id=call_id,
     )
-    following: Session | None = None
+    reading = _Reading(run, source, at_end)
     try:
         await recorder.feed(first)
-        for item in reading.items:
-            if isinstance(item, Session):
-                following = item
-                break
+        for item in items:
             if isinstance(item, Paused):
                 await _pause(reading, recorder, track)
             else:
                 await recorder.feed(item)
-        await recorder.end(reading.closed())
+        await recorder.end(closed())
     except SourceChanged:
         await track.check_ours()
         raise
@@ -172,7 +150,7 @@ async def _record(
             f"{track.next.position} ({track.next.type}) on: the file was cut, or the session was "
             "continued; import the file as another session with --session NEW"
         )
-    return _outcome(reading, recorder, track), following
+    return _outcome(reading, recorder, track)
 
 
 async def _pause(reading: _Reading, recorder: Recorder, track: Track) -> None:

@@ -1,9 +1,8 @@
 """Following files and folders: sessions that are being written appear and grow in a store.
 
-Changes are noticed by looking: size, time and inode of each file, which any file system answers.
-Files that changed lately are looked at every ``INTERVAL``, all others, and new ones, every
-``SEARCH`` or at ten times the duration of a search. An import of a file of JSON Lines stays open,
-and reads on what is written (``load.follow_file``); other files are read anew.
+What changes is noticed by looking (``lookout.py``). An import of a file of JSON Lines stays open,
+and reads on what is written (``load.follow_file``); other files are read anew. How a file was when
+its import ended is remembered beside the store (``known_files.py``).
 """
 
 from __future__ import annotations
@@ -13,15 +12,17 @@ from asyncio import Event, Task
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
 from typing import Final
 
 import msgspec
 
 from eventctx.errors import EventctxError, WrongExpectedVersion
-from eventctx.importers.found import Candidate, FileState, find, state_of
+from eventctx.importers.detect import passed_over
+from eventctx.importers.found import FileState
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ENDS_ALL, ImportSummary, follow_file
+from eventctx.importers.lookout import ChangedFile, Lookout
 from eventctx.importers.many import (
     FilePassedOver,
     ImportedPaths,
@@ -34,33 +35,33 @@ from eventctx.log.store import EventStore, StreamInfo
 INTERVAL: Final = 0.25
 """Seconds between two looks at the files that changed lately."""
 
-SEARCH: Final = 0.5
-"""Seconds between two searches of the folders, at least."""
-
 QUIET: Final = 600.0
 """Seconds without a change after which an import is closed, and its memory given back."""
 
 PATIENCE: Final = 3.0
 """Seconds without a change before a file is said to be passed over: it may be half written."""
 
-_SEARCH_SHARE: Final = 10
 _READING_SHARE: Final = 3
 _SAVE: Final = 2.0
 _MOST_OPEN: Final = 64
+_AT_ONCE: Final = 4
+"""Old files that are read at the same time, since each waits for the disk most of the time."""
 _GRACE: Final = 10.0
 
 
 class _Followed:
-    """A candidate: its files as last seen and as last read, and the import that reads them."""
+    """A transcript: as it was last seen and last read, and the import that reads it.
 
-    def __init__(self, candidate: Candidate) -> None:
-        self.candidate = candidate
-        self.files: tuple[FileState, ...] = ()
+    ``began`` is the start of the present reading, ``first`` the duration of the first one, which
+    was from the start of the file. ``base`` are the records that were told of.
+    """
+
+    def __init__(self, seen: ChangedFile) -> None:
+        self.seen = seen
         self.read: tuple[FileState, ...] = ()
-        self.lately = False
         self.changed = 0.0
         self.dirty = False
-        self.began = 0.0
+        self.began = self.first = 0.0
         self.not_before = 0.0
         self.task: Task[None] | None = None
         self.opened = self.paused = False
@@ -90,17 +91,20 @@ class Follower:
     ) -> None:
         self.unchanged = 0
         self._store = store
-        self._roots = [Path(path).absolute() for path in paths]
+        self._lookout = Lookout(paths, quiet)
         self._known = known
         self._told = told
         self._format = format
         self._quiet = quiet
         self._patience = patience
         self._followed: dict[Path, _Followed] = {}
+        self._hot: set[_Followed] = set()
+        self._cold: list[_Followed] = []
+        self._reading: set[_Followed] = set()
         self._sessions: dict[str, ImportSummary] = {}
         self._said: set[tuple[Path, str]] = set()
         self._streams: dict[str, StreamInfo] = {}
-        self._next_search = self._next_save = 0.0
+        self._next_save = 0.0
         self._ending = False
 
     @property
@@ -114,7 +118,10 @@ class Follower:
         self._streams = {info.stream: info for info in await self._store.streams()}
         try:
             while not stop.is_set():
-                await self._look()
+                if changes := await self._lookout.look():
+                    for seen in changes:
+                        self._notice(seen)
+                    self._cold.sort(key=lambda one: one.seen.modified)
                 self._begin()
                 self._tell_problems()
                 self._save()
@@ -126,80 +133,70 @@ class Follower:
 
     # -- noticing --------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        now = monotonic()
-        if now < self._next_search:
-            for followed in list(self._followed.values()):
-                if followed.lately:
-                    followed.lately = now - followed.changed < self._quiet
-                    self._see(followed.candidate, state_of(followed.candidate), now)
-            return
-        found = await asyncio.to_thread(self._search)
-        took = monotonic() - now
-        self._next_search = now + max(SEARCH, _SEARCH_SHARE * took)
-        for candidate in found:
-            self._see(candidate, candidate.files, now)
-
-    def _search(self) -> list[Candidate]:
-        return [one for root in self._roots for one in find(root)]
-
-    def _see(self, candidate: Candidate, files: tuple[FileState, ...], now: float) -> None:
-        followed = self._followed.get(candidate.path)
+    def _notice(self, seen: ChangedFile) -> None:
+        followed = self._followed.get(seen.path)
         if followed is None:
-            followed = _Followed(candidate)
-            self._followed[candidate.path] = followed
-            known = self._known.get(candidate.path, files, self._streams)
+            followed = self._followed[seen.path] = _Followed(seen)
+            known = self._known.get(seen.path, seen.files, self._streams)
             if known is not None:
-                followed.files = followed.read = files
+                followed.read = seen.files
                 followed.problems = [known.passed_over] if known.passed_over is not None else []
                 self.unchanged += 1
                 return
-            followed.lately = time_ns() - _last_change(files) < self._quiet * 1e9
-        elif files == followed.files:
-            return
-        else:
-            followed.lately = True
-        followed.candidate = candidate
-        followed.files, followed.changed = files, now
+        followed.seen, followed.changed = seen, monotonic()
         # An empty file is about to be written, and of one that is gone nothing can be read.
-        followed.dirty = candidate.error is not None or any(file.size for file in files)
+        followed.dirty = seen.error is not None or any(file.size for file in seen.files)
+        if seen.lately:
+            self._hot.add(followed)
+        else:
+            self._cold.append(followed)
         followed.wake.set()
 
     # -- importing -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Begin the imports that are due: what changed lately at once, the rest one by one."""
+        """Begin the imports that are due: what changed lately at once, the rest some at a time."""
         now = monotonic()
-        due = [
-            one
-            for one in self._followed.values()
-            if one.dirty and one.task is None and now >= one.not_before
-        ]
-        busy = any(
-            one.task is not None and not one.paused and not one.lately
-            for one in self._followed.values()
-        )
-        for one in sorted(due, key=lambda one: _last_change(one.files), reverse=True):
-            if one.lately or not busy:
-                busy = busy or not one.lately
-                one.task = asyncio.create_task(self._import(one))
-                one.task.add_done_callback(partial(self._after, one))
+        for one in list(self._hot):
+            if not one.dirty:
+                self._hot.discard(one)
+            elif one.task is None and now >= one.not_before:
+                self._hot.discard(one)
+                self._start(one)
+        while len(self._reading) < _AT_ONCE and self._cold:
+            newest = self._cold.pop()
+            if newest.dirty and newest.task is None:
+                self._reading.add(newest)
+                self._start(newest)
+
+    def _start(self, followed: _Followed) -> None:
+        followed.task = asyncio.create_task(self._import(followed))
+        followed.task.add_done_callback(partial(self._after, followed))
 
     def _after(self, followed: _Followed, task: Task[None]) -> None:
-        # A task that failed stays until ``run`` raises its error.
-        if not self._ending and not task.cancelled() and task.exception() is None:
-            followed.task = None
+        if self._ending or task.cancelled() or task.exception() is not None:
+            return  # a task that failed stays until ``run`` raises its error
+        followed.task = None
+        if followed.dirty:
+            self._hot.add(followed)
+        if followed in self._reading:
+            self._reading.discard(followed)
             self._begin()
 
     async def _import(self, followed: _Followed) -> None:
         followed.began = monotonic()
-        followed.read, followed.dirty, followed.base = followed.files, False, 0
+        followed.read, followed.dirty, followed.base = followed.seen.files, False, 0
         followed.opened = False
-        path = followed.candidate.path
+        path = followed.seen.path
+        followed.first = 0.0
         sessions: dict[str, StreamInfo] = {}
         try:
-            if followed.candidate.error is not None:
-                raise followed.candidate.error
+            if followed.seen.error is not None:
+                raise followed.seen.error
+            reason = None if followed.seen.named else passed_over(path)
+            if reason is not None:
+                followed.problems = [FilePassedOver(path=path, reason=reason)]
+                return
             more = partial(self._more, followed)
             summaries = await follow_file(self._store, path, more, format=self._format)
             self._tell(followed, summaries, closed=followed.opened)
@@ -215,9 +212,9 @@ class Follower:
             followed.not_before = monotonic() + INTERVAL
             return
         except EventctxError as error:
-            named = followed.candidate.named
-            followed.problems = [passed_over_for(path, error, named=named)]
-        followed.not_before = monotonic() + _READING_SHARE * (monotonic() - followed.began)
+            followed.problems = [passed_over_for(path, error, named=followed.seen.named)]
+        took = max(followed.first, monotonic() - followed.began)
+        followed.not_before = monotonic() + _READING_SHARE * took
         problem = followed.problems[0] if followed.problems else None
         self._known.note(path, followed.read, sessions, problem)
 
@@ -227,21 +224,27 @@ class Follower:
         """Tell what is new, and wait for a change of the file; False ends the import."""
         self._tell(followed, summaries)
         busy = monotonic() - followed.began
-        followed.not_before = monotonic() + _READING_SHARE * busy
-        if not followed.lately or sum(one.paused for one in self._followed.values()) >= _MOST_OPEN:
+        if followed.opened:
+            followed.not_before = monotonic() + _READING_SHARE * busy
+        else:
+            # To read on costs what is new, to read anew costs this.
+            followed.first, followed.not_before = busy, 0.0
+        followed.opened = True
+        open_ones = sum(one.paused for one in self._followed.values())
+        if not followed.seen.lately or open_ones >= _MOST_OPEN:
             return False
-        followed.opened = followed.paused = True
+        followed.paused = True
         try:
             async with asyncio.timeout(self._quiet):
                 while not followed.dirty:
-                    if self._ending or not followed.files:
+                    if self._ending or not followed.seen.files:
                         return False
                     followed.wake.clear()
                     await followed.wake.wait()
             await asyncio.sleep(max(0.0, followed.not_before - monotonic()))
             if not same():
                 return False
-            followed.read, followed.dirty = followed.files, False
+            followed.read, followed.dirty = followed.seen.files, False
             return True
         except TimeoutError:
             return False
@@ -278,7 +281,7 @@ class Follower:
         """Say what was passed over for an error, when its file stands still."""
         now = monotonic()
         for followed in self._followed.values():
-            gone = not followed.files and followed.candidate.error is None
+            gone = not followed.seen.files and followed.seen.error is None
             if not followed.problems or gone or now - followed.changed < self._patience:
                 continue
             for problem in followed.problems:
@@ -308,7 +311,7 @@ class Follower:
             if followed.task is None:
                 continue
             tasks.append(followed.task)
-            if followed.paused or followed.lately:
+            if followed.paused or followed.seen.lately:
                 followed.wake.set()
             else:
                 followed.task.cancel()
@@ -318,10 +321,6 @@ class Follower:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         self._known.save()
-
-
-def _last_change(files: tuple[FileState, ...]) -> int:
-    return max([file.modified for file in files], default=0)
 
 
 async def _until(stop: Event, seconds: float) -> None:

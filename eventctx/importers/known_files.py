@@ -3,7 +3,7 @@
 Whoever follows folders need not read a file again that has not changed since it was imported. This
 is a cache: without it, or after an update of eventctx, all files are read again, and nothing is
 added twice. It is replaced as a whole, so a reader sees one state or the other. It holds names of
-files and sessions and no content.
+files and sessions and no content. A file of its name that somebody else made is left alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from eventctx.version import __version__
 SUFFIX: Final = "-imported.json"
 """Behind the name of the store."""
 
-_OF_THE_STORE: Final = ("SourceChanged", "SessionWasDeleted", "InvalidSessionId")
-"""Errors that do not only depend on the file, so the file is read again."""
+_MARK: Final = b'{"eventctx_imported":'
+_VERSION: Final = 1
+_OF_THE_FILE: Final = (None, "UnknownFormat", "NotATranscript", "MalformedTranscript")
+"""Reasons to pass over a file that are in the file alone; with any other it is read again."""
 
 
 class _Session(msgspec.Struct, frozen=True, array_like=True):
@@ -43,6 +45,7 @@ class KnownFile(msgspec.Struct, frozen=True):
 
 
 class _Known(msgspec.Struct, frozen=True):
+    eventctx_imported: int
     library: str
     imported: dict[str, KnownFile]
 
@@ -57,8 +60,12 @@ class KnownFiles:
         if self._path is None:
             return
         with suppress(OSError, msgspec.DecodeError):
-            stored = msgspec.json.decode(self._path.read_bytes(), type=_Known, dec_hook=_path)
-            if stored.library == __version__:
+            data = self._path.read_bytes()
+            if data and not data.startswith(_MARK):
+                self._path = None
+                return
+            stored = msgspec.json.decode(data, type=_Known, dec_hook=_path)
+            if (stored.eventctx_imported, stored.library) == (_VERSION, __version__):
                 self._known = stored.imported
 
     def get(
@@ -87,7 +94,7 @@ class KnownFiles:
         passed_over: FilePassedOver | None,
     ) -> None:
         """Note the outcome of an import that has read these files to their ends."""
-        if passed_over is not None and passed_over.error in _OF_THE_STORE:
+        if passed_over is not None and passed_over.error not in _OF_THE_FILE:
             self._changed = self._known.pop(os.fspath(path), None) is not None or self._changed
             return
         heads = {name: _Session(info.created, info.head) for name, info in sessions.items()}
@@ -101,7 +108,9 @@ class KnownFiles:
         self._changed = False
         new = self._path.with_name(self._path.name + ".new")
         with suppress(OSError, UnicodeEncodeError):
-            data = msgspec.json.encode(_Known(__version__, self._known), enc_hook=os.fspath)
+            data = msgspec.json.encode(
+                _Known(_VERSION, __version__, self._known), enc_hook=os.fspath
+            )
             with open(new, "wb", opener=_private) as file:
                 file.write(data)
             new.replace(self._path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,7 +21,7 @@ from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import FilePassedOver, ImportedPaths, Told
 from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
-from tests.importers.agents import openhands_talk
+from tests.importers.agents import AmplifierLog, openhands_talk
 from tests.importers.given import (
     SESSION,
     ClaudeCode,
@@ -73,8 +74,9 @@ class Running:
 
     def has_read(self, path: Path, size: int) -> bool:
         followed = self.follower._followed.get(path)
-        idle = followed is not None and (followed.task is None or followed.paused)
-        return idle and not followed.dirty and [file.size for file in followed.read] == [size]
+        if followed is None or followed.dirty or not (followed.task is None or followed.paused):
+            return False
+        return [file.size for file in followed.read] == [size]
 
     def messages(self, session: str) -> int:
         found = [one for one in self.told if isinstance(one, ImportSummary)]
@@ -216,7 +218,7 @@ async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_double
     path.write_bytes(jsonl(CHAT))
     known = tmp_path / "store.db"
     beside = known.with_name(known.name + SUFFIX)
-    for torn in (None, b"", b'{"library": "0', b"[]"):
+    for torn in (None, b"", b'{"eventctx_imported":1,"lib', b'{"eventctx_imported":9}'):
         if torn is not None:
             beside.write_bytes(torn)
         async with following(store, folder, known=known) as running:
@@ -224,6 +226,15 @@ async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_double
         assert json.loads(beside.read_bytes())["imported"].keys() == {str(path)}
         assert beside.stat().st_mode & 0o777 == 0o600
     await same_as_import(store, path, "a")
+
+
+async def test_somebody_elses_file_of_that_name_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
+    beside = tmp_path / f"store.db{SUFFIX}"
+    beside.write_bytes(b'["mine"]')
+    async with following(MemoryStore(), folder, known=tmp_path / "store.db") as running:
+        await running.until(lambda: running.messages("a") == 2)
+    assert beside.read_bytes() == b'["mine"]'
 
 
 async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(
@@ -290,6 +301,43 @@ async def test_a_document_and_a_folder_of_events_are_read_anew(folder: Path) -> 
     await same_as_import(store, path, "chat")
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_amplifiers_files_of_a_session_are_followed_as_one(
+    folder: Path, *, named: bool
+) -> None:
+    store = MemoryStore()
+    session = folder / "amp-1"
+    session.mkdir()
+    log = AmplifierLog().prompt("go").request().response(text("done"))
+    events = session / "events.jsonl"
+    events.write_bytes(log.data())
+    (session / "metadata.json").write_text("{}")
+    (session / "transcript.jsonl").write_bytes(jsonl(CHAT))
+    async with following(store, session if named else folder) as running:
+        await running.until(lambda: len(running.told) == 1)
+        before = len(log.data())
+        add(events, log.prompt("more").request().response(text("sure")).data()[before:])
+        (session / "transcript.jsonl").write_bytes(jsonl([*CHAT, *CHAT]))
+        await running.until(lambda: len(running.told) == 2)
+        result = await running.end()
+    assert len(await store.streams()) == result.total.sessions == 1
+    assert result.total.failed == 0
+    await same_as_import(store, events, result.sessions[0].session or "")
+
+
+async def test_an_old_file_is_told_once_with_all_that_its_import_added(folder: Path) -> None:
+    store = MemoryStore()
+    path = folder / "old.jsonl"
+    path.write_bytes(ClaudeCode().user("one").progress().data())
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    async with following(store, folder) as running:
+        await running.until(lambda: running.messages(SESSION) == 1)
+        await running.see(lambda: running.follower._followed[path].task is None)
+        result = await running.end()
+    assert len(running.told) == 1
+    assert result.total.added == len(await records(store, SESSION))
+
+
 async def test_two_that_follow_the_same_files_double_nothing(folder: Path) -> None:
     store = MemoryStore()
     path = folder / "a.jsonl"
@@ -321,6 +369,15 @@ async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path)
         add(path, log.user("two").data()[before:])
         await running.until(lambda: running.messages(SESSION) == 2)
     await same_as_import(store, path)
+
+
+async def test_a_pipe_is_said_to_be_none_of_the_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    async with following(MemoryStore(), tmp_path / "pipe.jsonl", patience=0.0) as running:
+        await running.until(lambda: len(running.told) == 1)
+    (one,) = running.told
+    assert isinstance(one, FilePassedOver)
+    assert one.error == "UnreadableFile"
 
 
 async def test_a_store_that_fails_ends_it(folder: Path) -> None:

@@ -243,3 +243,33 @@ async def test_subagents_are_imported_and_linked_while_they_write(tmp_path: Path
         assert len(links) == 1
     # The subagent's call has its result, so its last turn has ended.
     assert (await records(store, child))[-1].type == "prompt:complete"
+
+
+RECORDED = (
+    "claude-code/codemie-session-9eda1058.jsonl",
+    "claude-code/entire-26dcd5518fea.jsonl",
+    "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl",
+    "claude-code-exact/session.jsonl",
+    "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl",
+    "pi/large-session.jsonl",
+)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_a_recorded_session_that_is_written_again_gives_the_records_of_its_import(
+    name: str, recorded_sessions: Path, tmp_path: Path
+) -> None:
+    data = (recorded_sessions / name).read_bytes()
+    size = len(data) // 40 + 1
+    first = data.index(b"\n") + 1
+    starts = range(first, len(data), size)
+    parts = iter([data[:first], *[data[start : start + size] for start in starts]])
+    written = Written(tmp_path / "file.jsonl", parts)
+    store, other = MemoryStore(), MemoryStore()
+    (done,) = await written.follow(store)
+    while written.path.stat().st_size < len(data):
+        await written.more([done], lambda: True)
+        (done,) = await written.follow(store)
+    await load(other, written.path)
+    stream = done.session or ""
+    assert story(await records(store, stream)) == story(await records(other, stream))

@@ -46,7 +46,6 @@ class GrowingLines:
                     number += 1
                     continue
                 if not _is_record(data):
-                    file.seek(place)
                     self._place, self._before = place, self._bytes_before(place)
                     self._resumed = False
                     yield PAUSE
@@ -77,9 +76,14 @@ class GrowingLines:
         return same and self._bytes_before(self._place) == self._before
 
     def _bytes_before(self, place: int) -> bytes:
+        """The last bytes before a place, at which the file stands afterwards."""
+        if self._file is None:
+            return b""
         start = max(0, place - _REMEMBERED)
-        descriptor = self._file.fileno() if self._file is not None else -1
-        return os.pread(descriptor, place - start, start)
+        self._file.seek(start)
+        data = self._file.read(place - start)
+        self._file.seek(place)
+        return data
 
 
 def _is_record(data: bytes) -> bool:

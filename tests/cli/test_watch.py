@@ -1,0 +1,232 @@
+"""``watch`` and ``import --follow`` as processes: killed at any moment, stopped by Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.importers.load import import_file
+from eventctx.log.record import Record
+from tests.importers.given import SESSION, ClaudeCode, call, story, text
+from tests.importers.growing import claude_code
+
+PATIENCE = 30.0
+"""Seconds that a test waits for what takes a fraction of one, on a busy machine."""
+
+WRITER = """
+import random, sys, time
+data, path, seed = open(sys.argv[1], "rb").read(), sys.argv[2], int(sys.argv[3])
+draw = random.Random(seed)
+with open(path, "wb", buffering=0) as file:
+    start = 0
+    while start < len(data):
+        stop = start + draw.choice((3, 50, 400, 2500))
+        file.write(data[start:stop])
+        start = stop
+        time.sleep(draw.choice((0.0, 0.01, 0.04)))
+"""
+
+
+class Program:
+    """A process of the program, and the JSON lines that it prints."""
+
+    def __init__(self, *arguments: object, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "eventctx.cli", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        self.lines: list[str] = []
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(iter(self.process.stdout.readline, ""))
+
+    def kill(self) -> None:
+        """As ``kill -9``: nothing of the program's own runs after it."""
+        self.process.kill()
+        self._end()
+
+    def stop(self, by: int = signal.SIGINT) -> int:
+        self.process.send_signal(by)
+        return self._end()
+
+    def _end(self) -> int:
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+        return code
+
+    def sessions(self) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in self.lines]
+        return [one["session"] for one in found if one["kind"] == "session"]
+
+    def until(self, true: Any) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not true():
+            assert time.monotonic() < deadline, self.lines
+            assert self.process.poll() is None, self.process.stderr
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def programs() -> Iterator[list[Program]]:
+    started: list[Program] = []
+    yield started
+    for program in started:
+        if program.process.poll() is None:
+            program.kill()
+
+
+async def read(store: Path, session: str) -> list[Record]:
+    async with eventctx.open(store, create=False) as engine:
+        return [record async for record in engine.store.read(session)]
+
+
+async def imported(store: Path, file: Path, session: str) -> list[Record]:
+    async with eventctx.open(store) as engine:
+        await import_file(engine.store, file)
+        return [record async for record in engine.store.read(session)]
+
+
+def plain(records: list[Record]) -> Any:
+    return story([one for one in records if one.type != "session:linked"])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
+    seed: int, tmp_path: Path, programs: list[Program]
+) -> None:
+    draw = random.Random(seed)  # noqa: S311 - a seeded draw
+    whole, folder, store = tmp_path / "whole.jsonl", tmp_path / "live", tmp_path / "s.db"
+    log = ClaudeCode().user("go")
+    for number in range(150):
+        log.answer(f"m{number}", text("a" * 50), call(f"t{number}")).result(f"t{number}", "x" * 90)
+        log.progress(hook="é").user(f"and {number}")
+    whole.write_bytes(log.data())
+    folder.mkdir()
+    file = folder / "session.jsonl"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, whole, file, str(seed)])
+    kills = 0
+    while writer.poll() is None:
+        program = Program("--store", store, "watch", folder, "--json")
+        programs.append(program)
+        program.until(lambda program=program: len(program.lines) > 0)
+        time.sleep(draw.uniform(0.0, 1.2))
+        program.kill()
+        kills += 1
+    assert kills >= 2
+    last = Program("--store", store, "import", "--follow", folder, "--json")
+    programs.append(last)
+    before = len(log.data())
+    end = log.user("the end").data()[before:]
+    for path in (file, whole):
+        with path.open("ab") as opened:
+            opened.write(end)
+    last.until(lambda: any(one["messages"] == 452 for one in last.sessions()))
+    assert last.stop() == 0
+    ours = asyncio.run(read(store, SESSION))
+    theirs = asyncio.run(imported(tmp_path / "other.db", whole, SESSION))
+    assert plain(ours) == plain(theirs)
+    ids = [record.id for record in ours]
+    assert len(ids) == len(set(ids))
+
+
+def test_ctrl_c_ends_it_with_the_total(tmp_path: Path, programs: list[Program]) -> None:
+    folder = tmp_path / "live"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(claude_code())
+    program = Program("--store", tmp_path / "s.db", "watch", folder)
+    programs.append(program)
+    program.until(lambda: len(program.lines) > 1)
+    assert program.stop() == 0
+    assert program.lines[0] == "watching 1 path; Ctrl-C ends it\n"
+    assert program.lines[1].startswith(f"{SESSION}  claude-code  ")
+    assert program.lines[-1].startswith("total: 1 session, ")
+    again = Program("--store", tmp_path / "s.db", "watch", folder)
+    programs.append(again)
+    again.until(lambda: len(again.lines) > 0)
+    time.sleep(0.5)
+    assert again.stop(signal.SIGTERM) == 0
+    assert again.lines[-1] == "1 file not read, as nothing changed since an earlier watch\n"
+
+
+def test_the_log_and_the_list_of_sessions_show_it_live(
+    tmp_path: Path, programs: list[Program]
+) -> None:
+    folder, store = tmp_path / "live", tmp_path / "s.db"
+    folder.mkdir()
+    log = ClaudeCode().user("first")
+    file = folder / "a.jsonl"
+    file.write_bytes(log.data())
+    watching = Program("--store", store, "watch", folder, "--json")
+    programs.append(watching)
+    watching.until(lambda: len(watching.sessions()) == 1)
+    following = Program("--store", store, "log", SESSION, "-f")
+    programs.append(following)
+    following.until(lambda: any("first" in line for line in following.lines))
+    before = len(log.data())
+    with file.open("ab") as opened:
+        opened.write(log.user("second").data()[before:])
+    following.until(lambda: any("second" in line for line in following.lines))
+    listed = subprocess.run(
+        [sys.executable, "-m", "eventctx.cli", "--store", store, "sessions", "--json"],
+        capture_output=True,
+        check=True,
+    )
+    (row,) = json.loads(listed.stdout)
+    assert (row["session"], row["messages"]) == (SESSION, 2)
+
+
+def test_without_a_folder_those_of_known_programs_are_watched(
+    tmp_path: Path, programs: list[Program]
+) -> None:
+    home = tmp_path / "home"
+    place = home / ".claude" / "projects" / "one"
+    place.mkdir(parents=True)
+    (place / "a.jsonl").write_bytes(ClaudeCode().user("x").data())
+    environment = {"HOME": str(home), "CODEX_HOME": "", "CLAUDE_CONFIG_DIR": ""}
+    program = Program("--store", tmp_path / "s.db", "watch", **environment)
+    programs.append(program)
+    program.until(lambda: len(program.lines) > 2)
+    assert program.stop() == 0
+    assert program.lines[0] == f"found Claude Code: {home / '.claude' / 'projects'}\n"
+    assert program.lines[2].startswith(SESSION)
+
+
+def test_without_any_known_folder_it_says_where_it_looked(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    done = run("watch", "--store", tmp_path / "s.db")
+    assert done.code == 2
+    assert str(tmp_path / ".codex" / "sessions") in done.err
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_options_that_do_not_go_with_following_are_refused(run, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(ClaudeCode().user("x").data())
+    for option in (("--complete",), ("--session", "x"), ("--format", "eventctx")):
+        done = run("import", "--follow", file, *option, "--store", tmp_path / "s.db")
+        assert (done.code, "--follow takes" in done.err) == (2, True)
+    assert run("watch", tmp_path / "nowhere", "--store", tmp_path / "s.db").code == 2

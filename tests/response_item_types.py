@@ -75,7 +75,8 @@ def fields(owner: Any, *, whole: bool, depth: int = 0) -> Item:
                 made[field.alias or key] = value
         return made
     for key, hint in get_type_hints(owner, include_extras=True).items():
-        if get_origin(hint) is Required or (whole and depth < DEPTH):
+        required: Any = get_origin(hint)
+        if required is Required or (whole and depth < DEPTH):
             made[key] = example(hint, key, whole=whole, depth=depth + 1)
     return made
 

@@ -182,6 +182,16 @@ async def test_a_call_without_an_answer_gets_one_of_its_type_or_is_left_out(call
         await check_verified(engine)
 
 
+async def test_an_id_that_one_answer_uses_twice_gets_one_made_up_output() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (ASK, call, {"type": "reasoning", "id": "r", "summary": []}, call, ASK):
+            await ctx.add_message(row)
+        sent = await ctx.get_messages_for_request()
+        assert [row.get("type") for row in sent].count("function_call_output") == 1
+
+
 async def test_an_answer_without_a_call_is_in_no_request() -> None:
     for call, answer in PAIRS:
         async with eventctx.open() as engine:

@@ -346,7 +346,7 @@ def _read_item(message: dict[str, Any], found: list[Part]) -> None:
     elif what.sort == "result":
         place: Place = what.keys
         value = message.get(what.keys[0]) if what.keys else message
-        failed = _has_failed(item, message)
+        failed = items.has_failed(message)
         found.append(Part("result", place, value, item, ids, None, failed))
     elif what.sort == "thinking":
         _read_reasoning(item, message, found)
@@ -369,16 +369,6 @@ def _read_reasoning(item: str, message: dict[str, Any], found: list[Part]) -> No
     if isinstance(sealed, str):
         kind = "compaction" if item == "compaction" else "encrypted_content"
         found.append(Part("thinking", ("encrypted_content",), sealed, kind))
-
-
-def _has_failed(item: str, message: dict[str, Any]) -> bool:
-    """Whether a typed output says that its command or patch failed."""
-    if item == "apply_patch_call_output":
-        return message.get("status") == "failed"
-    output = message.get("output") if item == "shell_call_output" else None
-    chunks = [one for one in output if isinstance(one, dict)] if isinstance(output, list) else []
-    outcomes = [one["outcome"] for one in chunks if isinstance(one.get("outcome"), dict)]
-    return any(one.get("type") == "timeout" or one.get("exit_code") for one in outcomes)
 
 
 def _parts_of_output(part: Part) -> list[Part]:

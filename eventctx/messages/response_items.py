@@ -132,6 +132,17 @@ def id_of(message: dict[str, Any]) -> str | None:
     return shared if isinstance(shared, str) else None
 
 
+def has_failed(message: dict[str, Any]) -> bool:
+    """Whether a typed output says that its command or patch failed."""
+    item = message.get("type")
+    if item == "apply_patch_call_output":
+        return message.get("status") == "failed"
+    output = message.get("output") if item == "shell_call_output" else None
+    chunks = [one for one in output if isinstance(one, dict)] if isinstance(output, list) else []
+    outcomes = [one["outcome"] for one in chunks if isinstance(one.get("outcome"), dict)]
+    return any(one.get("type") == "timeout" or one.get("exit_code") for one in outcomes)
+
+
 def referenced(item: str, message: dict[str, Any]) -> tuple[str, ...]:
     """The id of what a reference stands for, as of a call: its answer may follow.
 

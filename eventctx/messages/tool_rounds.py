@@ -61,7 +61,7 @@ class _Round:
 
     def _groups_of_items(self, rows: Sequence[Facts], results: Sequence[int]) -> list[Group]:
         """The round, and the items in it that no request may hold, each an orphan."""
-        pending: list[str] = []
+        synthetic: set[str] = set()
         left_out: list[int] = []
         for row in reversed(self.calls):
             open_calls = [call_id for call_id in rows[row].calls if call_id in self.pending]
@@ -71,10 +71,14 @@ class _Round:
             if what == "left_out" or lone:
                 left_out.append(row)
             elif what == "synthetic":
-                pending[:0] = open_calls
+                synthetic.update(open_calls)
         calls = tuple([row for row in self.calls if row not in left_out])
         orphans = [Group((), (row,)) for row in reversed(left_out)]
-        return [Group(calls, tuple(results), tuple(pending)), *orphans] if calls else orphans
+        if not calls:
+            return orphans
+        # In the order of the calls, each id once, however often the answer used it.
+        pending = tuple([call_id for call_id in self.pending if call_id in synthetic])
+        return [Group(calls, tuple(results), pending), *orphans]
 
 
 def joins(previous: Facts, facts: Facts) -> bool:

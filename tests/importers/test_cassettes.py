@@ -214,6 +214,17 @@ async def test_a_response_is_continued_by_its_id_alone(tmp_path: Path) -> None:
     assert shown == [["A", "go"], ["B", "go", hi, "more"], ["go", hi, "more", sure, "end"]]
 
 
+async def test_a_response_that_is_continued_twice_is_known_to_both(tmp_path: Path) -> None:
+    tape = Tape(RESPONSES).exchange(asked(user("go")), response("r1", said("hi")))
+    for number, way in enumerate(("left", "right"), 2):
+        sent = asked(user(way), previous_response_id="r1")
+        tape.exchange(sent, response(f"r{number}", said(way)))
+    views = await views_of(tape, tmp_path)
+    assert list(views) == ["tape", "tape-2"]
+    assert views["tape-2"] == [[user("go"), said("hi"), user("right")]]
+    assert of_type(items_in(tape), Warned) == []
+
+
 def test_a_conversation_is_continued_by_its_id_alone() -> None:
     tape = Tape(RESPONSES)
     for number, conversation in enumerate(("conv_1", {"id": "conv_1"}, "conv_2")):

@@ -61,7 +61,8 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
             continue
         last = next((one for one in reversed(talks) if one.continued_by(request)), None)
         if last is None:
-            last = Talk(_name(stem(name), len(talks)), request)
+            known = next((at for one in talks if (at := one.known_at(request)) is not None), None)
+            last = Talk(_name(stem(name), len(talks)), request, known)
             talks.append(last)
         last.take(request)
     if not talks:

@@ -68,9 +68,15 @@ class _Step(NamedTuple):
 
 
 class Talk:
-    """One conversation. ``items`` grow request by request."""
+    """One conversation. ``items`` grow request by request.
 
-    def __init__(self, name: str, first: RecordedRequest) -> None:
+    ``known`` are the messages of another one that its first request continues; None if it says
+    that it continues one, and the file does not have that.
+    """
+
+    def __init__(
+        self, name: str, first: RecordedRequest, known: list[dict[str, Any]] | None = None
+    ) -> None:
         exchange = first.exchange
         self.number = exchange.number
         self.opening = Session(exchange.number, _begun(first), name)
@@ -82,6 +88,13 @@ class Talk:
         self._compacted: list[dict[str, Any]] = []
         self._requests = RequestHistory()
         self._failed = False
+        self._known = known
+        self._at: dict[str, list[dict[str, Any]]] = {}
+
+    def known_at(self, request: RecordedRequest) -> list[dict[str, Any]] | None:
+        """The messages up to the response that a request names, if this conversation had it."""
+        previous = _id(request.sent.get("previous_response_id"))
+        return None if previous is None else self._at.get(previous)
 
     def continued_by(self, request: RecordedRequest) -> bool:
         """Whether a request goes on with this conversation."""
@@ -90,10 +103,8 @@ class Talk:
     def take(self, request: RecordedRequest) -> None:
         """Add a request and its answer."""
         line = request.exchange.number
-        step = self._step(request) or _Step([], rows.rows_of(request.sent))
+        step = self._step(request) or self._first_step(request)
         self._keep(request)
-        if not self._rows:
-            self._warn_of_unknown_state(request)
         self._compact(line, step)
         self._show(line, step)
         for message in step.new:
@@ -144,6 +155,16 @@ class Talk:
                 aligned = _aligned(kept, sent, self._failed)
                 return aligned and aligned._replace(compacted=[], kept_from=row.place)
         return None
+
+    def _first_step(self, request: RecordedRequest) -> _Step:
+        """The first request's messages, behind those that the provider has of another talk."""
+        sent = rows.rows_of(request.sent)
+        if self._known is None:
+            self._warn_of_unknown_state(request)
+            return _Step([], sent)
+        system = [one for one in sent if rows.is_system(one)]
+        before = [one for one in self._known if not rows.is_system(one)]
+        return _Step([], [*system, *before, *[one for one in sent if one not in system]])
 
     def _warn_of_unknown_state(self, request: RecordedRequest) -> None:
         for key in _STATE:
@@ -229,6 +250,8 @@ class Talk:
             self._compacted = [one for one in output if facts_or_none(one) is not None]
         else:
             self._response = text_or_none(answer.get("id")) or self._response
+            if self._response is not None and found:
+                self._at[self._response] = [row.message for row in self._rows]
             conversation = answer.get("conversation", sent.get("conversation"))
             self._conversation = _id(conversation) or self._conversation
         finish = finish_of(answer)

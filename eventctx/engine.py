@@ -64,6 +64,7 @@ from eventctx.session.sessions import (
     dry_run,
     fork,
     link,
+    mirror_of,
     sign,
 )
 from eventctx.session.settings import by_own_name, check_advised, choose
@@ -229,7 +230,8 @@ class Engine:
     async def fork(self, session: str, at: int, new_session: str) -> Receipt:
         """Create ``new_session`` as ``session`` up to position ``at`` (inclusive), by reference.
 
-        Raises StreamNotFound, StreamExists, InvalidSessionId, InvalidSetting.
+        A fork of an imported session is ours. Raises StreamNotFound, StreamExists,
+        InvalidSessionId, InvalidSetting.
         """
         check_session_id(session)
         checked("at", at, Position)
@@ -238,6 +240,14 @@ class Engine:
         for record in appended.records:
             self.hooks.publish(record)
         return appended.receipt
+
+    async def mirror_of(self, session: str) -> str | None:
+        """The name of the file that an imported session mirrors; None for a session of ours.
+
+        A mirror changes by import alone: ``fork`` it to go on. Raises StreamNotFound.
+        """
+        check_session_id(session)
+        return await mirror_of(self.store, session)
 
     async def link(
         self, parent: str, child: str, *, kind: str = "subagent", call_id: str | None = None

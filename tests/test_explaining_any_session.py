@@ -96,7 +96,7 @@ def shown_in(view: eventctx.RequestView) -> dict[int, MessageRef]:
 
 async def check_request(engine: Engine, position: int, numbers: int) -> dict[int, MessageRef]:
     view = await engine.request_view("s", position=position)
-    assert view.verified
+    assert view.consistent
     shown = shown_in(view)
     plans: dict[int, Plan] = {}
     async for record in engine.records("s", 0, position):

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.errors import MalformedTranscript, UnknownFormat
+from eventctx.errors import MalformedTranscript, NotATranscript, UnknownFormat, UnreadableFile
 from eventctx.importers.formats import (
     amplifier,
     amplifier_folder,
@@ -30,7 +30,7 @@ from eventctx.importers.source.http_recording import begins_cassette, read_casse
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.lines import read_lines, split_records, text_or_none
 from eventctx.importers.source.naming import named_by_folder
-from eventctx.importers.source.values import read_value
+from eventctx.importers.source.values import TooDeep, read_value
 
 
 def _own_name(path: Path) -> str:
@@ -128,7 +128,8 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
 
     With ``folders`` a folder of events is accepted, too.
 
-    Raises UnknownFormat and MalformedTranscript, also for an empty or binary file under a name.
+    Raises UnknownFormat and MalformedTranscript, also for an empty or binary file under a name,
+    and UnreadableFile for a pipe or a device.
     """
     if name is not None and name not in FORMATS:
         raise UnknownFormat(f"no format {name!r}; known are {', '.join(FORMATS)}")
@@ -140,7 +141,7 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
             "name the files in it"
         )
     if path.exists() and not path.is_file():
-        raise UnknownFormat(
+        raise UnreadableFile(
             f"{path}: expected a file, which is read more than once, found a pipe or a device; "
             "write it to a file first"
         )
@@ -173,7 +174,8 @@ def _refuse_binary(path: Path) -> None:
 def detect(lines: Iterable[FileLine], name: str) -> str:
     """The name of the format of these lines. Raises UnknownFormat with an excerpt of them.
 
-    A JSON document is read whole; of JSONL, only the first lines are read.
+    It is NotATranscript where they can be read, and MalformedTranscript where they are nested too
+    deeply to be read. A JSON document is read whole; of JSONL, only the first lines are read.
     """
     source = iter(lines)
     head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
@@ -181,8 +183,10 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
         return _of_cassette(chain(head, source), name)
     values = _values(head)
     if not _begins_with_record(head):
-        values = _of_many_lines(chain(head, source), name) or values
+        values = _of_many_lines(chain(head, source), name, values) or values
         if not values:
+            if name.endswith((".yaml", ".yml")):
+                raise NotATranscript(name, "YAML that is no cassette", tuple(FORMATS))
             raise UnknownFormat(
                 f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"
@@ -194,26 +198,27 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
         found = found or _of_document(value)
         if found is not None:
             return found
-    raise UnknownFormat(
-        f"{name}: expected one of {', '.join(FORMATS)}, found {_described(values[0])}; "
-        "name the format with --format if it is one of these"
-    )
+    raise NotATranscript(name, _described(values[0]), tuple(FORMATS))
 
 
 def _of_cassette(lines: Iterable[FileLine], name: str) -> str:
     if cassette.is_cassette(read_cassette(lines, name)):
         return cassette.NAME
-    raise UnknownFormat(
-        f"{name}: expected a cassette with requests to Anthropic's messages, OpenAI's chat "
-        "completions or responses, found one without any"
-    )
+    found = "a cassette without requests to Anthropic's messages, OpenAI's chat or responses"
+    raise NotATranscript(name, found, tuple(FORMATS))
 
 
-def _of_many_lines(lines: Iterable[FileLine], name: str) -> list[object]:
-    """The value of all lines together; none where they are no document that can be read."""
+def _of_many_lines(lines: Iterable[FileLine], name: str, single: list[object]) -> list[object]:
+    """The value of all lines together; none where they are no document that can be read.
+
+    ``single`` are the values of single lines. Raises MalformedTranscript where there are none, and
+    the document is nested too deeply.
+    """
     try:
         return [read_document(lines, name).value]
-    except MalformedTranscript:
+    except MalformedTranscript as error:
+        if not single and isinstance(error.__cause__, TooDeep):
+            raise
         return []
 
 

@@ -9,13 +9,15 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 3
+READER: Final = 4
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
 text behind a harness's elements does.
 3: a refusal is prose; arguments under another key, calls of custom tools and reasoning that is not
 encrypted are counted.
+4: what stands behind a task notification, Codex's and pi's summaries and a critic's texts no longer
+count as human; the arguments of a prompt command do. An event may say that a harness spoke.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]

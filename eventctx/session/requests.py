@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
-from eventctx.log.events import Outcome, Trigger
+from eventctx.log.events import Outcome, RequestContent, Trigger
+from eventctx.log.record import Draft, make_body
 from eventctx.messages import calibration
 from eventctx.messages.encoding import collector_paused
 from eventctx.messages.tokens import Estimator
@@ -222,23 +223,31 @@ class RequestHandler:
             tools_digest=wanted.tools_digest,
             floor_sent=frame.tokens_of(after) > wanted.limit,
         )
-        drafts = () if decided is None else decided.drafts
-        draft = self._session.appends.draft(event)
+        before = () if decided is None else decided.drafts
+        drafts = [*self._tools(after, wanted), self._session.appends.draft(event)]
         folded = None
         if not counted_anew:
-            at = frame.version + 1 + len(drafts)
-            folded = preview(after, self._session.stream, [draft], at)
+            at = frame.version + 1 + len(before)
+            folded = preview(after, self._session.stream, drafts, at)
         records = await self._session.appends.append_exactly(
-            frame.version, *drafts, draft, after=folded
+            frame.version, *before, *drafts, after=folded
         )
         if records is None:
             return None
         self._emitter.remember(self._session.appends.scope, records[-1].position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
-        return PreparedRequest(
-            records[-1].position, after, records[-2].position if applied else None
-        )
+        compacted = records[-1].position - len(drafts) if applied else None
+        return PreparedRequest(records[-1].position, after, compacted)
+
+    def _tools(self, view: ViewState, wanted: Wanted) -> list[Draft]:
+        """The record of the tool definitions, for the first request that is sent with them."""
+        digest = wanted.tools_digest
+        if wanted.tools is None or digest is None or digest in view.tools:
+            return []
+        event = RequestContent(kind="tools", digest=digest)
+        body = make_body(wanted.tools, b"", self._session.random)
+        return [self._session.appends.draft(event, (body,))]
 
     # -- overflow and errors ---------------------------------------------------------------------
 

@@ -167,7 +167,7 @@ def test_a_sessions_folder_can_be_named(tmp_path: Path) -> None:
     done = run(tmp_path / "a.db", folder, "--session", "mine")
     assert done.exit_code == 0
     assert "mine" in done.stdout
-    assert "5 messages, 1 turn, 2 model calls" in done.stdout
+    assert "5 messages, 1 turn, 2 requests" in done.stdout
 
 
 def test_a_search_finds_each_session_once_and_says_what_it_passed_over(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_search_finds_each_session_once_and_says_what_it_passed_over(tmp_path:
     session(tmp_path / "in", "amp-2", between=True)
     done = run(tmp_path / "a.db", tmp_path / "in")
     assert done.exit_code == 0
-    assert done.stdout.count("transcript.jsonl: passed over") == 2
+    assert len([line for line in done.stdout.splitlines() if "tells the same session" in line]) == 2
     done = run(tmp_path / "b.db", tmp_path / "in", "--json")
-    found = [json.loads(line)["session"] for line in done.stdout.splitlines()]
+    found = [one["session"] for one in json.loads(done.stdout)["sessions"]]
     assert sorted(found) == ["amp-1", "amp-2"]

@@ -9,7 +9,15 @@ import pytest
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats import chat, mini_swe_agent, swe_agent
-from eventctx.importers.source.items import CallEnded, ModelCall, Raw, TurnBegan, TurnEnded, Warned
+from eventctx.importers.source.items import (
+    CallEnded,
+    MessageItem,
+    ModelCall,
+    Raw,
+    TurnBegan,
+    TurnEnded,
+    Warned,
+)
 from tests.importers.given import call, items_of, jsonl, of_type, prompts, raw_kinds, roles, texts
 
 TASK: list[dict[str, Any]] = [
@@ -62,6 +70,12 @@ def test_swe_agent_text_runs_have_one_turn() -> None:
     found = items_of(swe_agent.parse, doc({"history": rows, "trajectory": []}))
     assert len(of_type(found, TurnBegan)) == 1
     assert len(of_type(found, ModelCall)) == 1
+    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
+
+
+def test_of_the_rows_in_role_user_only_the_task_is_a_persons() -> None:
+    found = of_type(items_of(swe_agent.parse, doc(swe_file())), MessageItem)
+    assert [m.by_harness for m in found] == [False, True, False, False, False]
 
 
 def test_a_history_row_without_a_role_is_kept_and_not_understood() -> None:
@@ -95,6 +109,7 @@ def test_mini_v1_takes_usage_from_extra_and_the_submission_begins_no_turn() -> N
     assert of_type(found, CallEnded)[0].time == 1_700_000_000_500_000_000
     assert len(of_type(found, TurnBegan)) == 1
     assert len(of_type(found, ModelCall)) == 1
+    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
     assert "extra" not in texts(found)[2]
     assert raw_kinds(found) == ["extra", "document"]
 

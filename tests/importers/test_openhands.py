@@ -155,7 +155,9 @@ def test_skills_are_told_behind_the_words_and_images_one_by_one() -> None:
 def test_only_a_persons_messages_begin_turns() -> None:
     note = {"role": "user", "content": "a hook says"}
     log = openhands_talk().event("MessageEvent", "environment", llm_message=note).user("more")
-    assert [item.line for item in of_type(items_of(parse, log.data()), TurnBegan)] == [2, 7]
+    found = items_of(parse, log.data())
+    assert [item.line for item in of_type(found, TurnBegan)] == [2, 7]
+    assert [item.line for item in of_type(found, MessageItem) if item.by_harness] == [6]
 
 
 def test_a_conversation_that_failed_ends_its_turn() -> None:

@@ -290,7 +290,7 @@ async def test_other_yaml_is_of_no_known_format(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat):
         await import_file(MemoryStore(), path)
     path.write_bytes(Tape("https://example.org/x").exchange(None, "hello").yaml())
-    with pytest.raises(UnknownFormat, match="found one without any"):
+    with pytest.raises(UnknownFormat, match="a cassette without requests"):
         await import_file(MemoryStore(), path)
 
 
@@ -305,5 +305,5 @@ def test_a_folder_is_searched_for_cassettes(tmp_path: Path) -> None:
     arguments = ["--store", str(tmp_path / "a.db"), "import", str(folder), "--json"]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0
-    found = [json.loads(line)["session"] for line in done.stdout.splitlines()]
+    found = [one["session"] for one in json.loads(done.stdout)["sessions"]]
     assert sorted(found) == ["one", "two", "two-2"]

@@ -83,6 +83,7 @@ class _Watched:
 )
 @click.option("--reason", metavar="TEXT", help="Why it is made; recorded.")
 @click.option("--keep", metavar="TEXT", help="What to keep, in words, for a policy that asks.")
+@opening.on_fork
 @opening.reading
 def compact_command(
     session: str,
@@ -92,22 +93,29 @@ def compact_command(
     given: tuple[str, ...],
     reason: str | None,
     keep: str | None,
+    fork: str | None,
     store: str | None,
     as_json: bool,
 ) -> None:
     """Compact SESSION now, whatever its size, and say what became of every message in view.
 
     With --dry-run nothing is written, and nothing that a model would be asked is asked. Nothing
-    leaves the log in any case: `restore` brings messages back.
+    leaves the log in any case: `restore` brings messages back. An imported session changes by
+    import alone: use --fork.
     """
+    if dry_run and fork is not None:
+        raise click.UsageError("Expected at most one of --dry-run and --fork.")
     chosen, settings = _read(policy, given, budget)
     name, before, result = run(
-        _compact(session, chosen, settings, dry_run, {"reason": reason, "keep": keep}, store)
+        _compact(session, chosen, settings, dry_run, {"reason": reason, "keep": keep}, fork, store)
     )
     if as_json:
         put_document(_as_json(name, before, result))
-    else:
-        _show(Screen(), before, result)
+        return
+    screen = Screen()
+    if fork is not None:
+        screen.line("forked ", (session, "bold"), " as it is now as ", (name, "bold"))
+    _show(screen, before, result)
 
 
 def _read(policy: str, given: Sequence[str], budget: int | None) -> tuple[Policy, dict[str, Any]]:
@@ -143,16 +151,19 @@ async def _compact(
     settings: dict[str, Any],
     dry_run: bool,
     words: Mapping[str, str | None],
+    fork: str | None,
     store: str | None,
 ) -> tuple[str, ViewState, CompactionResult]:
     async with opening.existing(store) as engine:
-        name = (await opening.find_session(engine, session)).stream
+        info = await opening.find_session(engine, session)
+        name = info.stream
         before: ViewState = await fold(engine.store, name, request_view)
         watched = _Watched(policy)
         would_be = await engine.dry_run(name, policy=watched, **words, **settings)
         if dry_run:
             return name, before, would_be
         _check_needs_no_model(watched)
+        name = await opening.written(engine, info, fork)
         context = await engine.session(name, **settings)
         limit = settings.get("max_tokens")
         made = await context.compact(

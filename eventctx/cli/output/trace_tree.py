@@ -66,7 +66,7 @@ def _branch(
     mark = "↓ " if style == _STYLES[conv.COMPACT] else ""
     parts: Parts = [(lead, "dim"), (mark + one_line(span.name), style)]
     parts.append((f"  +{duration(span.start - origin)}" if under or lead else "", "dim"))
-    parts.append((f"  {duration(span.end - span.start)}", ""))
+    parts.append((f"  {_took(span)}", ""))
     parts += _notes(span)
     below = children.get(span.span_id, ())
     hanging = f"{under}{'│  ' if below else '   '}   "
@@ -75,6 +75,17 @@ def _branch(
         last = place == len(below) - 1
         branch, rest = ("└─ ", "   ") if last else ("├─ ", "│  ")
         _branch(screen, child, children, under + branch, under + rest, origin)
+
+
+def _took(span: Span) -> str:
+    """A span's length, and what its program measured for the turn, where that is another."""
+    length = span.end - span.start
+    measured = span.attributes.get(conv.TURN_DURATION)
+    # The records of a file without times share one, and every span has a nanosecond at least.
+    took = duration(length) if length > 1 else "–"
+    if not isinstance(measured, int) or measured == length:
+        return took
+    return f"{took} ({duration(measured)} by its program's measure)"
 
 
 def _notes(span: Span) -> Parts:

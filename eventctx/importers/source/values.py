@@ -38,6 +38,13 @@ class NotWhole(msgspec.DecodeError):
     """JSON that decodes, but to a value that says less than the text, or that is too deep."""
 
 
+class TooDeep(ValueError):
+    """JSON, or what begins like it, with more than ``MAX_DEPTH`` levels."""
+
+    def __init__(self) -> None:
+        super().__init__(_TOO_DEEP)
+
+
 def decode(data: bytes) -> Any:
     """The value of JSON text that needs no repair. Raises one of ``BROKEN``."""
     value = _decode(data)
@@ -68,9 +75,9 @@ def read_value(data: bytes) -> tuple[Any, str]:
     try:
         value = json.loads(data.decode("utf-8", errors="replace"))
     except RecursionError as error:
-        raise ValueError(_TOO_DEEP) from error
+        raise TooDeep from error
     if _is_deep(value, data):
-        raise ValueError(_TOO_DEEP)
+        raise TooDeep
     repaired = _repaired(value)
     return repaired, REPEATED if repaired == value and _is_utf8(data) else REPLACED
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
-from eventctx.importers.formats.cassettes.talk import COMPACT, RecordedRequest, Talk
+from eventctx.importers.formats.cassettes.talk import COMPACT, CassetteRequest, Talk
 from eventctx.importers.source.document import envelope, stem
 from eventctx.importers.source.http_bodies import events_of, is_stream
 from eventctx.importers.source.http_recording import LISTS, Exchange, exchanges_of, read_cassette
@@ -76,7 +76,7 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
     return found
 
 
-def model_request(exchange: Exchange) -> RecordedRequest | None:
+def model_request(exchange: Exchange) -> CassetteRequest | None:
     """The request to a model that an exchange is; None for any other request."""
     sent = exchange.sent
     path = next((path for path in _PATHS if exchange.path.endswith(path)), None)
@@ -90,7 +90,7 @@ def model_request(exchange: Exchange) -> RecordedRequest | None:
     if is_stream(answered):
         answered = joined_answer(events_of(str(answered)))
     provider = _HOSTS.get(exchange.host) or exchange.host or None
-    return RecordedRequest(exchange, path, sent, object_or_empty(answered), provider)
+    return CassetteRequest(exchange, path, sent, object_or_empty(answered), provider)
 
 
 def _kept(exchange: Exchange) -> Raw:

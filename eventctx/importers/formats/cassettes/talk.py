@@ -43,7 +43,7 @@ _STATE: Final = ("previous_response_id", "conversation")
 _FAILED: Final = 400
 
 
-class RecordedRequest(NamedTuple):
+class CassetteRequest(NamedTuple):
     """A request to a model: its body exactly as it was sent, and the body of the answer."""
 
     exchange: Exchange
@@ -75,7 +75,7 @@ class Talk:
     """
 
     def __init__(
-        self, name: str, first: RecordedRequest, known: list[dict[str, Any]] | None = None
+        self, name: str, first: CassetteRequest, known: list[dict[str, Any]] | None = None
     ) -> None:
         exchange = first.exchange
         self.number = exchange.number
@@ -91,16 +91,16 @@ class Talk:
         self._known = known
         self._at: dict[str, list[dict[str, Any]]] = {}
 
-    def known_at(self, request: RecordedRequest) -> list[dict[str, Any]] | None:
+    def known_at(self, request: CassetteRequest) -> list[dict[str, Any]] | None:
         """The messages up to the response that a request names, if this conversation had it."""
         previous = _id(request.sent.get("previous_response_id"))
         return None if previous is None else self._at.get(previous)
 
-    def continued_by(self, request: RecordedRequest) -> bool:
+    def continued_by(self, request: CassetteRequest) -> bool:
         """Whether a request goes on with this conversation."""
         return self._step(request) is not None
 
-    def take(self, request: RecordedRequest) -> None:
+    def take(self, request: CassetteRequest) -> None:
         """Add a request and its answer."""
         line = request.exchange.number
         step = self._step(request) or self._first_step(request)
@@ -113,7 +113,7 @@ class Talk:
 
     # -- continuing ------------------------------------------------------------------------------
 
-    def _step(self, request: RecordedRequest) -> _Step | None:
+    def _step(self, request: CassetteRequest) -> _Step | None:
         if not self._rows:
             return None
         sent = rows.rows_of(request.sent)
@@ -156,7 +156,7 @@ class Talk:
                 return aligned and aligned._replace(compacted=[], kept_from=row.place)
         return None
 
-    def _first_step(self, request: RecordedRequest) -> _Step:
+    def _first_step(self, request: CassetteRequest) -> _Step:
         """The first request's messages, behind those that the provider has of another talk."""
         sent = rows.rows_of(request.sent)
         if self._known is None:
@@ -166,7 +166,7 @@ class Talk:
         before = [one for one in self._known if not rows.is_system(one)]
         return _Step([], [*system, *before, *[one for one in sent if one not in system]])
 
-    def _warn_of_unknown_state(self, request: RecordedRequest) -> None:
+    def _warn_of_unknown_state(self, request: CassetteRequest) -> None:
         for key in _STATE:
             name = _id(request.sent.get(key))
             if name is not None:
@@ -224,7 +224,7 @@ class Talk:
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def _keep(self, request: RecordedRequest) -> None:
+    def _keep(self, request: CassetteRequest) -> None:
         """Keep the exchange: its request without what it repeats, and its answer as it came.
 
         ``request.sent`` is the request exactly as it was sent, with its tools and parameters: where
@@ -235,7 +235,7 @@ class Talk:
         whole = {**exchange.rest, "sent": sent, "answered": exchange.answered}
         self.items.append(Raw(exchange.number, "exchange", encode(whole)))
 
-    def _call(self, request: RecordedRequest) -> None:
+    def _call(self, request: CassetteRequest) -> None:
         exchange, answer, sent = request.exchange, request.answer, request.sent
         line = exchange.number
         model = text_or_none(answer.get("model")) or text_or_none(sent.get("model"))
@@ -297,6 +297,6 @@ def _id(value: object) -> str | None:
     return text_or_none(value.get("id") if isinstance(value, dict) else value)
 
 
-def _begun(request: RecordedRequest) -> int | None:
+def _begun(request: CassetteRequest) -> int | None:
     answer = request.answer
     return nanoseconds(answer.get("created", answer.get("created_at"))) or request.exchange.time

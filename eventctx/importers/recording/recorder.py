@@ -63,7 +63,7 @@ from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
 from eventctx.version import __version__
 
-_RECORDS_REQUESTS: Final = ("claude-code",)
+_RECORDS_REQUESTS: Final = ("claude-code", "cassette")
 
 _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 

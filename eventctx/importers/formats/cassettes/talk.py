@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes import rows
 from eventctx.importers.formats.cassettes.rows import Row
+from eventctx.importers.formats.cassettes.sent import SentRequests
 from eventctx.importers.formats.provider_answers import answers, finish_of, usage_of
 from eventctx.importers.source import harness
 from eventctx.importers.source.http_recording import Exchange
@@ -38,6 +39,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import encode
 
+MESSAGES: Final = "/messages"
 COMPACT: Final = "/responses/compact"
 _STATE: Final = ("previous_response_id", "conversation")
 _FAILED: Final = 400
@@ -87,6 +89,7 @@ class Talk:
         self._conversation: str | None = None
         self._compacted: list[dict[str, Any]] = []
         self._requests = RequestHistory()
+        self._sent = SentRequests()
         self._failed = False
         self._known = known
         self._at: dict[str, list[dict[str, Any]]] = {}
@@ -227,8 +230,7 @@ class Talk:
     def _keep(self, request: CassetteRequest) -> None:
         """Keep the exchange: its request without what it repeats, and its answer as it came.
 
-        ``request.sent`` is the request exactly as it was sent, with its tools and parameters: where
-        requests are recorded as they were sent, it is to be recorded from here.
+        ``request.sent`` is the request exactly as it was sent, with its tools and parameters.
         """
         exchange = request.exchange
         sent = self._requests.rest(exchange.number, request.sent)
@@ -239,7 +241,11 @@ class Talk:
         exchange, answer, sent = request.exchange, request.answer, request.sent
         line = exchange.number
         model = text_or_none(answer.get("model")) or text_or_none(sent.get("model"))
-        self.items.append(ModelCall(line, _begun(request), model, request.provider))
+        as_sent = None
+        if request.path == MESSAGES:
+            as_sent, items = self._sent.items(line, sent)
+            self.items += items
+        self.items.append(ModelCall(line, _begun(request), model, request.provider, sent=as_sent))
         compacts = request.path == COMPACT
         found = [] if compacts or exchange.status >= _FAILED else answers(answer)
         for message in found:

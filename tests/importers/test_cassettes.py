@@ -148,7 +148,7 @@ async def test_requests_to_anthropic_are_rebuilt_as_they_were_sent(tmp_path: Pat
     tools = [{"name": "Bash", "input_schema": {"type": "object"}, **mark}]
     tape = talk()
     for row in tape.rows:
-        row["request"]["parsed_body"]["tools"] = tools
+        row["request"]["parsed_body"] |= {"tools": tools, **mark}
     tape.rows[0]["request"]["parsed_body"]["messages"] = [
         {"role": "user", "content": [{**text("go"), **mark}]}
     ]

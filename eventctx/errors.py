@@ -195,19 +195,30 @@ class InvalidPlan(CompactionError):
 class ContextOverflow(CompactionError):
     """The messages that must stay in the view are larger than the budget.
 
-    ``budget`` and ``floor`` are tokens; ``parts`` maps each part of the floor to its tokens.
+    ``budget`` and ``floor`` are tokens; the floor is the smallest budget that would do. ``parts``
+    maps each part of the floor to its tokens. ``messages`` is how many must stay, where a
+    compaction was requested for this budget; nothing was recorded then.
     """
 
-    def __init__(self, budget: int, floor: int, parts: dict[str, int]) -> None:
+    def __init__(
+        self, budget: int, floor: int, parts: dict[str, int], *, messages: int | None = None
+    ) -> None:
         listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
+        how_many = "" if messages is None else f" in {messages} message{'s'[: messages != 1]}"
+        advice = (
+            "raise the budget, unpin messages, or open the session with on_overflow='send_floor'"
+            if messages is None
+            else f"nothing was changed; the smallest budget that works is {floor}; "
+            "raise the budget or unpin messages"
+        )
         super().__init__(
-            f"what must stay takes {floor} tokens ({listed}), {floor - budget} more than the "
-            f"budget of {budget}: raise the budget, unpin messages, or open the session with "
-            "on_overflow='send_floor'"
+            f"what must stay takes {floor} tokens{how_many} ({listed}), {floor - budget} more than "
+            f"the budget of {budget}: {advice}"
         )
         self.budget = budget
         self.floor = floor
         self.parts = parts
+        self.messages = messages
 
 
 class HookError(EventctxError):

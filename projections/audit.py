@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.log.codec import decode_known
+from eventctx.log.naming import request_name
 from eventctx.log.record import Record
-from eventctx.projections import timeline
+from eventctx.projections import figures, timeline
+from eventctx.projections.figures import CompactionFigures, RequestFigures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewCounts
 from eventctx.projections.view.series import Series
@@ -18,11 +20,12 @@ class AuditRow(msgspec.Struct, frozen=True):
     """One prepared request.
 
     ``counts`` are of the transcript's messages, by disposition. ``entries`` is the number of
-    messages in the request itself, with insertions and synthetic results. ``tokens`` is our
-    estimate, ``reported`` the prompt tokens that the provider reported, if it did. ``breaks`` are
-    the reasons why the request does not merely continue the one before. ``additions`` counts the
-    texts that the host sent besides, ``missing`` the messages that it did not send, both as far as
-    the host reported it. ``time`` is in UTC nanoseconds.
+    messages in the request itself, with insertions and synthetic results. ``figures`` are its
+    tokens; ``tokens`` is the estimate that was recorded before it was sent, ``reported`` the prompt
+    that the provider counted, if it did. ``breaks`` are the reasons why the request does not merely
+    continue the one before. ``additions`` counts the texts that the host sent besides, ``missing``
+    the messages that it did not send, both as far as the host reported it. ``time`` is in UTC
+    nanoseconds.
     """
 
     position: int
@@ -41,13 +44,23 @@ class AuditRow(msgspec.Struct, frozen=True):
     model: str | None
     floor_sent: bool
     reconstructed: bool
+    figures: RequestFigures
     reported: int | None = None
     additions: int = 0
     missing: int = 0
 
+    @property
+    def name(self) -> str:
+        """``2.3``, or ``@48`` for a request outside a turn or without an iteration."""
+        return request_name(self.turn, self.iteration, self.position)
+
 
 class CompactionRow(msgspec.Struct, frozen=True):
-    """One compaction; counts are of the view before and after. Times are nanoseconds."""
+    """One compaction; counts are of the view before and after. Times are nanoseconds.
+
+    ``figures`` are its tokens (None: it was not applied); ``tokens_before`` and ``tokens_after``
+    are the estimates in its own record.
+    """
 
     position: int
     time: int
@@ -64,21 +77,22 @@ class CompactionRow(msgspec.Struct, frozen=True):
     duration: int
     fallback: str | None
     error: str | None
+    figures: CompactionFigures | None = None
 
 
 class AuditState(NamedTuple):
     """Rows so far. Only own records make rows; a fork's inherited records only change the view.
 
-    ``reported``, ``models`` and ``sent`` are by position of the prepared request: prompt tokens,
-    model, and numbers of additions and missing messages. ``own_from`` is the position of the first
-    own record (-1: the stream is no fork).
+    ``models`` and ``sent`` are by position of the prepared request: model, and numbers of additions
+    and missing messages. ``own_from`` is the position of the first own record (-1: the stream is no
+    fork).
     """
 
     view: request_view.ViewState
     time: timeline.TimelineState
     requests: Series[AuditRow]
     compactions: Series[CompactionRow]
-    reported: Series[tuple[int, int]]
+    sizes: figures.FiguresState
     models: Series[tuple[int, str]]
     sent: Series[tuple[int, tuple[int, int]]]
     own_from: int
@@ -91,7 +105,7 @@ def initial() -> AuditState:
         time=timeline.initial(),
         requests=Series(),
         compactions=Series(),
-        reported=Series(),
+        sizes=figures.initial(),
         models=Series(),
         sent=Series(),
         own_from=-1,
@@ -103,17 +117,13 @@ def evolve(state: AuditState, record: Record) -> AuditState:
     view = request_view.evolve(state.view, record)
     time = timeline.evolve(state.time, record)
     requests, compactions = state.requests, state.compactions
-    reported, models, own_from = state.reported, state.models, state.own_from
+    models, own_from = state.models, state.own_from
     differing = state.sent
     match record.type:
         case "context:request_prepared":
             requests = requests.append(_request(state.view, time, record))
         case "context:post_compact":
             compactions = compactions.append(_compaction(time, record))
-        case "usage:reported":
-            event: Any = decode_known(record)
-            if event.prepared is not None:
-                reported = reported.append((event.prepared, event.prompt))
         case "provider:request":
             called: Any = decode_known(record)
             if called.prepared is not None and called.model is not None:
@@ -123,22 +133,39 @@ def evolve(state: AuditState, record: Record) -> AuditState:
             differing = differing.append((actual.prepared, (len(actual.additions), actual.missing)))
         case "session:fork":
             requests, compactions, own_from = Series(), Series(), record.position
-    return AuditState(view, time, requests, compactions, reported, models, differing, own_from)
+    sizes = figures.evolve(state.sizes, record)
+    return AuditState(view, time, requests, compactions, sizes, models, differing, own_from)
 
 
-def rows(state: AuditState) -> list[AuditRow]:
-    """The rows of requests, each with the model that was called and the prompt it reported."""
-    reported, models, sent = dict(state.reported), dict(state.models), dict(state.sent)
-    return [
+class AuditRows(NamedTuple):
+    """The rows of a session, and how far the estimates of its requests were from the reports."""
+
+    requests: tuple[AuditRow, ...]
+    compactions: tuple[CompactionRow, ...]
+    errors: figures.EstimateErrors
+
+
+def rows(state: AuditState) -> AuditRows:
+    """The rows with their figures, each request with the model that was called."""
+    models, sent = dict(state.models), dict(state.sent)
+    known = figures.read(state.sizes)
+    requests = [
         msgspec.structs.replace(
             row,
-            reported=reported.get(row.position),
+            figures=known.requests[row.position],
+            reported=known.requests[row.position].reported,
             model=models.get(row.position, row.model),
             additions=sent.get(row.position, (0, 0))[0],
             missing=sent.get(row.position, (0, 0))[1],
         )
         for row in state.requests
     ]
+    compactions = [
+        msgspec.structs.replace(row, figures=known.compactions.get(row.position))
+        for row in state.compactions
+    ]
+    errors = figures.errors(known, [row.position for row in requests])
+    return AuditRows(tuple(requests), tuple(compactions), errors)
 
 
 def _request(
@@ -162,6 +189,7 @@ def _request(
         model=event.model,
         floor_sent=event.floor_sent,
         reconstructed=event.reconstructed,
+        figures=figures.of_request(event, None),
     )
 
 

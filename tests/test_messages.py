@@ -90,7 +90,7 @@ def test_each_row_has_its_kind(message: dict[str, Any], kind: str, results: Any)
 
 @pytest.mark.parametrize(
     "message",
-    [{}, {"content": "x"}, {"role": None}, {"role": ""}, {"role": 3}, {"type": "mystery"}],
+    [{}, {"content": "x"}, {"role": None}, {"role": ""}, {"role": 3}, {"role": 3, "type": "x"}],
 )
 def test_a_row_without_a_role_is_refused_with_what_was_expected(message: dict[str, Any]) -> None:
     with pytest.raises(InvalidMessage, match="expected a role"):
@@ -218,6 +218,9 @@ COMMAND = (
         ("[Summary: depth 1, 3 messages]", False),
         ("<task-notification>\n<status>done</status>\n</task-notification>", False),
         (NOTICE, False),
+        (NOTICE.replace("task-", "agent-"), False),
+        ("<ide_opened_file>The user opened /x.</ide_opened_file>", False),
+        ("<ide_selection>line 200</ide_selection>\nWhat is this?", True),
         (f"{NOTICE}\nNow deploy.", True),
         ('<system-reminder source="hook">be brief</system-reminder>', False),
         ('<skill name="x" location="/y">s</skill>', False),

@@ -50,6 +50,9 @@ def everything() -> list[Span]:
     crowd(CALL)
     add(ev.UsageReported(prompt=9, output=2, output_exact=False), CALL)
     add(ev.ProviderResponse(model="m-1", response_id="r", finish_reason="stop"), CALL)
+    add(ev.ProviderRequest(model="m"), span(8))
+    add(ev.UsageReported(prompt=9, output=2), span(8))
+    add(ev.ProviderResponse(model="m-1"), span(8))
     add(ev.ToolPre(name="read", call_id="c"), TOOL, CALL)
     crowd(TOOL)
     add(ev.ToolError(name="read", error_type="OSError", call_id="c"), TOOL, CALL)
@@ -120,6 +123,7 @@ def post_compact(outcome: ev.Outcome) -> ev.PostCompact:
         messages_after=4,
         estimator="by-kind-1",
         target=500,
+        tokens_recorded=1000,
         plan=plan if outcome == "applied" else None,
         fallback="ladder",
         error=None if outcome == "applied" else "PolicyFailed",
@@ -198,7 +202,7 @@ def test_every_name_that_the_code_spells_out_is_documented() -> None:
 def test_a_field_that_an_event_gains_is_documented_on_the_span_that_carries_it() -> None:
     in_docs = documented()
     for field in ev.RequestPrepared.__struct_fields__:
-        name = f"{semconv.REQUEST}{field}"
+        name = f"{semconv.REQUEST}{'estimated_tokens' if field == 'tokens' else field}"
         assert name in in_docs or f"{name}_count" in in_docs, name
 
 

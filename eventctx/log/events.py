@@ -328,7 +328,8 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
     that the policy decided on, by message number. Counts are of the view, before and after.
     ``estimator``, ``factor`` and ``reserve`` are those of the token counts (see
     ``RequestPrepared``). ``fallback`` names the policy that made the plan because the chosen one
-    could not; ``error`` is the cause.
+    could not; ``error`` is the cause. ``tokens_recorded`` is the size before it that an imported
+    file names itself, which counts what its own program counts.
     """
 
     outcome: Outcome
@@ -351,6 +352,7 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
     requested_by: str | None = None
     reserve: int = 0
     scores: int | None = None
+    tokens_recorded: int | None = None
 
 
 class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidMessage
+from eventctx.messages import response_items as items
 from eventctx.messages.facts import READER, Dialect, Facts, Kind
 from eventctx.messages.images import image_tokens
 from eventctx.messages.parts import (
@@ -38,7 +39,7 @@ MARK_CHARACTERS: Final = 100
 
 
 def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
-    """Read a message. Raises InvalidMessage when it has neither a role nor a known item type.
+    """Read a message. Raises InvalidMessage when it has neither a role nor an item's type.
 
     ``by_harness`` says that a harness wrote it, as the event that adds it knows, whatever its text
     looks like.
@@ -46,7 +47,8 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
     role = message.get("role") or role_of(message)
     if not isinstance(role, str):
         raise _without_role(message)
-    dialect = _dialect(message) if "type" in message else "chat"
+    item = "" if message.get("role") else items.type_of(message)
+    dialect = _dialect(message, item) if item or "type" in message else "chat"
     # Local names and one loop: this runs for every message that is added.
     prose = arguments = outcome = thinking = images = bound = 0
     by_person, first = False, None
@@ -64,7 +66,8 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
             if part.ids[0] not in calls:
                 calls[part.ids[0]] = None
                 arguments += len(part.name or "")
-                arguments += len(value) if isinstance(value, str) else _size(value)
+                free, fixed = _sizes_of_arguments(part) if item else (_size(value), 0)
+                arguments, prose = arguments + free, prose + fixed
         elif kind == "result":
             if part.dialect is not None and dialect == "chat":
                 dialect = part.dialect
@@ -73,7 +76,8 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
                 first = value if part.place == ("content",) else first
             else:
                 characters, tokens, inner = _read_inside(part, results)
-                outcome += characters
+                fixed = characters - _cuttable(part, characters) if item else 0
+                outcome, prose = outcome + characters - fixed, prose + fixed
                 images += tokens
                 dialect = inner if inner is not None and dialect == "chat" else dialect
             for call_id in part.ids:
@@ -87,8 +91,8 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         elif kind == "image":
             images += image_tokens(value)
         elif kind == "hosted" and not part.place:
-            images += WEB_SEARCH_TOKENS if part.type == "web_search_call" else 0
-            arguments += _size({k: v for k, v in value.items() if k not in ("type", "id")})
+            characters, tokens = _read_hosted(part)
+            arguments, images = arguments + characters, images + tokens
         else:
             prose += _size(value)
     by_person = by_person or (images > 0 and first is None)
@@ -99,7 +103,7 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         role,
         kind_of_row,
         dialect,
-        tuple(calls) if calls else (),
+        tuple(calls) if calls else items.referenced(item, message),
         tuple(results) if results else (),
         prose,
         arguments,
@@ -109,15 +113,36 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         _mark(role, first or ""),
         human and (prose > 0 or not results),
         bound if kind_of_row == "assistant" else 0,
+        item=item,
     )
 
 
-def _dialect(message: dict[str, Any]) -> Dialect:
+def _dialect(message: dict[str, Any], item: str) -> Dialect:
     """The dialect of a message that has a type; its parts, which are read later, may correct it."""
-    if not isinstance(message.get("role"), str):
+    if item or not isinstance(message.get("role"), str):
         return "responses"
-    item = message["type"] == "message" and isinstance(message.get("content"), list)
-    return "responses" if item else "chat"
+    listed = message["type"] == "message" and isinstance(message.get("content"), list)
+    return "responses" if listed else "chat"
+
+
+def _sizes_of_arguments(part: Part) -> tuple[int, int]:
+    """Characters of an item's arguments: of what may be cut, and of what must stay as it is."""
+    whole = _size(part.value)
+    if not part.place:
+        return 0, whole
+    found = items.cuttable(part.type, part.value)
+    if found is None:
+        return whole, 0
+    texts = [holder[key] for holder, key in found]
+    return sum(map(len, texts)), whole - sum([_size([text]) - len('[""]') for text in texts])
+
+
+def _cuttable(part: Part, whole: int) -> int:
+    """Characters of the texts that may be cut in the output of an item of ``whole`` characters."""
+    if not part.place:
+        return 0
+    found = items.cuttable(part.type, part.value)
+    return whole if found is None else sum([len(holder[key]) for holder, key in found])
 
 
 def _read_thinking(part: Part) -> tuple[int, int]:
@@ -127,6 +152,17 @@ def _read_thinking(part: Part) -> tuple[int, int]:
     # A provider checks its signature even on a block without text, so at least 1 is bound.
     signed = part.type == "thinking" or part.type == "redacted_thinking"
     return characters, max(1, characters) if signed else 0
+
+
+def _read_hosted(part: Part) -> tuple[int, int]:
+    """Characters of an item of a provider's own call, and tokens of what it adds as no text."""
+    left_out, tokens = ["type", "id"], 0
+    if part.type == "web_search_call":
+        tokens = WEB_SEARCH_TOKENS
+    elif part.type == "image_generation_call" and isinstance(part.value.get("result"), str):
+        left_out.append("result")
+        tokens = image_tokens({"source": {"data": part.value["result"]}})
+    return _size({k: v for k, v in part.value.items() if k not in left_out}), tokens
 
 
 def _read_inside(result: Part, results: dict[str, None]) -> tuple[int, int, Dialect | None]:
@@ -152,10 +188,10 @@ def _read_inside(result: Part, results: dict[str, None]) -> tuple[int, int, Dial
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:
     role, item = message.get("role"), message.get("type")
-    if role is None and isinstance(item, str):
-        return InvalidMessage("$.role", f"nothing (type {item!r})", "a role or a known item type")
     found = "nothing" if role is None else repr(role)
-    return InvalidMessage("$.role", found, "a role (system, user, assistant, tool, …)")
+    if isinstance(item, str):
+        found += f" (type {item!r})"
+    return InvalidMessage("$.role", found, "a role (system, user, …), or an item's type and none")
 
 
 def _mark(role: str, text: str) -> bytes:

@@ -16,11 +16,12 @@ from eventctx.messages.parts import read_parts
 _ELEMENTS: Final = (
     *("system-reminder", "command-name", "command-message", "command-args", "command-contents"),
     *("local-command-stdout", "local-command-stderr", "local-command-caveat"),
-    *("bash-input", "bash-stdout", "bash-stderr", "task-notification", "ci-monitor-event"),
+    *("bash-input", "bash-stdout", "bash-stderr", "task-notification", "agent-notification"),
     *("user-prompt-submit-hook", "session-start-hook", "user-memory-input", "agent-message"),
     *("environment_context", "user_instructions", "user_shell_command", "turn_aborted"),
     *("subagent_notification", "skill", "hook_prompt", "extension_context", "teammate-message"),
-    *("codex_internal_context", "recommended_plugins"),
+    *("codex_internal_context", "recommended_plugins", "ci-monitor-event"),
+    *("ide_opened_file", "ide_selection"),
 )
 """Elements that Claude Code, Codex, pi and Amplifier write in the user's role.
 
@@ -61,7 +62,7 @@ HARNESS_PREFIXES: Final = (
 _NOTICE: Final = re.compile(
     r"\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
 )
-"""The line that Claude Code writes behind a ``task-notification``."""
+"""The line that Claude Code writes behind a notification."""
 
 _ARGUMENTS: Final = re.compile(r"<command-args>\s*(?!</command-args>)\S")
 _TAG: Final = re.compile(r"<([a-z][a-z_-]*)")
@@ -107,7 +108,7 @@ def _end_of_element(text: str, at: int) -> int | None:
     if closing is None or found < 0:
         return None
     end = found + len(closing)
-    notice = _NOTICE.match(text, end) if closing == "</task-notification>" else None
+    notice = _NOTICE.match(text, end) if closing.endswith("-notification>") else None
     return end if notice is None else notice.end()
 
 

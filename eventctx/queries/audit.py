@@ -5,17 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from eventctx.log.store import EventStore
-from eventctx.projections import audit, timeline, usage
+from eventctx.projections import audit, figures, timeline, usage
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """The audit of a session: a row per request, a row per compaction, the turns, and usage."""
+    """The audit of a session: a row per request, a row per compaction, the turns, and usage.
+
+    ``errors`` says how far the estimates were from the counts that the provider reported later.
+    """
 
     session: str
     requests: tuple[audit.AuditRow, ...]
     compactions: tuple[audit.CompactionRow, ...]
     turns: tuple[timeline.TimelineTurn, ...]
     usage: dict[str, usage.UsageTotals]
+    errors: figures.EstimateErrors
 
 
 async def audited(store: EventStore, session: str) -> Audit:
@@ -25,10 +29,12 @@ async def audited(store: EventStore, session: str) -> Audit:
     async for record in store.read(session, bodies=False):
         state = audit.evolve(state, record)
         used = usage.evolve(used, record)
+    found = audit.rows(state)
     return Audit(
         session,
-        tuple(audit.rows(state)),
-        tuple(state.compactions),
+        found.requests,
+        found.compactions,
         tuple(turn for turn in timeline.turns(state.time) if turn.first > state.own_from),
         dict(used.models),
+        found.errors,
     )

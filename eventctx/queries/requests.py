@@ -9,6 +9,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
+from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
@@ -117,7 +118,7 @@ async def request_of_turn(
             f"it has requests in iterations {made}"
         )
     at = found.position
-    return await request_at(store, stream, at, turn=found.turn, allow_damage=allow_damage)
+    return await request_at(store, stream, at, allow_damage=allow_damage)
 
 
 async def request_at(
@@ -125,7 +126,6 @@ async def request_at(
     stream: str,
     position: int,
     *,
-    turn: int | None = None,
     allow_damage: bool = False,
 ) -> RequestView:
     """The request whose ``context:request_prepared`` lies at ``position``.
@@ -135,19 +135,21 @@ async def request_at(
     for a body that lost its digest or cannot be decoded.
     """
     state: request_view.ViewState = request_view.initial()
+    time: timeline.TimelineState = timeline.initial()
     prepared: Record | None = None
     sources = no_sources()
     async for record in store.read(stream, stop=position, bodies=False):
         sources.note(record, state.next_number)
         if record.position < position:
             state = request_view.evolve(state, record)
+            time = timeline.evolve(time, record)
         else:
             prepared = record
     if prepared is None or prepared.type != "context:request_prepared":
         found = "nothing" if prepared is None else prepared.type
         raise InvalidSetting(
-            f"position {position} of session {stream!r}: expected a context:request_prepared, "
-            f"found {found}"
+            f"{position_name(position)} of session {stream!r}: expected a "
+            f"context:request_prepared, found {found}"
         )
     event: Any = decode_known(prepared)
     state = planned.with_insertions(state, event.insertions, prepared)
@@ -174,7 +176,7 @@ async def request_at(
     known = known_as(event)
     return RequestView(
         position,
-        turn,
+        timeline.turn_number(time, prepared.turn_id),
         prepared.iteration,
         event,
         entries,

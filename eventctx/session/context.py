@@ -196,8 +196,9 @@ class Context:
         ``reason`` is recorded. ``keep`` describes what matters, in words for a summarizer or
         scorer. ``policy`` decides instead of the session's this once. ``budget`` is in tokens;
         without it the last request's holds, or the session's ``max_tokens`` where there was none.
-        A ``dry_run`` records nothing and calls no model. Raises InvalidSetting, and
-        WrongExpectedVersion when another process wrote in between.
+        A ``dry_run`` records nothing and calls no model. Raises ContextOverflow for a ``budget``
+        below what must stay (its ``floor`` is the smallest that works; nothing is recorded),
+        InvalidSetting, and WrongExpectedVersion when another process wrote in between.
         """
         if reason is not None and not isinstance(reason, str):
             raise InvalidSetting(f"compact: expected reason to be a text, found {shown(reason)}")

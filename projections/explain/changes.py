@@ -17,6 +17,7 @@ from eventctx.log.events import PreCompact
 from eventctx.log.plan import Plan, find, numbers_in
 from eventctx.log.record import Record
 from eventctx.projections import timeline
+from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.timeline import TimelineState
 from eventctx.projections.view import request_view
 from eventctx.projections.view.refs import MessageRef
@@ -42,8 +43,10 @@ What = Literal[
 class CompactionFacts(msgspec.Struct, frozen=True):
     """A compaction's trigger, policy, request and sizes; sizes are tokens.
 
-    ``asked_because`` is the reason given with the request. ``settings`` are those of ``strategy``;
-    if that could not decide because of ``error``, ``fallback`` did, with settings of its own.
+    ``figures`` are its sizes, ``tokens_before`` and ``tokens_after`` the estimates in its own
+    record. ``asked_because`` is the reason given with the request. ``settings`` are those of
+    ``strategy``; if that could not decide because of ``error``, ``fallback`` did, with settings of
+    its own.
     """
 
     trigger: str
@@ -59,6 +62,7 @@ class CompactionFacts(msgspec.Struct, frozen=True):
     target: int | None
     tokens_before: int
     tokens_after: int
+    figures: CompactionFigures
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -101,7 +105,8 @@ class ChangesState(NamedTuple):
 
     ``listed`` are the runs of numbers that the last set left in the transcript; all numbers from
     ``listed_to`` on were added since. ``begun`` are compactions that have not ended, by span.
-    ``plan`` is the plan in force, and ``planned`` the record that carries it.
+    ``plan`` is the plan in force, and ``planned`` the record that carries it. ``compacted`` are the
+    positions of all applied compactions.
     """
 
     view: ViewState
@@ -113,6 +118,7 @@ class ChangesState(NamedTuple):
     begun: tuple[tuple[str | None, PreCompact], ...]
     plan: Plan | None
     planned: Cause | None
+    compacted: tuple[int, ...] = ()
 
 
 def initial() -> ChangesState:
@@ -139,6 +145,15 @@ def evolve(state: ChangesState, record: Record) -> ChangesState:
         return state._replace(origins=state.origins.append(_origin(view.layout.refs[-1], record)))
     step = _STEPS.get(record.type)
     return state if step is None else step(state, before, record)
+
+
+def with_figures(cause: Cause, figures: Figures) -> Cause:
+    """The cause with the figures that its session gives the compaction, if it ended one."""
+    known = figures.compactions.get(cause.position)
+    if cause.compaction is None or known is None:
+        return cause
+    compaction = msgspec.structs.replace(cause.compaction, figures=known)
+    return msgspec.structs.replace(cause, compaction=compaction)
 
 
 def in_transcript(state: ChangesState, number: int) -> bool:
@@ -174,6 +189,8 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
         target=event.target,
         tokens_before=event.tokens_before,
         tokens_after=event.tokens_after,
+        # The request after it has yet to come; who knows the whole log puts its figures here.
+        figures=CompactionFigures(event.tokens_before, True, event.tokens_after, True),
     )
     cause = _cause(state, record, compaction)
     plan: Plan = event.plan
@@ -187,7 +204,8 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
             left: Any = run.disposition  # the message left the view: neither kept nor shortened
             into = _stands_for(ref, state.view) if left == "merged" else None
             changes.append(Change(ref.number, left, cause, reason, into))
-    return _with(state, changes)._replace(plan=plan, planned=cause)
+    compacted = (*state.compacted, record.position)
+    return _with(state, changes)._replace(plan=plan, planned=cause, compacted=compacted)
 
 
 def _set(state: ChangesState, before: ViewState, record: Record) -> ChangesState:

@@ -78,16 +78,24 @@ def compare(before: ViewHistory, after: ViewHistory) -> Compared:
     )
 
 
-def token_groups(history: ViewHistory, tokens: int, factor: float) -> dict[str, int]:
-    """Tokens of a request by group; ``beside`` is the rest of ``tokens``, outside its entries.
+def token_groups(history: ViewHistory, tokens: int) -> dict[str, int]:
+    """Tokens of a request's messages by group; the groups add up to ``tokens``, the sum of all.
 
-    ``factor`` is the one that was learnt from reported usage; ``tokens`` includes it already.
+    Each group has the share of ``tokens`` that it has of the estimator's own count.
     """
     counted = dict.fromkeys(GROUPS, 0)
     for entry in history.entries:
         counted[_group(entry)] += entry.tokens
-    groups = {name: round(count * factor) for name, count in counted.items() if count}
-    return {**groups, "beside": tokens - sum(groups.values())}
+    whole = sum(counted.values())
+    groups: dict[str, int] = {}
+    before = up_to = 0
+    for name, count in counted.items():
+        up_to += count
+        share = tokens * up_to // whole if whole else 0
+        if count:
+            groups[name] = share - before
+        before = share
+    return groups
 
 
 def _left(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:

@@ -10,7 +10,14 @@ import msgspec
 
 from eventctx.log.plan import REASONS, find
 from eventctx.projections import timeline
-from eventctx.projections.explain.changes import Cause, Change, ChangesState, in_transcript
+from eventctx.projections.explain.changes import (
+    Cause,
+    Change,
+    ChangesState,
+    in_transcript,
+    with_figures,
+)
+from eventctx.projections.figures import Figures
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
@@ -128,9 +135,14 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewHistory:
-    """One view, indexed for explanations: its entries, and the changes to every message."""
+    """One view, indexed for explanations: its entries, and the changes to every message.
 
-    def __init__(self, state: ChangesState) -> None:
+    ``figures`` are those of the whole session, for the sizes of its compactions.
+    """
+
+    def __init__(self, state: ChangesState, figures: Figures | None = None) -> None:
+        if figures is not None and state.planned is not None:
+            state = state._replace(planned=with_figures(state.planned, figures))
         self.state = state
         self.entries: list[Entry] = state.view.layout.entries()
         self.shown: dict[int, Entry] = {
@@ -140,7 +152,13 @@ class ViewHistory:
         }
         self._visible = {ref.number: ref for ref in state.view.layout.refs}
         self._changes: dict[int, list[Change]] = {}
+        causes: dict[int, Cause] = {}
         for change in state.changes:
+            if figures is not None and change.cause.compaction is not None:
+                at = change.cause.position
+                if at not in causes:
+                    causes[at] = with_figures(change.cause, figures)
+                change = change._replace(cause=causes[at])
             self._changes.setdefault(change.number, []).append(change)
 
     @cached_property

@@ -71,7 +71,7 @@ COMPACTIONS: Final = Instrument(
     (TRIGGER, STRATEGY, COMPACTION_OUTCOME),
 )
 TOKENS_BEFORE: Final = Instrument(
-    "eventctx.compaction.tokens.before",
+    "eventctx.compaction.estimated_tokens.before",
     "histogram",
     "{token}",
     "Estimated tokens of the view before a compaction that was applied.",
@@ -79,7 +79,7 @@ TOKENS_BEFORE: Final = Instrument(
     _TOKENS,
 )
 TOKENS_AFTER: Final = Instrument(
-    "eventctx.compaction.tokens.after",
+    "eventctx.compaction.estimated_tokens.after",
     "histogram",
     "{token}",
     "Estimated tokens of the view after a compaction that was applied.",
@@ -95,7 +95,7 @@ COMPACTION_DURATION: Final = Instrument(
     _COMPACTING,
 )
 REQUEST_TOKENS: Final = Instrument(
-    "eventctx.request.tokens",
+    "eventctx.request.estimated_tokens",
     "histogram",
     "{token}",
     "Estimated tokens of a prepared request, what is sent beside the messages included.",

@@ -25,7 +25,7 @@ SpanStatus = Literal["unset", "error"]
 
 # Constants, since every model call has these and a joined name costs time.
 _SEQ: Final = f"{conv.REQUEST}seq"
-_TOKENS: Final = f"{conv.REQUEST}tokens"
+_TOKENS: Final = f"{conv.REQUEST}estimated_tokens"
 _MESSAGES: Final = f"{conv.REQUEST}messages"
 _LAST_MESSAGE: Final = f"{conv.REQUEST}last_message"
 _RENDERER: Final = f"{conv.REQUEST}renderer"
@@ -40,6 +40,16 @@ _BREAKS: Final = f"{conv.REQUEST}breaks"
 _INSERTIONS: Final = f"{conv.REQUEST}insertions_count"
 _FLOOR: Final = f"{conv.REQUEST}floor_sent"
 _RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
+
+_ESTIMATES: Final = frozenset(
+    (
+        ("context:pre_compact", "tokens"),
+        ("context:post_compact", "tokens_before"),
+        ("context:post_compact", "tokens_after"),
+        ("context:request_prepared", "tokens"),
+    )
+)
+"""Fields recorded before a provider has counted anything."""
 
 _TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
 
@@ -89,17 +99,20 @@ def closing(event: object, record: Record) -> Closing | None:
 
 
 def usage(event: events.UsageReported) -> Attributes:
-    """Token counts of a call; ``input_tokens`` includes those read from the provider's cache."""
+    """Token counts of a call; ``input_tokens`` includes those read from the provider's cache.
+
+    A count that was not recorded has no attribute: a prompt of 0, an output that is a placeholder.
+    """
     found: Attributes = {
-        conv.INPUT_TOKENS: event.prompt,
-        conv.OUTPUT_TOKENS: event.output,
+        **({conv.INPUT_TOKENS: event.prompt} if event.prompt else {}),
+        **({conv.OUTPUT_TOKENS: event.output} if event.output_exact else {}),
         conv.CACHE_READ_TOKENS: event.cache_read,
         conv.CACHE_WRITE_TOKENS: event.cache_write,
         conv.CACHE_CREATION_TOKENS: event.cache_write,
         conv.REASONING_TOKENS: event.reasoning,
     }
     if not event.output_exact:
-        found["eventctx.usage.output_exact"] = False
+        found[conv.OUTPUT_EXACT] = False
     return found
 
 
@@ -147,8 +160,8 @@ def event_attributes(record: Record, event: events.Event | Unknown) -> Attribute
     return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
 
 
-def _of_event(_type: str, field: str) -> str:
-    return conv.OURS + field
+def _of_event(kind: str, field: str) -> str:
+    return f"{conv.OURS}estimated_{field}" if (kind, field) in _ESTIMATES else conv.OURS + field
 
 
 def _turn(event: events.PromptSubmit) -> SpanStart:

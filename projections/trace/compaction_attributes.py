@@ -36,7 +36,7 @@ def at_start(event: PreCompact | PostCompact) -> CompactionAttributes:
     if event.requested_by is not None:
         found["requested_by"] = event.requested_by
     if isinstance(event, PreCompact):
-        found["tokens.before"] = event.tokens
+        found["estimated_tokens.before"] = event.tokens
         found["messages.before"] = event.messages
         found |= _interceptors(event)
         for name, value in event.settings.items():
@@ -51,10 +51,10 @@ def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttribut
     found: CompactionAttributes = {
         "outcome": event.outcome,
         "digest": digest,
-        "tokens.before": before,
-        "tokens.after": after,
-        "tokens.reclaimed": before - after,
-        "tokens.source": "estimate",
+        # What a provider counts is reported only with the next request, behind this span's end.
+        "estimated_tokens.before": before,
+        "estimated_tokens.after": after,
+        "estimated_tokens.reclaimed": before - after,
         "tokens.estimator": event.estimator,
         "tokens.factor": event.factor,
         "messages.before": event.messages_before,
@@ -63,6 +63,8 @@ def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttribut
     }
     if before:
         found["ratio"] = round(after / before, 4)
+    if event.tokens_recorded is not None:
+        found["tokens.recorded"] = event.tokens_recorded
     if event.target is not None:
         found["tokens.target"] = event.target
     if event.fallback is not None:

@@ -268,9 +268,12 @@ def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
     if turn is not None:
         sums: Attributes = {}
         for name in (conv.INPUT_TOKENS, conv.OUTPUT_TOKENS):
-            old, new = turn.attributes.get(name, 0), usage[name]
+            old, new = turn.attributes.get(name, 0), usage.get(name)
             if isinstance(old, int) and isinstance(new, int):
                 sums[name] = old + new
+        if not event.output_exact:
+            without = turn.attributes.get(conv.INEXACT_OUTPUTS, 0)
+            sums[conv.INEXACT_OUTPUTS] = without + 1 if isinstance(without, int) else 1
         state = _put(state, replace(turn, attributes=turn.attributes | sums))
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":
@@ -374,7 +377,7 @@ def _in_compaction(state: TraceState, record: Record) -> bool:
 
 
 def _awaits_usage(ends: Closing, span: OpenSpan) -> bool:
-    return ends.attributes[conv.OUTCOME] == "ok" and conv.INPUT_TOKENS not in span.attributes
+    return ends.attributes[conv.OUTCOME] == "ok" and conv.CACHE_READ_TOKENS not in span.attributes
 
 
 def _show(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:

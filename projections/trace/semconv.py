@@ -59,6 +59,11 @@ OUTCOME: Final = "eventctx.outcome"
 """ok, error, cancelled, unfinished (no record ended it); of a compaction also failed, skipped."""
 EVENTS_DROPPED: Final = "eventctx.events.dropped"
 
+OUTPUT_EXACT: Final = "eventctx.usage.output_exact"
+"""Only ever false: the transcript's output count is a placeholder, so the span has none."""
+INEXACT_OUTPUTS: Final = "eventctx.usage.inexact_outputs"
+"""On a turn: its model calls whose output is not recorded, and not in the turn's sum."""
+
 REQUEST: Final = "eventctx.request."
 COMPACTION: Final = "eventctx.compaction."
 COMPACTION_ID: Final = "eventctx.compaction.id"

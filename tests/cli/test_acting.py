@@ -56,7 +56,7 @@ def test_restore_refuses_what_is_no_message_of_the_transcript(run, store):
     before = types(run, store)
     for arguments, word in (
         (("work", 99), "expected message numbers of the transcript, found [99]"),
-        (("work", "x"), "expected a message number such as 12, found 'x'"),
+        (("work", "x"), "expected a message such as #6 or 6, found 'x'"),
         (("work",), "Missing argument"),
         (("nope", 1), "no session 'nope'"),
     ):
@@ -118,6 +118,20 @@ def test_a_compaction_is_made_for_the_budget_that_is_given(run, store):
     made = run(*arguments)
     assert made.code == 0
     assert made.document["tokens_after"] == small.document["tokens_after"]
+
+
+def test_a_budget_below_what_must_stay_is_a_problem_and_changes_nothing(run, store):
+    before = types(run, store)
+    for extra in ([], ["--dry-run"], ["--json"]):
+        done = run("compact", "work", "--budget", 5, *extra, "--store", store)
+        assert (done.code, done.out) == (1, "")
+        found = re.search(r"what must stay takes (\d+) tokens in \d+ messages", done.err)
+        assert found is not None
+        assert f"nothing was changed; the smallest budget that works is {found[1]}" in done.err
+    assert types(run, store) == before
+    enough = run("compact", "work", "--budget", found[1], "--json", "--store", store)
+    assert (enough.code, enough.document["outcome"]) == (0, "applied")
+    assert enough.document["tokens_after"] <= int(found[1])
 
 
 def test_nothing_to_compact_is_said(run, tmp_path):
@@ -211,7 +225,7 @@ def test_an_edited_body_is_found_with_its_position(run, store):
         )
     done = run("view", "work", "--turn", 1, "--verify", "--store", store)
     assert done.code == 1
-    assert f"those in the records at {at}." in done.out
+    assert f"those in the records at @{at}." in done.out
     assert "DOES NOT VERIFY" in done.out
     proof = run("view", "work", "--turn", 1, "--verify", "--json", "--store", store)
     assert proof.code == 1

@@ -79,10 +79,10 @@ def test_turns_and_positions_outside_the_session(run, store):
     view = run("view", "work", "--turn", 1, "--iteration", 9, "--store", store)
     _fails(view, 2, "[1, 2, 3, 4]")
     _fails(run("transcript", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3")
-    _fails(run("transcript", "work", "--at", 9999, "--store", store), 2, "positions 0 to")
-    _fails(run("transcript", "work", "--at", -1, "--store", store), 2, "positions 0 to")
-    _fails(run("replay", "work", "--to", 9999, "--store", store), 2, "positions 0 to")
-    _fails(run("log", "work", "--from", 9999, "--store", store), 2, "positions 0 to")
+    _fails(run("transcript", "work", "--at", 9999, "--store", store), 2, "positions @0 to")
+    _fails(run("transcript", "work", "--at", -1, "--store", store), 2, "@48 or 48, found '-1'")
+    _fails(run("replay", "work", "--to", 9999, "--store", store), 2, "positions @0 to")
+    _fails(run("log", "work", "--from", 9999, "--store", store), 2, "positions @0 to")
     _fails(run("view", "work", "--position", 3, "--store", store), 2, "request_prepared")
     assert run("audit", "work", "--turn", 9, "--store", store).code == 2
 

@@ -180,7 +180,7 @@ def test_a_fork_shares_what_was_before(run, store):
     theirs = run("transcript", "work", "--at", 10, "--json", "--store", store).document
     assert mine == theirs
     assert run("verify", "other", "--store", store).code == 0
-    assert "fork of work at 10" in run("sessions", "--store", store).out
+    assert "fork of work @10" in run("sessions", "--store", store).out
 
 
 def test_the_audit_of_a_fork_is_its_own(run, store):

@@ -76,7 +76,10 @@ def test_sessions_counts_what_is_there(run, store):
 def test_stats_sum_the_store(run, store):
     stats = run("stats", "--json", "--store", store).document
     assert (stats["sessions"], stats["messages"], stats["requests"]) == (1, 25, 12)
-    assert stats["tokens_saved"] > 0
+    rows = run("audit", "work", "--json", "--store", store).document["compactions"]
+    saved = sum(row["tokens_before"] - row["tokens_after"] for row in rows if row["figures"])
+    assert stats["tokens_saved"] == saved
+    assert stats["calls_without_usage"] == stats["tool_calls_without_end"] == 0
     assert stats["file_bytes"] > stats["message_bytes"] > 1_000
     assert stats["usage"]["model-1"]["calls"] == 9
     assert sum(stats["types"].values()) == stats["records"]
@@ -211,9 +214,19 @@ def test_replay_tells_the_size_of_the_view_after_each_step(run, store):
     steps = run("replay", "work", "--json", "--store", store).lines
     assert steps[-1]["transcript_messages"] == 25
     pairs = pairwise(steps)
-    # A result takes the place of the made-up one, which may be a little larger.
-    shrunk = [b for a, b in pairs if b["view_tokens"] < a["view_tokens"] - 100]
+    # The results of a round, in one message, take the place of made-up ones.
+    shrunk = [b for a, b in pairs if b["view_messages"] < a["view_messages"] - 2]
     assert {step["type"] for step in shrunk} == {"context:post_compact"}
+    rows = {
+        row["position"]: row
+        for row in run("audit", "work", "--json", "--store", store).document["requests"]
+    }
+    for step in steps:
+        row = rows.get(step["position"])
+        assert step["at"] == f"@{step['position']}"
+        assert step["request"] == (None if row is None else row["request"])
+        if row is not None:
+            assert (step["view_tokens"], step["estimated"]) == (row["tokens"], row["estimated"])
     short = run("replay", "work", "--to", 8, "--json", "--store", store).lines
     assert short == steps[: len(short)]
 

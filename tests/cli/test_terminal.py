@@ -144,7 +144,7 @@ def test_the_stepper_goes_to_a_position(stepper):
     stepper.type("g")
     stepper.until("position:")
     stepper.type("3\r")
-    stepper.until("position 3")
+    stepper.until("@3")
     stepper.type("q")
     assert stepper.ends() == 0
 

@@ -26,16 +26,24 @@ def test_a_session_is_shown_as_a_tree_per_turn_with_its_compactions_marked(run, 
     ]
     assert {line.rpartition(" trace ")[2] for line in heads} == {one["trace_id"] for one in spans}
     (first, *_) = done.out.split("\n\n")
-    shapes = [re.sub(r"  [+\d].*", "", line) for line in first.splitlines()[1:]]
+    shapes = [re.sub(r"  \+.*|  \d[\d.]* m?s .*", "", line) for line in first.splitlines()[1:]]
     assert shapes[0] == "invoke_agent agent"
-    assert shapes[1:4] == ["├─ chat model-1", "│  └─ execute_tool read", "├─ chat model-1"]
-    assert "900 in (100 cached), 20 out" in first
+    assert shapes[1:4] == [
+        "├─ chat model-1  1.1",
+        "│  └─ execute_tool read",
+        "├─ chat model-1  1.2",
+    ]
+    audit = run("audit", "work", "--json", "--store", store).document
+    assert f"{audit['requests'][0]['reported']:,} in (100 cached), 20 out" in first
     marked = [line for line in done.out.splitlines() if "↓ compact ladder" in line]
     compactions = [one for one in spans if one["name"] == "compact ladder"]
     assert len(marked) == len(compactions) > 0
-    said = compactions[0]["attributes"]
-    before, after = (said[f"eventctx.compaction.tokens.{end}"] for end in ("before", "after"))
-    assert f"{before:,} → {after:,} tokens" in marked[0]
+    for line, row in zip(marked, audit["compactions"], strict=True):
+        assert f"  @{row['position']}  " in line
+        known = row["figures"]
+        before = "~" * known["before_estimated"] + f"{row['tokens_before']:,}"
+        after = "~" * known["after_estimated"] + f"{row['tokens_after']:,}"
+        assert f" {before} → {after} tokens" in line
     assert "compacted view" in done.out
 
 

@@ -24,6 +24,7 @@ COMMANDS = [
     ("diff", "work", 2, 2),
     ("lost", "work"),
     ("lost", "work", "--turn", 2),
+    ("lost", "work", "--compaction", 1, "--all"),
 ]
 
 
@@ -104,7 +105,7 @@ def test_why_names_the_compaction_the_rule_and_the_setting(run, store):
 def test_why_of_an_earlier_turn_says_what_it_was_then(run, store):
     assert run("why", "work", 2, "--turn", 1, "--json", "--store", store).document["in_view"]
     later = run("why", "work", 24, "--turn", 1, "--store", store).out
-    assert "not in view: it was added only later · turn 1, iteration 4" in later
+    assert "not in view: it was added only later · request 1.4 (@" in later
 
 
 def test_why_by_position_is_why_by_turn(run, store):
@@ -112,6 +113,19 @@ def test_why_by_position_is_why_by_turn(run, store):
     by_turn = run("why", "work", 2, "--turn", 3, "--json", "--store", store).document
     by_position = run("why", "work", 2, "--position", view["position"], "--json", "--store", store)
     assert by_position.document == by_turn
+
+
+def test_names_are_taken_as_they_are_printed(run, store):
+    plain = run("why", "work", 2, "--turn", 1, "--iteration", 4, "--json", "--store", store)
+    named = run("why", "work", "#2", "--turn", "1.4", "--json", "--store", store).document
+    assert named == plain.document
+    assert (named["name"], named["request"]) == ("#2", "1.4")
+    at = f"@{named['position']}"
+    assert run("why", "work", 2, "--position", at, "--json", "--store", store).document == named
+    view = run("view", "work", "--turn", "1.4", "--json", "--store", store).document
+    assert run("view", "work", "--position", at, "--json", "--store", store).document == view
+    twice = run("why", "work", 2, "--turn", "1.4", "--iteration", 4, "--store", store)
+    assert (twice.code, "Expected the iteration once" in twice.err) == (2, True)
 
 
 def test_a_reason_that_was_given_is_told(run, shrunk):
@@ -127,9 +141,14 @@ def test_diff_lists_what_left_and_what_came(run, store):
     assert {17, 23} <= set(by_kind["entered"])
     audit = run("audit", "work", "--json", "--store", store).document
     assert compared["after"]["tokens"] == audit["requests"][-1]["tokens"]
-    assert sum(one["tokens"] for one in compared["after"]["groups"]) == compared["after"]["tokens"]
+    figures = compared["after"]["figures"]
+    assert sum(one["tokens"] for one in compared["after"]["groups"]) == figures["messages"]
+    assert figures["messages"] + figures["beside"] == compared["after"]["tokens"]
     text = run("diff", "work", 3, 1, "--store", store).out
-    assert text.index("turn 1, iteration 4") < text.index("turn 3, iteration 4")
+    assert text.index("request 1.4 (@") < text.index("request 3.4 (@")
+    position = compared["before"]["position"]
+    named = run("diff", "work", f"@{position}", "3.4", "--json", "--store", store).document
+    assert named == compared
     assert "− dropped (6): old_round" in text
     assert "+ added since (13)" in text
 
@@ -159,23 +178,6 @@ def test_two_requests_that_show_the_same_say_so(run, store):
     assert "Both show the same." in run("diff", "work", 2, 2, "--store", store).out
 
 
-def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
-    found = run("lost", "work", "--json", "--store", shrunk).document
-    assert [one["beginning"] for one in found] == ["Task 0: look around.", "Task 1: look around."]
-    assert {one["standing"] for one in found} == {"dropped"}
-    text = run("lost", "work", "--store", shrunk).out
-    assert "#1 Task 0: look around." in text
-    assert (
-        "older than the most recent messages that the policy keeps; nothing stands for it" in text
-    )
-    assert "2 messages of a person not shown" in text
-    nothing = run("lost", "work", "--turn", 3, "--store", shrunk)
-    assert (nothing.code, nothing.out) == (
-        0,
-        "Nothing that a person said is missing from turn 3.\n",
-    )
-
-
 # -- bad input -----------------------------------------------------------------------------------
 
 
@@ -185,10 +187,10 @@ def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
         (("why", "wrok", 1), ("'wrok'", "'work'")),
         (("lost", "wrok"), ("'wrok'", "'work'")),
         (("diff", "wrok", 1, 2), ("'wrok'", "'work'")),
-        (("why", "work", 25), ("has messages 0 to 24, found 25", "eventctx transcript work")),
-        (("why", "work", "x"), ("expected a message number such as 12, found 'x'",)),
-        (("why", "work", "--", -1), ("expected a message number such as 12, found '-1'",)),
-        (("why", "work", "9" * 30), ("expected a message number",)),
+        (("why", "work", 25), ("has messages #0 to #24, found #25", "eventctx transcript work")),
+        (("why", "work", "x"), ("expected a message such as #6 or 6, found 'x'",)),
+        (("why", "work", "--", -1), ("expected a message such as #6 or 6, found '-1'",)),
+        (("why", "work", "9" * 30), ("expected a message such as #6",)),
         (("why", "work"), ("Missing argument 'MESSAGE'",)),
         (("why", "work", 1, "--turn", 4), ("has turns 1 to 3, found 4",)),
         (("why", "work", 1, "--turn", "x"), ("--turn",)),
@@ -196,14 +198,21 @@ def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
         (("why", "work", 1, "--iteration", 1), ("counts within a turn",)),
         (("why", "work", 1, "--turn", 1, "--position", 4), ("at most one",)),
         (("why", "work", 1, "--position", 3), ("found context:message_added",)),
-        (("why", "work", 1, "--position", -3), ("an int from 0",)),
+        (
+            ("why", "work", 1, "--position", -3),
+            ("expected a position such as @48 or 48, found '-3'",),
+        ),
         (("lost", "work", "--turn", 0), ("has turns 1 to 3, found 0",)),
-        (("diff", "work", 1), ("Expected two turns",)),
-        (("diff", "work", 1, 2, 3), ("Expected two turns",)),
-        (("diff", "work", 1, 2, "--position", 4), ("Expected two turns",)),
+        (("lost", "work", "--turn", 1, "--compaction", 1), ("at most one of",)),
+        (("lost", "work", "--compaction", 99), ("has compactions 1 to", "found 99")),
+        (("lost", "work", "--compaction", 0), ("has compactions 1 to", "found 0")),
+        (("lost", "work", "--compaction", -1), ("compaction: expected an int from 0",)),
+        (("diff", "work", 1), ("Expected two requests",)),
+        (("diff", "work", 1, 2, 3), ("Expected two requests",)),
+        (("diff", "work", 1, 2, "--position", 4), ("Expected two requests",)),
         (("diff", "work", 1, "x"), ("expected a turn such as 3", "found 'x'")),
         (("diff", "work", 1, 4), ("has turns 1 to 3, found 4",)),
-        (("diff", "work", "--position", 4, "--position", 5), ("position 5",)),
+        (("diff", "work", "--position", 4, "--position", 5), ("@5 of session",)),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value[0], str) else "",
 )
@@ -228,7 +237,12 @@ def test_a_session_without_messages_or_compactions(run, tmp_path):
 
     asyncio.run(write())
     assert "'empty' has no messages" in run("why", "empty", 0, "--store", path).err
-    assert run("lost", "empty", "--json", "--store", path).document == []
+    nothing = run("lost", "empty", "--json", "--store", path).document
+    assert (nothing["items"], nothing["messages"]["total"]) == ([], 0)
+    assert (
+        "no compaction that was applied"
+        in run("lost", "empty", "--compaction", 1, "--store", path).err
+    )
     assert "has no turns" in run("lost", "empty", "--turn", 1, "--store", path).err
     assert "no compaction is in force" in run("why", "plain", 0, "--store", path).out
     assert "has no request" in run("why", "plain", 0, "--turn", 1, "--store", path).err

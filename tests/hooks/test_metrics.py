@@ -59,8 +59,8 @@ def test_only_an_applied_compaction_has_tokens_before_and_after_and_each_a_durat
     session.add(compacted())
     session.add(compacted("skipped"))
     by = {"eventctx.compaction.trigger": "threshold", "eventctx.compaction.strategy": "sliding"}
-    assert measured(session, "eventctx.compaction.tokens.before") == [(1000, by)]
-    assert measured(session, "eventctx.compaction.tokens.after") == [(400, by)]
+    assert measured(session, "eventctx.compaction.estimated_tokens.before") == [(1000, by)]
+    assert measured(session, "eventctx.compaction.estimated_tokens.after") == [(400, by)]
     assert [
         (value, by["eventctx.compaction.outcome"])
         for value, by in measured(session, "eventctx.compaction.duration")
@@ -71,7 +71,8 @@ def test_how_long_an_imported_compaction_took_is_not_known():
     session = Session()
     session.add(msgspec.structs.replace(compacted(), trigger="imported", duration=0))
     assert measured(session, "eventctx.compaction.duration") == []
-    assert [value for value, _ in measured(session, "eventctx.compaction.tokens.after")] == [400]
+    sizes = measured(session, "eventctx.compaction.estimated_tokens.after")
+    assert [value for value, _ in sizes] == [400]
 
 
 def test_a_request_is_measured_against_its_budget():
@@ -89,7 +90,7 @@ def test_a_request_is_measured_against_its_budget():
         )
     )
     model = {"gen_ai.request.model": "m"}
-    assert measured(session, "eventctx.request.tokens") == [(400, model)]
+    assert measured(session, "eventctx.request.estimated_tokens") == [(400, model)]
     assert measured(session, "eventctx.request.budget.used") == [(1.25, model)]
     assert measured(session, "eventctx.request.breaks") == [
         (1, {"eventctx.request.break": "compaction"}),
@@ -206,8 +207,8 @@ def test_unknown_types_and_broken_payloads_measure_nothing_and_hurt_nothing():
     session.raw("provider:response", b"[]", span(1))
     session.add(prepared())
     assert [one.instrument.name for one in fold(session.records)] == [
-        "eventctx.request.tokens",
-        "eventctx.request.tokens",
+        "eventctx.request.estimated_tokens",
+        "eventctx.request.estimated_tokens",
         "eventctx.request.prefix.reused",
     ]
 
@@ -233,7 +234,7 @@ def test_values_that_no_instrument_takes_are_left_out():
     found = list(fold(session.records))
     assert [(one.instrument.name, one.value) for one in found] == [
         ("eventctx.compactions", 1),
-        ("eventctx.compaction.tokens.after", 0),
+        ("eventctx.compaction.estimated_tokens.after", 0),
     ]
     assert found[0].attributes["eventctx.compaction.strategy"] == "_OTHER"
 
@@ -247,7 +248,7 @@ def test_a_fork_measures_its_own_records_only():
     session.add(ev.ProviderResponse(), span(1))
     session.add(prepared())
     assert {one.instrument.name for one in fold(session.records)} == {
-        "eventctx.request.tokens",
+        "eventctx.request.estimated_tokens",
         "eventctx.request.prefix.reused",
     }
 
@@ -286,10 +287,10 @@ def test_a_fold_remembers_a_bounded_number_of_calls():
 def test_instruments_are_spelt_as_they_always_were():
     assert [(one.name, one.kind, one.unit) for one in INSTRUMENTS] == [
         ("eventctx.compactions", "counter", "{compaction}"),
-        ("eventctx.compaction.tokens.before", "histogram", "{token}"),
-        ("eventctx.compaction.tokens.after", "histogram", "{token}"),
+        ("eventctx.compaction.estimated_tokens.before", "histogram", "{token}"),
+        ("eventctx.compaction.estimated_tokens.after", "histogram", "{token}"),
         ("eventctx.compaction.duration", "histogram", "s"),
-        ("eventctx.request.tokens", "histogram", "{token}"),
+        ("eventctx.request.estimated_tokens", "histogram", "{token}"),
         ("eventctx.request.budget.used", "histogram", "1"),
         ("eventctx.request.prefix.reused", "histogram", "1"),
         ("eventctx.request.breaks", "counter", "{break}"),
@@ -389,7 +390,7 @@ def test_a_sink_holds_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPat
     assert len(sink._states) == 3
     sink(first.add(prepared()))
     assert ("eventctx.request.prefix.reused", frozenset()) not in out.points()
-    assert out.points()["eventctx.request.tokens", frozenset()]["count"] == 12
+    assert out.points()["eventctx.request.estimated_tokens", frozenset()]["count"] == 12
 
 
 def test_appends_are_measured_from_any_thread():
@@ -471,20 +472,20 @@ def test_a_closed_sink_has_forgotten_its_sessions_and_can_be_used_again():
     sink.close()
     sink(session.add(prepared()))
     points = out.points()
-    assert points["eventctx.request.tokens", frozenset()]["count"] == 3
+    assert points["eventctx.request.estimated_tokens", frozenset()]["count"] == 3
     assert points["eventctx.request.prefix.reused", frozenset()]["count"] == 1
 
 
 def test_a_hosts_view_goes_before_our_buckets():
     reader = InMemoryMetricReader()
     view = View(
-        instrument_name="eventctx.request.tokens",
+        instrument_name="eventctx.request.estimated_tokens",
         aggregation=ExplicitBucketHistogramAggregation([7.0]),
     )
     out = Gathered()
     out.reader, out.provider = reader, MeterProvider([reader], views=[view], shutdown_on_exit=False)
     MetricsSink(out.provider)(Session().add(prepared()))
-    assert out.points()["eventctx.request.tokens", frozenset()]["bounds"] == (7.0,)
+    assert out.points()["eventctx.request.estimated_tokens", frozenset()]["bounds"] == (7.0,)
 
 
 class Refusing(otel.MeterProvider):
@@ -552,7 +553,8 @@ found = [] if data is None else [
     metric.name for one in data.resource_metrics for scope in one.scope_metrics
     for metric in scope.metrics
 ]
-print("eventctx.request.tokens" in found, "eventctx.hook.errors" in found, len(sink._states))
+named = "eventctx.request.estimated_tokens" in found
+print(named, "eventctx.hook.errors" in found, len(sink._states))
 """
 
 

@@ -179,11 +179,11 @@ def test_a_compaction_says_what_it_did_on_its_span_and_is_an_event_on_it_and_its
     assert values["id"] == 3
     assert values["sequence"] == 1
     assert values["outcome"] == "applied"
-    assert (values["tokens.before"], values["tokens.after"], values["tokens.reclaimed"]) == (
+    assert [values[f"estimated_tokens.{name}"] for name in ("before", "after", "reclaimed")] == [
         1000,
         400,
         600,
-    )
+    ]
     assert (values["messages.before"], values["messages.after"], values["messages.removed"]) == (
         10,
         4,
@@ -569,4 +569,4 @@ def test_a_compaction_of_nothing_has_no_ratio():
     session.add(ended, span(1))
     (one,) = fold(session.records)
     assert "eventctx.compaction.ratio" not in one.attributes
-    assert one.attributes["eventctx.compaction.tokens.reclaimed"] == 0
+    assert one.attributes["eventctx.compaction.estimated_tokens.reclaimed"] == 0

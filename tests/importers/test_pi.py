@@ -204,7 +204,7 @@ def test_a_compaction_keeps_the_tail_from_a_line_on() -> None:
     log = long_talk(Pi()).entry("compaction", summary="S", tokensBefore=9, firstKeptEntryIndex=5)
     found = items_of(parse, log.user("on").data())
     (compaction,) = of_type(found, CompactionItem)
-    assert compaction.kept_from == 4
+    assert (compaction.kept_from, compaction.tokens_before) == (4, 9)
     assert "<summary>\nS\n</summary>" in compaction.messages[0]["content"][0]["text"]
 
 

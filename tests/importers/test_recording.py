@@ -13,6 +13,7 @@ from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view
+from eventctx.queries.audit import audited
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     NOW,
@@ -222,3 +223,24 @@ async def test_the_summary_counts_the_file(tmp_path: Path) -> None:
     }
     assert summary.unknown == {"hologram": 1}
     assert told[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the_files_size(
+    tmp_path: Path,
+) -> None:
+    meta = {"trigger": "auto", "preTokens": 167_000}
+    log = ClaudeCode().user("go").answer("m1", text("a")).user("on").answer("m2", text("b"))
+    log.system("compact_boundary", compactMetadata=meta)
+    log.user("In short: …", isCompactSummary=True).user("next").answer("m3", text("c"))
+    store, session = await imported(tmp_path, log.data(), complete=True)
+    (ended,) = await events(store, session, "context:post_compact")
+    *_, before, after = await events(store, session, "context:request_prepared")
+    assert ended.tokens_recorded == 167_000
+    assert ended.reserve == before.reserve == after.reserve > 500
+    assert ended.reserve < ended.tokens_after < ended.tokens_before
+    assert before.tokens <= ended.tokens_before
+    assert ended.tokens_after <= after.tokens
+    (row,) = (await audited(store, session)).compactions
+    assert row.figures is not None
+    assert (row.figures.before, row.figures.after, row.figures.recorded) == (543, 543, 167_000)
+    assert not row.figures.estimated

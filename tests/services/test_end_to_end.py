@@ -158,7 +158,7 @@ async def test_an_imported_session_is_in_jaeger_with_its_original_times_by_eithe
     assert imported.exit_code == 0, imported.output
     spans = await folded(store, source.stem)
     (compaction,) = [span for span in spans if span.name.startswith("compact")]
-    assert compaction.attributes["eventctx.compaction.tokens.before"] > 100_000
+    assert compaction.attributes["eventctx.compaction.estimated_tokens.before"] > 100_000
 
     answers = []
     for protocol in PROTOCOLS:

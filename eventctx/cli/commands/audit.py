@@ -8,10 +8,11 @@ from typing import Any, Final
 import click
 import msgspec
 
-from eventctx.cli.output import opening
+from eventctx.cli.output import figures, opening
 from eventctx.cli.output.plain import iso, number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
+from eventctx.log.naming import position_name
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.queries.audit import Audit
 
@@ -23,7 +24,15 @@ _TRIGGERS: Final = {
     "imported": "by the imported program",
 }
 
+_MEANINGS: Final = (
+    "Counts are messages of the transcript; tokens are the provider's count of the whole prompt, "
+    "or, behind ~, our estimate."
+)
+
 Note = Sequence[str | tuple[str, str]]
+
+_WIDE: Final = 120
+"""Characters of a line from which on the parts of a request's tokens have columns."""
 
 
 @click.command("audit", short_help="Every request: what was kept, shortened and dropped.")
@@ -69,19 +78,30 @@ def of_turn(audit: Audit, turn: int) -> Audit:
 
 def as_builtins(audit: Audit) -> dict[str, Any]:
     """The audit with stable keys; times as RFC 3339."""
-    requests = []
-    for row in audit.requests:
-        one = msgspec.to_builtins(row)
-        one["counts"] = row.counts._asdict()
-        one["time"] = iso(row.time)
-        requests.append(one)
-    compactions = [{**msgspec.to_builtins(row), "time": iso(row.time)} for row in audit.compactions]
     return {
         "session": audit.session,
-        "requests": requests,
-        "compactions": compactions,
+        "requests": [_request_json(row) for row in audit.requests],
+        "compactions": [
+            {
+                **msgspec.to_builtins(row),
+                "time": iso(row.time),
+                **figures.compaction_json(row.figures),
+            }
+            for row in audit.compactions
+        ],
         "turns": [{**turn._asdict(), "time": iso(turn.time)} for turn in audit.turns],
         "usage": msgspec.to_builtins(audit.usage),
+        "errors": msgspec.to_builtins(audit.errors),
+    }
+
+
+def _request_json(row: AuditRow) -> dict[str, Any]:
+    return {
+        "request": row.name,
+        **msgspec.to_builtins(row),
+        "counts": row.counts._asdict(),
+        "time": iso(row.time),
+        **figures.request_json(row.figures),
     }
 
 
@@ -96,9 +116,10 @@ def show_audit(
         if not audit.compactions:
             return
     optional = _optional(rows)
-    columns = _columns(screen, optional)
+    parts = _shows_parts(screen, rows)
+    columns = _columns(screen, optional, parts)
     notes = _notes(chosen, audit.compactions)
-    cells = [_cells(screen, row, optional) for row in rows]
+    cells = [_cells(screen, row, optional, parts) for row in rows]
     if rows:
         screen.table(columns, cells, notes)
     screen.line((_summary(audit), "dim"))
@@ -113,38 +134,49 @@ def _optional(rows: Sequence[AuditRow]) -> list[str]:
     ]
 
 
-def _columns(screen: Screen, optional: Sequence[str]) -> list[Column]:
+def _columns(screen: Screen, optional: Sequence[str], parts: bool) -> list[Column]:
     short = screen.live and screen.width < 100
+    titles = ("in messages", "beside") if parts else ()
     return [
+        Column("request", right=True),
         Column("at" if short else "position", right=True),
-        Column("turn", right=True),
-        Column("it" if short else "iteration", right=True),
         Column("kept", right=True),
         Column("short" if short else "shortened", right=True),
         Column("summ" if short else "summarised", right=True),
         Column("drop" if short else "dropped", right=True),
         *[Column(name[:4] if short else name, right=True) for name in optional],
         Column("tokens", right=True, style="bold"),
+        *[Column(title, right=True) for title in titles],
         Column("budget", right=True),
         Column("digest", style="cyan"),
     ]
 
 
-def _cells(screen: Screen, row: AuditRow, optional: Sequence[str]) -> list[str]:
+def _shows_parts(screen: Screen, rows: Sequence[AuditRow]) -> bool:
+    """Whether the table has the parts of each request: there is room, and there are two parts."""
+    room = not screen.live or screen.width >= _WIDE
+    return room and any(row.figures.beside != 0 for row in rows)
+
+
+def _cells(screen: Screen, row: AuditRow, optional: Sequence[str], parts: bool) -> list[str]:
     counts = row.counts
     return [
-        str(row.position),
-        "–" if row.turn is None else str(row.turn),
-        "–" if row.iteration is None else str(row.iteration),
+        row.name,
+        position_name(row.position),
         number(counts.kept),
         number(counts.shortened),
         number(counts.summarised),
         number(counts.dropped),
         *[number(getattr(counts, name)) for name in optional],
-        number(row.tokens) + ("!" if row.floor_sent else ""),
+        figures.request_tokens(row.figures) + ("!" if row.floor_sent else ""),
+        *(_parts(row) if parts else []),
         number(row.budget),
         row.digest[: (12 if screen.width < 100 else 16) if screen.live else None],
     ]
+
+
+def _parts(row: AuditRow) -> list[str]:
+    return [figures.tokens(row.figures.messages, True), figures.beside_tokens(row.figures)]
 
 
 def _notes(
@@ -174,29 +206,32 @@ def _without_last_break(note: list[str | tuple[str, str]]) -> Note:
 
 def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
     """A compaction in words: trigger, and the view before and after."""
-    head = ("↓ compaction ", "bold red")
-    if row.outcome != "applied":
+    head = (f"↓ compaction {position_name(row.position)} ", "bold red")
+    if row.outcome != "applied" or row.figures is None:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
     return [
         head,
         (f"{_TRIGGERS.get(row.trigger, row.trigger)}: ", "red"),
-        f"{number(row.tokens_before)} → {number(row.tokens_after)} tokens, ",
+        f"{figures.compaction_tokens(row.figures)}, ",
         f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}\n",
     ]
 
 
 def _summary(audit: Audit) -> str:
-    applied = [row for row in audit.compactions if row.outcome == "applied"]
-    saved = sum(row.tokens_before - row.tokens_after for row in applied)
+    applied = [row.figures for row in audit.compactions if row.figures is not None]
+    saved = sum(one.taken_out for one in applied)
     # A fork's audit has its parent's turns, too, so only turns with a request are counted.
     turns = {row.turn for row in audit.requests} - {None}
     text = f"{plural(len(audit.requests), 'request')} in {plural(len(turns), 'turn')}"
     text += f", {plural(len(applied), 'compaction')}"
-    return text + (f" that took out {number(saved)} tokens" if applied else "")
+    if not applied:
+        return text
+    mark = any(one.estimated for one in applied)
+    return f"{text} that took out {figures.tokens(saved, mark)} tokens"
 
 
 def _footnotes(audit: Audit) -> list[str]:
-    found: list[str] = ["Counts are messages of the transcript; tokens are our estimate."]
+    found = [_MEANINGS]
     if any(row.floor_sent for row in audit.requests):
         found.append("! Over the budget: what must stay was larger, and was sent all the same.")
     differing = sum(1 for row in audit.requests if row.additions or row.missing)
@@ -209,11 +244,10 @@ def _footnotes(audit: Audit) -> list[str]:
         found.append(
             "The requests were reconstructed by an importer: the file does not say what was sent."
         )
-    reported = [row for row in audit.requests if row.reported]
-    if reported:
-        ratio = sum(row.tokens for row in reported) / sum(row.reported or 0 for row in reported)
+    if any(row.figures.beside is None for row in audit.requests):
         found.append(
-            f"For {plural(len(reported), 'request')} the provider counted the prompt (with system "
-            f"prompt and tools): our estimate is {ratio:.0%} of that."
+            "Where it is not known what was sent beside the messages (system prompt, tools), "
+            "tokens are those of the messages alone."
         )
-    return found
+    errors = figures.errors_in_words(audit.errors)
+    return [*found, errors] if errors else found

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 
-from eventctx.cli.output import opening
-from eventctx.cli.output.numbers import run_in_words, runs_in_words
+from eventctx.cli.output import figures, opening
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.errors import InvalidSetting
+from eventctx.log.naming import message_name, range_name, ranges_name
 from eventctx.log.plan import Plan, find
 from eventctx.policies.named import DEFAULT, POLICIES, policy_named, settings_of_policy
 from eventctx.policies.policy import (
@@ -28,6 +28,8 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
+from eventctx.projections import figures as projection
+from eventctx.projections.figures import CompactionFigures, FiguresState
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.queries.requests import fold
@@ -72,7 +74,8 @@ class _Watched:
     "--budget",
     type=click.IntRange(min=1),
     metavar="TOKENS",
-    help="Tokens per request; default: those of the last request, else 200,000.",
+    help="Tokens per request; default: those of the last request, else 200,000. Less than what "
+    "must stay changes nothing and exits with 1.",
 )
 @click.option(
     "--set",
@@ -106,16 +109,25 @@ def compact_command(
     if dry_run and fork is not None:
         raise click.UsageError("Expected at most one of --dry-run and --fork.")
     chosen, settings = _read(policy, given, budget)
-    name, before, result = run(
+    made = run(
         _compact(session, chosen, settings, dry_run, {"reason": reason, "keep": keep}, fork, store)
     )
     if as_json:
-        put_document(_as_json(name, before, result))
+        put_document(_as_json(made))
         return
     screen = Screen()
     if fork is not None:
-        screen.line("forked ", (session, "bold"), " as it is now as ", (name, "bold"))
-    _show(screen, before, result)
+        screen.line("forked ", (session, "bold"), " as it is now as ", (made.session, "bold"))
+    _show(screen, made)
+
+
+class _Made(NamedTuple):
+    """A compaction, the view before it, and its sizes as every screen gives them."""
+
+    session: str
+    before: ViewState
+    result: CompactionResult
+    figures: CompactionFigures
 
 
 def _read(policy: str, given: Sequence[str], budget: int | None) -> tuple[Policy, dict[str, Any]]:
@@ -153,15 +165,16 @@ async def _compact(
     words: Mapping[str, str | None],
     fork: str | None,
     store: str | None,
-) -> tuple[str, ViewState, CompactionResult]:
+) -> _Made:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
         name = info.stream
         before: ViewState = await fold(engine.store, name, request_view)
+        sizes: FiguresState = await fold(engine.store, name, projection)
         watched = _Watched(policy)
         would_be = await engine.dry_run(name, policy=watched, **words, **settings)
         if dry_run:
-            return name, before, would_be
+            return _made(name, before, sizes, would_be)
         _check_needs_no_model(watched)
         name = await opening.written(engine, info, fork)
         context = await engine.session(name, **settings)
@@ -169,7 +182,12 @@ async def _compact(
         made = await context.compact(
             policy=policy, budget=limit, reason=words["reason"], keep=words["keep"]
         )
-        return name, before, made
+        return _made(name, before, sizes, made)
+
+
+def _made(name: str, before: ViewState, sizes: FiguresState, result: CompactionResult) -> _Made:
+    estimates = result.before_tokens, result.after_tokens
+    return _Made(name, before, result, projection.of_next_compaction(sizes, *estimates))
 
 
 def _check_needs_no_model(watched: _Watched) -> None:
@@ -187,7 +205,8 @@ def _check_needs_no_model(watched: _Watched) -> None:
 # -- showing -------------------------------------------------------------------------------------
 
 
-def _show(screen: Screen, before: ViewState, result: CompactionResult) -> None:
+def _show(screen: Screen, made: _Made) -> None:
+    result = made.result
     done = "would be compacted" if result.dry_run else "compacted"
     if result.outcome != "applied":
         because = f": {result.error}" if result.error else ": nothing in view can go"
@@ -195,14 +214,14 @@ def _show(screen: Screen, before: ViewState, result: CompactionResult) -> None:
     else:
         screen.line(
             (f"{done} by {result.fallback or result.strategy}: ", "bold"),
-            f"{number(result.before_tokens)} → {number(result.after_tokens)} tokens (estimated), "
+            f"{figures.compaction_tokens(made.figures)}, "
             f"{number(result.before_messages)} → {plural(result.after_messages, 'message')}",
         )
     if result.fallback is not None:
         screen.line((f"{result.strategy} could not decide: {result.error}", "yellow"))
     if result.plan is not None:
         screen.blank()
-        _show_plan(screen, before, result.plan)
+        _show_plan(screen, made.before, result.plan)
     if result.dry_run:
         screen.line(("Dry run: nothing was written.", "dim"))
 
@@ -216,7 +235,7 @@ def _show_plan(screen: Screen, before: ViewState, plan: Plan) -> None:
     ]
     rows = [
         [
-            run_in_words(one.first, one.last),
+            range_name(one.first, one.last),
             number(count),
             one.disposition,
             reason_in_words(one.reason),
@@ -226,12 +245,16 @@ def _show_plan(screen: Screen, before: ViewState, plan: Plan) -> None:
     screen.table(columns, rows)
     screen.blank()
     for insertion in plan.insertions:
-        runs = runs_in_words(insertion.stands_for)
-        place = "at the start" if insertion.before is None else f"before #{insertion.before}"
+        runs = ranges_name(insertion.stands_for)
+        place = (
+            "at the start"
+            if insertion.before is None
+            else f"before {message_name(insertion.before)}"
+        )
         kept = "stays" if insertion.at is not None else "is inserted"
         screen.line(f"a {insertion.kind}{f' for {runs}' if runs else ''} {kept} {place}")
     if plan.unbound:
-        stripped = runs_in_words(plan.unbound)
+        stripped = ranges_name(plan.unbound)
         screen.line(f"without their thinking, as what precedes them is changed: {stripped}")
 
 
@@ -242,28 +265,29 @@ def _counted(before: ViewState, plan: Plan) -> list[tuple[Any, int]]:
     return [(one, counts[one.first]) for one in plan.runs if counts[one.first]]
 
 
-def _as_json(name: str, before: ViewState, result: CompactionResult) -> dict[str, Any]:
+def _as_json(made: _Made) -> dict[str, Any]:
+    result = made.result
     plan = result.plan or Plan(-1)
     return {
-        "session": name,
+        "session": made.session,
         "dry_run": result.dry_run,
         "outcome": result.outcome,
         "strategy": result.strategy,
         "fallback": result.fallback,
         "error": result.error,
-        "tokens_before": result.before_tokens,
-        "tokens_after": result.after_tokens,
+        **figures.compaction_json(made.figures),
         "messages_before": result.before_messages,
         "messages_after": result.after_messages,
         "runs": [
             {
+                "name": range_name(one.first, one.last),
                 "first": one.first,
                 "last": one.last,
                 "messages": count,
                 "disposition": one.disposition,
                 "reason": one.reason,
             }
-            for one, count in _counted(before, plan)
+            for one, count in _counted(made.before, plan)
         ],
         "insertions": [
             {

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 
-from eventctx.cli.output import opening
+from eventctx.cli.output import figures, opening
 from eventctx.cli.output.messages import role_of, snippet
-from eventctx.cli.output.numbers import request_in_words, runs_in_words, turn_name
+from eventctx.cli.output.numbers import position, request, request_in_words
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.rulings import place_in_words, ruling_json
 from eventctx.cli.output.screen import Column, Screen, put_document, styled
+from eventctx.log.naming import RequestName, message_name, ranges_name
 from eventctx.projections.explain.view_diff import GROUPS
 from eventctx.projections.explain.why import Reason
+from eventctx.queries.explain.answering import difference
 from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
+from eventctx.queries.explain.selectors import RequestSelector
 
 WIDE: Final = 120
 """Characters of a line from which on the two requests are shown side by side."""
@@ -51,8 +53,8 @@ _GROUPS: Final = {
     "other": "others",
     "inserted": "summaries, notices, memory",
     "made_up": "made-up results",
-    "beside": "prompt, tools, correction",
 }
+_BESIDE: Final = "beside: system prompt, tools"
 
 _EXTRAS: Final = {
     "synthetic": "made-up result of the call in",
@@ -70,11 +72,11 @@ class _Section(NamedTuple):
 
 @click.command("diff", short_help="What two requests differ in, and why.")
 @click.argument("session")
-@click.argument("turns", nargs=-1, type=turn_name, metavar="TURN TURN")
+@click.argument("requests", nargs=-1, type=request, metavar="REQUEST REQUEST")
 @click.option(
     "--position",
     "positions",
-    type=int,
+    type=position,
     multiple=True,
     metavar="P",
     help="Instead, twice: the request prepared at this position.",
@@ -83,35 +85,35 @@ class _Section(NamedTuple):
 @opening.reading
 def diff_command(
     session: str,
-    turns: tuple[int | tuple[int, int], ...],
+    requests: tuple[RequestName, ...],
     positions: tuple[int, ...],
     full: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Show what entered, left and changed between the last requests of two turns of SESSION.
+    """Show what entered, left and changed between two requests of SESSION.
 
-    TURN may be a turn and an iteration, as in `3.2`. The earlier request comes first, whichever
-    is named first. On a terminal of 120 columns or more they stand side by side.
+    A REQUEST is turn and iteration, as in `3.2`; a turn alone, for its last request; or a position,
+    as in `@48`. The earlier request comes first, whichever is named first. On a terminal of 120
+    columns or more they stand side by side.
     """
-    named: Sequence[Any] = positions or turns
-    if (positions and turns) or len(named) != 2:
+    named = [RequestName(position=one) for one in positions] or requests
+    if (positions and requests) or len(named) != 2:
         raise click.UsageError(
-            "Expected two turns, or --position twice; `audit` lists turns and positions."
+            "Expected two requests, or --position twice; `audit` lists the requests."
         )
-    compared = run(_diff(session, named, "position" if positions else "turn", store))
+    compared = run(_diff(session, named[0], named[1], store))
     if as_json:
         put_document(as_builtins(compared))
     else:
         _show(Screen(), compared, full)
 
 
-async def _diff(
-    session: str, named: Sequence[Any], by: Literal["turn", "position"], store: str | None
-) -> ViewDiff:
+async def _diff(session: str, one: RequestName, other: RequestName, store: str | None) -> ViewDiff:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        return await engine.diff(info.stream, named[0], named[1], by=by)
+        selectors = [RequestSelector(*name) for name in (one, other)]
+        return await difference(engine.store, info.stream, *selectors)
 
 
 def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
@@ -143,13 +145,20 @@ def _where(side: Side) -> str:
 
 
 def _show_tokens(screen: Screen, before: Side, after: Side) -> None:
+    was, now = before.figures, after.figures
     rows = [
-        [_GROUPS[name], *_figures(before.groups.get(name, 0), after.groups.get(name, 0))]
-        for name in (*GROUPS, "beside")
+        [_GROUPS[name], *_estimates(before.groups.get(name, 0), after.groups.get(name, 0))]
+        for name in GROUPS
         if before.groups.get(name) or after.groups.get(name)
     ]
-    rows.append(["all tokens (estimated)", *_figures(before.tokens, after.tokens)])
-    rows.append(["messages", *_figures(before.entries, after.entries)])
+    if was.beside is None or now.beside is None:
+        rows.append([_BESIDE, figures.beside_tokens(was), figures.beside_tokens(now), "–"])
+    elif was.beside or now.beside:
+        rows.append([_BESIDE, *_estimates(was.beside, now.beside)])
+    change = _change(was.total, now.total)
+    rows.append(["all tokens", figures.request_tokens(was), figures.request_tokens(now), change])
+    rows.append(["messages", number(before.entries), number(after.entries)])
+    rows[-1].append(_change(before.entries, after.entries))
     columns = [
         Column(""),
         Column("before", right=True),
@@ -157,13 +166,14 @@ def _show_tokens(screen: Screen, before: Side, after: Side) -> None:
         Column("change", right=True, style="bold"),
     ]
     screen.table(columns, rows)
-    if min(before.groups["beside"], after.groups["beside"]) < 0:
-        screen.line(("Below 0: providers reported less than the messages count.", "dim"))
 
 
-def _figures(before: int, after: int) -> list[str]:
-    change = after - before
-    return [number(before), number(after), f"{change:+,}" if change else "="]
+def _estimates(before: int, after: int) -> list[str]:
+    return [figures.tokens(before, True), figures.tokens(after, True), _change(before, after)]
+
+
+def _change(before: int, after: int) -> str:
+    return f"{after - before:+,}" if after != before else "="
 
 
 # -- sections ------------------------------------------------------------------------------------
@@ -200,14 +210,14 @@ def _because(ruling: Reason | None) -> str:
 
 
 def _item(one: MessageDifference, width: int | None) -> str:
-    head = f"  #{one.number} {one.role}  "
+    head = f"  {message_name(one.number)} {one.role}  "
     return head + snippet(one.message, 160 if width is None else max(16, width - len(head)))
 
 
 def _extra(one: ExtraEntry, width: int | None) -> str:
     head = f"  {_EXTRAS.get(one.kind, one.kind)}"
-    head += f" #{one.number}" if one.number is not None else ""
-    head += f" for {runs_in_words(one.stands_for)}" if one.stands_for else ""
+    head += f" {message_name(one.number)}" if one.number is not None else ""
+    head += f" for {ranges_name(one.stands_for)}" if one.stands_for else ""
     if one.message is None:
         return head
     role = role_of(one.message)
@@ -265,11 +275,17 @@ def as_builtins(compared: ViewDiff) -> dict[str, Any]:
         "before": _side_json(compared.before),
         "after": _side_json(compared.after),
         "differences": [
-            {**asdict(one), "ruling": ruling_json(one.ruling)} for one in compared.differences
+            {"name": message_name(one.number), **asdict(one), "ruling": ruling_json(one.ruling)}
+            for one in compared.differences
         ],
     }
 
 
 def _side_json(side: Side) -> dict[str, Any]:
     groups = [{"group": name, "tokens": count} for name, count in side.groups.items()]
-    return {**asdict(side), "groups": groups}
+    return {
+        "request": side.name,
+        **asdict(side),
+        **figures.request_json(side.figures),
+        "groups": groups,
+    }

@@ -15,6 +15,7 @@ from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.engine import Engine
+from eventctx.log.naming import message_name, position_name
 from eventctx.session.evidence.deleting import ExpiredSession
 from eventctx.session.evidence.erasing import ErasureResult
 
@@ -88,14 +89,13 @@ def _show_plan(screen: Screen, messages: tuple[int, ...], planned: ErasureResult
 
 def _show_what_stays(screen: Screen, result: ErasureResult) -> None:
     if result.repeated:
-        named = ", ".join(f"#{number} of {name}" for name, number in result.repeated)
+        named = ", ".join(f"{message_name(number)} of {name}" for name, number in result.repeated)
         screen.line(("stays: ", "yellow"), f"the same words stand in {named}")
     if result.payloads:
-        named = ", ".join(f"{at} of {name}" for name, at in result.payloads)
+        named = ", ".join(f"{position_name(at)} of {name}" for name, at in result.payloads)
         screen.line(
             ("stays: ", "yellow"),
-            f"the words stand in records that the chain covers, at position {named}; only "
-            "`delete` takes those",
+            f"the words stand in records that the chain covers, {named}; only `delete` takes those",
         )
 
 
@@ -265,4 +265,4 @@ def _agreed(question: str, *, dry_run: bool, yes: bool, quiet: bool) -> bool:
 
 
 def _listed(numbers: list[int]) -> str:
-    return ", ".join(f"#{number}" for number in numbers)
+    return ", ".join(map(message_name, numbers))

@@ -5,15 +5,21 @@ from __future__ import annotations
 import click
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.numbers import position
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.log.naming import position_name
 
 
 @click.command("fork", short_help="A new session from a point of another one.")
 @click.argument("session")
 @click.argument("new")
 @click.option(
-    "--at", type=int, required=True, metavar="POSITION", help="Everything up to here is shared."
+    "--at",
+    type=position,
+    required=True,
+    metavar="POSITION",
+    help="Everything up to here is shared.",
 )
 @opening.reading
 def fork_command(session: str, new: str, at: int, store: str | None, as_json: bool) -> None:
@@ -39,7 +45,7 @@ async def _fork(session: str, new: str, at: int, store: str | None, as_json: boo
         return
     screen = Screen()
     screen.line(
-        "forked ", (info.stream, "bold"), f" at position {at} as ", (new, "bold"),
+        "forked ", (info.stream, "bold"), f" {position_name(at)} as ", (new, "bold"),
         f": {messages} messages, nothing copied",
     )  # fmt: skip
     screen.whole(("receipt ", "dim"), str(receipt))

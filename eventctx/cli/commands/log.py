@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,29 +11,35 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
+from eventctx.cli.output.numbers import position
 from eventctx.cli.output.passed_over import PassedOver
-from eventctx.cli.output.plain import clock, day, iso, one_line
+from eventctx.cli.output.plain import clock, day, iso, number, one_line, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.records import WITH_MESSAGE, details, type_style
+from eventctx.cli.output.records import WITH_MESSAGE, contents_in_text, details, type_style
 from eventctx.cli.output.records import as_json as record_json
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
+from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.log.events import CATALOGUE
+from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
-from eventctx.projections import timeline
+from eventctx.projections import figures, timeline
+from eventctx.projections.figures import Figures
+from eventctx.safe_text import escape
 
 _SNIPPET = 240
-_HEAD = 52
+_HEAD = 53
 _LINES = 2
+_BODY_LINES = 12
+_LINE_CHARACTERS = 400
 
 
 @click.command("log", short_help="The records of a session, one a line.")
 @click.argument("session")
-@click.option("--from", "start", type=int, metavar="POSITION", help="First position to show.")
-@click.option("--to", "stop", type=int, metavar="POSITION", help="Last position to show.")
+@click.option("--from", "start", type=position, metavar="POSITION", help="First position to show.")
+@click.option("--to", "stop", type=position, metavar="POSITION", help="Last position to show.")
 @click.option(
     "--type",
     "types",
@@ -40,7 +47,12 @@ _LINES = 2
     metavar="NAME",
     help="Only records of this type; `context:*` for a family. May be given several times.",
 )
-@click.option("--bodies", is_flag=True, help="With --json: the contents of each record too.")
+@click.option(
+    "--bodies",
+    is_flag=True,
+    help="The contents of each record too, whole with --json, else the beginning; kept parts of an "
+    "imported file as their text.",
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on showing records as they are written.")
 @opening.reading
 def log_command(session: str, store: str | None, as_json: bool, **options: Any) -> None:
@@ -85,10 +97,13 @@ async def _log(
         info = await opening.find_session(engine, session)
         if start > info.head and not follow:
             raise InvalidSetting(
-                f"session {info.stream!r} has positions 0 to {info.head}, found --from {start}"
+                f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
+                f"found --from {position_name(start)}"
             )
         time: timeline.TimelineState = timeline.initial()
         passed_over = PassedOver()
+        # While records are still being written, sizes are what each record says of itself.
+        known = None if follow or as_json else await _figures(engine, info.stream)
         screen = Screen(as_json)
         printer = _Printer(screen)
         async for record in _records(engine, info.stream, stop, follow):
@@ -103,8 +118,19 @@ async def _log(
                 turn = timeline.turn_number(time, record.turn_id)
                 put_json({**record_json(record, contents=bodies), "turn": turn})
             else:
-                printer.put(record, timeline.turn_number(time, record.turn_id))
+                printer.put(record, timeline.turn_number(time, record.turn_id), known)
+                if bodies:
+                    printer.contents(record)
     passed_over.tell()
+
+
+async def _figures(engine: Engine, session: str) -> Figures:
+    """The session's figures, as far as its records can be read; the listing says what cannot."""
+    state, unread = figures.initial(), PassedOver()
+    with suppress(EventctxError):
+        async for record in engine.records(session):
+            state = unread.fold(figures.evolve, state, record)
+    return figures.read(state)
 
 
 async def _records(
@@ -128,8 +154,8 @@ class _Printer:
         if not screen.live and not screen.json:
             screen.whole("position  time                            turn    type  details")
 
-    def put(self, record: Record, turn: int | None) -> None:
-        text = details(record)
+    def put(self, record: Record, turn: int | None, known: Figures | None) -> None:
+        text = details(record, known)
         if record.type in WITH_MESSAGE and record.bodies:
             text = _message(record)
         where = "" if turn is None else f"{turn}"
@@ -137,14 +163,15 @@ class _Printer:
             where = f"{where}.{record.iteration}"
         screen = self._screen
         if not screen.live:
-            line = f"{record.position:>8}  {iso(record.time)}  {where:<6}  {record.type}  {text}"
+            at = position_name(record.position)
+            line = f"{at:>8}  {iso(record.time)}  {where:<6}  {record.type}  {text}"
             screen.whole(line.rstrip())
             return
         if day(record.time) != self._day:
             self._day = day(record.time)
             screen.line((f"{self._day} (UTC)", "bold underline"))
         head = styled(
-            (f"{record.position:>6} ", "bold"),
+            (f"{position_name(record.position):>7} ", "bold"),
             (f"{clock(record.time)} ", "dim"),
             (f"{where:<6} ", "green"),
             (record.type.ljust(24), type_style(record.type)),
@@ -155,6 +182,19 @@ class _Printer:
         head.rstrip()
         screen.console.print(head, soft_wrap=True)
         screen.line(one_line(text, _LINES * (screen.width - 8)), indent=7)
+
+    def contents(self, record: Record) -> None:
+        """Show the beginning of each body, a line of it on a line."""
+        for body in record.bodies:
+            text = contents_in_text(record, body)
+            lines = text.split("\n", _BODY_LINES)
+            for line in lines[:_BODY_LINES]:
+                cut = len(line) - _LINE_CHARACTERS
+                more = f" … {number(cut)} characters more" if cut > 0 else ""
+                self._screen.whole("          " + escape(line[:_LINE_CHARACTERS]) + more)
+            if len(lines) > _BODY_LINES:
+                left = lines[-1].count("\n") + 1
+                self._screen.whole(f"          … {plural(left, 'line')} more; --json has all")
 
 
 def _message(record: Record) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
 import msgspec
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.messages import show
+from eventctx.cli.output.numbers import position
 from eventctx.cli.output.plain import clock, iso, number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import type_style
@@ -18,6 +21,7 @@ from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
+from eventctx.log.naming import position_name, read_position
 from eventctx.messages.encoding import decode_body
 
 _SNIPPET = 160
@@ -30,7 +34,7 @@ _PREVIOUS = ("p", "\x1b[D", "\x1b[A", "k", "h", "\x7f")
 
 @click.command("replay", short_help="Step through a session.")
 @click.argument("session")
-@click.option("--to", "stop", type=int, metavar="POSITION", help="Stop at this position.")
+@click.option("--to", "stop", type=position, metavar="POSITION", help="Stop at this position.")
 @click.option("--plain", is_flag=True, help="Print the steps, also on a terminal.")
 @opening.reading
 def replay_command(
@@ -52,7 +56,8 @@ async def _replay(
         info = await opening.find_session(engine, session)
         if stop is not None and stop > info.head:
             raise InvalidSetting(
-                f"session {info.stream!r} has positions 0 to {info.head}, found --to {stop}"
+                f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
+                f"found --to {position_name(stop)}"
             )
         steps = await steps_of(engine, info.stream, stop, _SNIPPET)
         screen = Screen()
@@ -76,10 +81,10 @@ def _print_all(screen: Screen, steps: list[Step]) -> None:
         if step.type == "prompt:submit":
             screen.line((f"── turn {step.turn} ──", "bold green"))
         line: list[str | tuple[str, str]] = [
-            (f"{step.position:>6}  ", "bold"),
+            (f"{step.name:>7}  ", "bold"),
             (f"{_place(step):<6}  ", "green"),
             (f"{step.type:<24}  ", type_style(step.type)),
-            (f"view {step.view:>4} / {number(step.tokens):>8} tokens  ", "dim"),
+            (f"view {step.view:>4} / {tokens(step.tokens, step.estimated):>9} tokens  ", "dim"),
         ]
         used = sum(len(part[0]) for part in line)
         room = screen.width - used
@@ -125,19 +130,18 @@ class _Stepper:
         elif key == "G":
             self._at = last
         elif key == "g":
-            answer = click.prompt("position", default="0", show_default=False)
-            if answer.strip().isdigit():
-                self._at = at_position(self._steps, int(answer))
+            answer = click.prompt("position", default="@0", show_default=False)
+            with suppress(InvalidSetting):
+                self._at = at_position(self._steps, read_position(answer))
 
     async def _show(self) -> None:
         step, screen = self._steps[self._at], self._screen
         screen.console.clear()
         screen.line((self._session, "bold"))
-        turn = f"turn {step.turn}" if step.turn is not None else "outside a turn"
-        iteration = f", iteration {step.iteration}" if step.iteration is not None else ""
+        inside = f"turn {_place(step)}" if step.turn is not None else "outside a turn"
         screen.line(
-            f"step {self._at + 1} of {len(self._steps)} · position {step.position} · ",
-            (f"{turn}{iteration}", "green"),
+            f"step {self._at + 1} of {len(self._steps)} · {step.name} · ",
+            (inside, "green"),
             (f" · {clock(step.time)} UTC", "dim"),
         )
         screen.console.print(self._size(step))
@@ -160,7 +164,7 @@ class _Stepper:
         """The view's size, with a bar where the budget is known."""
         parts: list[str | tuple[str, str]] = [
             f"transcript {plural(step.transcript, 'message')} · view ",
-            f"{plural(step.view, 'message')}, {number(step.tokens)} tokens",
+            f"{plural(step.view, 'message')}, {tokens(step.tokens, step.estimated)} tokens",
         ]
         if step.budget:
             parts.append(f" of {number(step.budget)} ")

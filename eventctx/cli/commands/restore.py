@@ -10,6 +10,7 @@ from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
+from eventctx.log.naming import message_name
 
 
 @click.command("restore", short_help="Bring messages back into view.")
@@ -94,4 +95,4 @@ def _show(
 
 
 def _listed(numbers: tuple[int, ...] | list[int]) -> str:
-    return ", ".join(f"#{number}" for number in numbers)
+    return ", ".join(map(message_name, numbers))

@@ -10,6 +10,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import iso, minute, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.log.naming import message_name
 from eventctx.search.recall import Recalled
 
 
@@ -52,7 +53,8 @@ async def _found(query: str, session: str | None, limit: int, store: str | None)
 def _show(screen: Screen, found: list[Recalled]) -> None:
     for one in found:
         screen.line(
-            (f"{one.session} #{one.number} ", "bold"), (f"{one.role}, {minute(one.time)}", "dim")
+            (f"{one.session} {message_name(one.number)} ", "bold"),
+            (f"{one.role}, {minute(one.time)}", "dim"),
         )
         screen.line(one_line(one.snippet), indent=2)
     screen.line((plural(len(found), "message"), "bold") if found else "Nothing matches.")
@@ -61,6 +63,7 @@ def _show(screen: Screen, found: list[Recalled]) -> None:
 def _as_json(one: Recalled) -> dict[str, Any]:
     return {
         "session": one.session,
+        "name": message_name(one.number),
         "number": one.number,
         "position": one.position,
         "role": one.role,

@@ -9,21 +9,24 @@ import click
 import msgspec
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.passed_over import PassedOver
-from eventctx.cli.output.plain import iso, minute, number, one_line, plural, size
+from eventctx.cli.output.plain import NOT_RECORDED, iso, minute, number, one_line, plural, size
 from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.engine import Engine
 from eventctx.errors import StoreError
 from eventctx.log.events import ABOUT_A_SESSION, PostCompact, SessionLinked, SessionStart
+from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
-from eventctx.projections import transcript, usage
+from eventctx.projections import figures, transcript, usage
 
 _COUNTED = {
     "prompt:submit": "turns",
     "context:request_prepared": "requests",
     "tool:pre": "tool_calls",
 }
+_SIZED = ("context:post_compact", "context:request_prepared", "usage:reported", *figures.CHANGES)
 _READ = ("context:post_compact", "session:start", "session:linked")
 _BUSY = 20
 
@@ -150,7 +153,7 @@ def _show_rows(screen: Screen, rows: list[SessionRow], times: list[int]) -> None
 
 def _named(row: SessionRow) -> str:
     if row.parent is not None:
-        return f"{row.session} (fork of {row.parent} at {row.forked_at})"
+        return f"{row.session} (fork of {row.parent} {position_name(row.forked_at or 0)})"
     shown = row.belongs_to is None or row.session.startswith(row.belongs_to)
     role = "branch" if row.link == "branch" else "agent"
     return row.session if shown else f"{row.session} ({role} of {row.belongs_to})"
@@ -168,8 +171,10 @@ class LossRow(msgspec.Struct, frozen=True):
 class Stats(msgspec.Struct, frozen=True):
     """Figures of a store. ``tokens_saved`` sums the tokens that each compaction took out.
 
-    ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on disk.
-    ``losses`` is None where they cannot be read; the log may be sound all the same.
+    ``tokens_saved_estimated`` is whether any of them is an estimate. ``calls_without_usage`` counts
+    the model calls whose tokens are not recorded, ``tool_calls_without_end`` the tool calls whose
+    end is not. ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on
+    disk. ``losses`` is None where they cannot be read; the log may be sound all the same.
     """
 
     store: str
@@ -183,6 +188,9 @@ class Stats(msgspec.Struct, frozen=True):
     tool_calls: int
     compactions: int
     tokens_saved: int
+    tokens_saved_estimated: bool
+    calls_without_usage: int
+    tool_calls_without_end: int
     erased: int
     file_bytes: int
     types: dict[str, int]
@@ -210,7 +218,9 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
     async with opening.existing(store) as engine:
         infos = await engine.sessions()
         types: Counter[str] = Counter()
-        messages = message_bytes = compactions = saved = erased = 0
+        messages = message_bytes = erased = 0
+        sizes: dict[str, figures.FiguresState] = {}
+        unread = PassedOver()  # what the sums of usage pass over, too, and tell
         used: usage.UsageState = usage.initial()
         own = sum(info.head - (-1 if info.forked_at is None else info.forked_at) for info in infos)
         with progress("Reading the log", own) as bar:
@@ -221,18 +231,18 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
                 if record.type in ("context:message_added", "context:messages_set"):
                     messages += len(record.bodies)
                     message_bytes += sum(len(body.data or b"") for body in record.bodies)
-                elif record.type == "context:post_compact":
-                    event = passed_over.event(record)
-                    if event is not None:
-                        compactions += event.outcome == "applied"
-                        saved += event.tokens_before - event.tokens_after
                 elif record.type == "usage:reported":
                     used = passed_over.fold(usage.evolve, used, record)
+                if record.type in _SIZED:
+                    state = sizes.get(record.stream) or figures.initial()
+                    told = unread if record.type == "usage:reported" else passed_over
+                    sizes[record.stream] = told.fold(figures.evolve, state, record)
                 erased += sum(body.erased for body in record.bodies)
                 if done % 1000 == 0:
                     bar.at(done)
         losses = await _losses(engine)
     url = opening.location(store)
+    applied = [one for state in sizes.values() for one in figures.read(state).compactions.values()]
     return Stats(
         store=url,
         sessions=len(infos),
@@ -243,8 +253,11 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
         turns=types["prompt:submit"],
         requests=types["context:request_prepared"],
         tool_calls=types["tool:pre"],
-        compactions=compactions,
-        tokens_saved=saved,
+        compactions=len(applied),
+        tokens_saved=sum(one.taken_out for one in applied),
+        tokens_saved_estimated=any(one.estimated for one in applied),
+        calls_without_usage=max(0, types["provider:request"] - types["usage:reported"]),
+        tool_calls_without_end=max(0, types["tool:pre"] - types["tool:post"] - types["tool:error"]),
         erased=erased,
         file_bytes=_bytes_of(opening.path_of(url)),
         types=dict(types.most_common()),
@@ -264,9 +277,15 @@ async def _losses(engine: Engine) -> tuple[LossRow, ...] | None:
 
 def _output(used: usage.UsageTotals) -> str:
     if used.inexact_outputs == used.calls:
-        return "not recorded"
-    missing = f", of {used.inexact_outputs} calls not recorded" if used.inexact_outputs else ""
+        return NOT_RECORDED
+    missing = f", of {used.inexact_outputs} calls {NOT_RECORDED}" if used.inexact_outputs else ""
     return f"{number(used.output)}{missing}"
+
+
+def _without_end(stats: Stats) -> str:
+    if not stats.tool_calls_without_end:
+        return ""
+    return f", the end of {number(stats.tool_calls_without_end)} {NOT_RECORDED}"
 
 
 def _bytes_of(path: Path | None) -> int:
@@ -287,9 +306,12 @@ def _show(screen: Screen, stats: Stats) -> None:
         ("messages", f"{number(stats.messages)}, {size(stats.message_bytes)} of JSON"),
         ("turns", number(stats.turns)),
         ("requests", number(stats.requests)),
-        ("tool calls", number(stats.tool_calls)),
+        ("tool calls", f"{number(stats.tool_calls)}{_without_end(stats)}"),
         ("compactions", number(stats.compactions)),
-        ("tokens saved", f"{number(stats.tokens_saved)} (estimated, over all compactions)"),
+        (
+            "tokens saved",
+            f"{tokens(stats.tokens_saved, stats.tokens_saved_estimated)} (over all compactions)",
+        ),
         ("erased", plural(stats.erased, "content")),
     ]
     for name, value in rows:
@@ -298,8 +320,12 @@ def _show(screen: Screen, stats: Stats) -> None:
         screen.line(
             (f"{'usage':<13}", "bold"),
             f"{model or 'unknown model'}: {plural(used.calls, 'call')}, prompt "
-            f"{number(used.prompt)} ({number(used.cache_read)} cached), output {_output(used)}",
+            f"{number(used.prompt) if used.prompt else NOT_RECORDED} "
+            f"({number(used.cache_read)} cached), output {_output(used)}",
         )
+    if stats.calls_without_usage:
+        without = f"{plural(stats.calls_without_usage, 'call')}: tokens {NOT_RECORDED}"
+        screen.line((f"{'usage':<13}", "bold"), without)
     screen.blank()
     columns = (Column("record type"), Column("count", right=True))
     screen.table(columns, [(one_line(name), number(count)) for name, count in stats.types.items()])

@@ -19,6 +19,7 @@ from eventctx.log.store import StreamInfo
 from eventctx.projections.trace.genai_messages import Clean
 from eventctx.projections.trace.spans import Span
 from eventctx.queries import spans as tracing
+from eventctx.queries.figures import figures_of
 
 if TYPE_CHECKING:
     from eventctx.cli.output.trace_outputs import Output
@@ -105,7 +106,7 @@ async def _print(engine: Engine, infos: Sequence[StreamInfo], selection: _Select
             screen.line((info.stream, "bold"))
         found = [span async for span in selection.spans(engine, info.stream)]
         if found:
-            show(screen, found)
+            show(screen, found, await figures_of(engine.store, info.stream))
         else:
             screen.line(f"Session {info.stream} has no spans: no turn, no call, no compaction.")
 

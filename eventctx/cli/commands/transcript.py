@@ -8,9 +8,11 @@ import click
 import msgspec
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.figures import parts_in_words, request_json, request_tokens
 from eventctx.cli.output.known import known_in_words, stands
 from eventctx.cli.output.messages import role_of, role_style, show
-from eventctx.cli.output.numbers import runs_in_words
+from eventctx.cli.output.numbers import one_request, request, request_in_words
+from eventctx.cli.output.numbers import position as position_of_record
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.proof import proof_json, show_proof
@@ -18,13 +20,22 @@ from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.output.sent import sent_json, show_beside, show_sent_messages, show_tools
 from eventctx.errors import InvalidSetting
+from eventctx.log.naming import (
+    RequestName,
+    message_name,
+    position_name,
+    ranges_name,
+    request_name,
+)
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
-from eventctx.projections.explain.lost import LeftOut
+from eventctx.projections.explain.left_out import LeftOut
+from eventctx.projections.figures import RequestFigures
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
 from eventctx.queries.explain.proof import Proof, proof_of
 from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.figures import figures_of
 from eventctx.queries.requests import Besides, RequestView, sent_besides
 from eventctx.queries.transcript import Message
 
@@ -35,7 +46,9 @@ _full = click.option(
 
 @click.command("transcript", short_help="All that was said, now or at an earlier point.")
 @click.argument("session")
-@click.option("--at", type=int, metavar="POSITION", help="As it was after this position.")
+@click.option(
+    "--at", type=position_of_record, metavar="POSITION", help="As it was after this position."
+)
 @click.option("--turn", type=int, metavar="N", help="As it was at the end of turn N.")
 @click.option(
     "--audience",
@@ -71,11 +84,12 @@ async def _transcript(
         info = await opening.find_session(engine, session)
         if at is not None and not 0 <= at <= info.head:
             raise InvalidSetting(
-                f"session {info.stream!r} has positions 0 to {info.head}, found --at {at}"
+                f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
+                f"found --at {position_name(at)}"
             )
         messages = _shown_to(audience, await engine.transcript(info.stream, at=at, turn=turn))
     if as_json:
-        put_document([one._asdict() for one in messages])
+        put_document([{"name": message_name(one.number), **one._asdict()} for one in messages])
         return
     screen = Screen()
     for one in messages:
@@ -85,7 +99,7 @@ async def _transcript(
     elif not messages:
         screen.line("The transcript is empty.")
     elif screen.live:
-        when = f" after position {at}" if at is not None else ""
+        when = f" after {position_name(at)}" if at is not None else ""
         when = f" at the end of turn {turn}" if turn is not None else when
         screen.line((f"{plural(len(messages), 'message')}{when}.", "dim"))
 
@@ -108,9 +122,9 @@ def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
 def _show_message(screen: Screen, one: Message, full: bool) -> None:
     role = "erased" if one.message is None else role_of(one.message)
     screen.line(
-        (f"#{one.number} ", "bold"),
+        (f"{message_name(one.number)} ", "bold"),
         (role, role_style(role)),
-        (f"  position {one.position}", "dim"),
+        (f"  {position_name(one.position)}", "dim"),
     )
     show(screen, one.message, full=full)
     screen.blank()
@@ -118,10 +132,15 @@ def _show_message(screen: Screen, one: Message, full: bool) -> None:
 
 @click.command("view", short_help="What the model was sent in a turn.")
 @click.argument("session")
-@click.option("--turn", type=int, metavar="N", help="The turn; its last request, or:")
+@click.option(
+    "--turn", type=request, metavar="N[.I]", help="The turn; its last request, or that of N.I."
+)
 @click.option("--iteration", type=int, metavar="I", help="The request of this iteration.")
 @click.option(
-    "--position", type=int, metavar="P", help="Instead: the request prepared at this position."
+    "--position",
+    type=position_of_record,
+    metavar="P",
+    help="Instead: the request prepared at this position.",
 )
 @click.option(
     "--verify", is_flag=True, help="Instead of the messages: say in words whether it verifies."
@@ -130,7 +149,7 @@ def _show_message(screen: Screen, one: Message, full: bool) -> None:
 @opening.reading
 def view_command(
     session: str,
-    turn: int | None,
+    turn: RequestName | None,
     iteration: int | None,
     position: int | None,
     verify: bool,
@@ -141,21 +160,18 @@ def view_command(
     """Show what the model was sent in a turn of SESSION, derived again from the log and verified.
 
     Exits with 1 when the view does not have the digest that was recorded when it was sent, or a
-    message in it not its own. Messages have numbers, behind #; positions are those of records
-    (docs/reference/numbers-and-positions.md).
+    message in it not its own. `3.2` names a request by turn and iteration, `#6` a message, `@48`
+    a record by its position (docs/reference/numbers-and-positions.md).
     """
     if (turn is None) == (position is None):
         raise click.UsageError("Expected one of --turn and --position; `audit` lists both.")
-    if iteration is not None and turn is None:
-        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
-    run(_view(session, turn, iteration, position, verify, full, store, as_json))
+    name = one_request(turn, iteration, position)
+    run(_view(session, name, verify, full, store, as_json))
 
 
 async def _view(
     session: str,
-    turn: int | None,
-    iteration: int | None,
-    position: int | None,
+    name: RequestName,
     verify: bool,
     full: bool,
     store: str | None,
@@ -163,20 +179,23 @@ async def _view(
 ) -> None:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
+        turn, iteration, position = name
         view = await engine.request_view(
             info.stream, turn, iteration, position=position, allow_damage=True
         )
+        figures = (await figures_of(engine.store, info.stream)).requests[view.position]
         selector = RequestSelector(position=view.position)
         left_out = await left_out_of(engine.store, info.stream, selector)
         proof = await proof_of(engine.store, info.stream, view) if verify else None
         sent = await sent_besides(engine.store, info.stream, view.position)
     if as_json:
-        put_document({**_as_json(info.stream, view, left_out, proof), "sent": _sent_json(sent)})
+        document = _as_json(info.stream, view, figures, left_out, proof)
+        put_document({**document, "sent": _sent_json(sent)})
     elif proof is not None:
         show_proof(Screen(), view, proof)
     else:
         screen = Screen()
-        _show_view(screen, view, left_out, full)
+        _show_view(screen, view, figures, left_out, full)
         for one in sent:
             _show_sent(screen, one, full)
     if not stands(view):
@@ -184,18 +203,21 @@ async def _view(
 
 
 def _show_view(
-    screen: Screen, view: RequestView, left_out: tuple[LeftOut, ...], full: bool
+    screen: Screen,
+    view: RequestView,
+    figures: RequestFigures,
+    left_out: tuple[LeftOut, ...],
+    full: bool,
 ) -> None:
     prepared = view.prepared
-    where = [f"turn {view.turn}"] if view.turn is not None else []
-    where += [f"iteration {view.iteration}"] if view.iteration is not None else []
-    where.append(f"position {view.position}")
     budget = f" of {number(prepared.budget)}" if prepared.budget is not None else ""
     screen.line(
         ("What the model was sent", "bold"),
-        f" · {', '.join(where)} · {plural(len(view.messages), 'message')} · "
-        f"{number(prepared.tokens)}{budget} tokens (estimated)",
+        f" · {request_in_words(view.turn, view.iteration, view.position)} · "
+        f"{plural(len(view.messages), 'message')} · {request_tokens(figures)}{budget} tokens",
     )
+    if figures.beside != 0:
+        screen.line((f"tokens: {parts_in_words(figures)}", "dim"))
     _show_digest(screen, view)
     for line in _left_out(view, left_out):
         screen.line((line, "dim"))
@@ -233,7 +255,7 @@ def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
     """Show the host's report of messages that it sent in addition, or did not send."""
     screen.line(
         ("Not sent quite so", "bold"),
-        f" · position {sent.position} · the host sent {plural(sent.messages, 'message')}",
+        f" · {position_name(sent.position)} · the host sent {plural(sent.messages, 'message')}",
     )
     if sent.missing:
         screen.line(f"{plural(sent.missing, 'message')} of the view not among them")
@@ -258,10 +280,10 @@ def _origin(entry: Entry) -> str:
         case "message" if isinstance(ref, MessageRef):
             shortened = ", shortened" if ref.shortened else ""
             omitted = ", without results that answer no call" if entry.omit else ""
-            return f"message #{ref.number}{shortened}{omitted}"
+            return f"message {message_name(ref.number)}{shortened}{omitted}"
         case "insertion" if isinstance(ref, InsertionRef):
             stands = ref.stands_for
-            runs = runs_in_words(stands)
+            runs = ranges_name(stands)
             return f"{ref.kind}{f' of {runs}' if runs else ''}, in no transcript"
         case "synthetic":
             return "made up: the call never got a result"
@@ -275,19 +297,24 @@ def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
         none = view.prepared.plan is None
         return ["nothing was left out" + (": no compaction is in force" if none else "")]
     return [
-        f"{runs_in_words(one.runs)}: {one.disposition}, "
+        f"{ranges_name(one.runs)}: {one.disposition}, "
         + (reason_in_words(one.reason) if one.reason else "it answers no call in view")
         for one in left_out
     ]
 
 
 def _as_json(
-    session: str, view: RequestView, left_out: tuple[LeftOut, ...], proof: Proof | None
+    session: str,
+    view: RequestView,
+    figures: RequestFigures,
+    left_out: tuple[LeftOut, ...],
+    proof: Proof | None,
 ) -> dict[str, Any]:
     prepared = msgspec.to_builtins(view.prepared)
     prepared.pop("event", None)
     return {
         "session": session,
+        "request": request_name(view.turn, view.iteration, view.position),
         "position": view.position,
         "turn": view.turn,
         "iteration": view.iteration,
@@ -296,13 +323,18 @@ def _as_json(
         "verified": view.verified,
         "consistent": view.consistent,
         **({} if proof is None else {"proof": proof_json(proof)}),
-        "tokens": view.prepared.tokens,
+        **request_json(figures),
         "budget": view.prepared.budget,
         "prepared": prepared,
         "tools": view.tools,
         "as_sent": None if view.sent is None else sent_json(view.sent),
         "left_out": [
-            {"disposition": one.disposition, "reason": one.reason, "numbers": one.runs}
+            {
+                "disposition": one.disposition,
+                "reason": one.reason,
+                "messages": ranges_name(one.runs),
+                "numbers": one.runs,
+            }
             for one in left_out
         ],
         "entries": [

@@ -14,6 +14,7 @@ from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
+from eventctx.log.naming import position_name
 from eventctx.log.signatures import public_key
 from eventctx.log.store import Receipt
 from eventctx.queries.verification.findings import MAX_PROBLEMS, Problem, Verification
@@ -203,7 +204,7 @@ def _show_damaged(screen: Screen, one: Verification) -> None:
     )  # fmt: skip
     shown = one.problems[:_LISTED] if screen.live else one.problems
     for problem in shown:
-        where = f"position {problem.position}" if problem.position >= 0 else "the session"
+        where = position_name(problem.position) if problem.position >= 0 else "the session"
         screen.line((where, "red"), f" ({problem.kind}): {problem.text}", indent=3)
     if len(shown) < many:
         screen.line((f"… and {many - len(shown)} more (--json lists them)", "dim"), indent=3)

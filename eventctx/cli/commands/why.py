@@ -9,7 +9,13 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import role_of, role_style, shown_parts, snippet
-from eventctx.cli.output.numbers import message_number, request_in_words, runs_in_words
+from eventctx.cli.output.numbers import (
+    message_number,
+    one_request,
+    position,
+    request,
+    request_in_words,
+)
 from eventctx.cli.output.plain import one_line
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.rulings import (
@@ -22,6 +28,13 @@ from eventctx.cli.output.rulings import (
     settings_in_words,
 )
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.log.naming import (
+    RequestName,
+    message_name,
+    position_name,
+    ranges_name,
+    request_name,
+)
 from eventctx.projections.explain.why import Reason
 from eventctx.queries.explain.answers import Explanation, StandIn
 
@@ -47,16 +60,21 @@ _COME_BACK: Final = ("summarised", "dropped", "merged", "shortened")
 @click.command("why", short_help="Why a message was in a view, or was not.")
 @click.argument("session")
 @click.argument("message", metavar="MESSAGE", type=message_number)
-@click.option("--turn", type=int, metavar="N", help="In the last request of turn N, or:")
+@click.option(
+    "--turn", type=request, metavar="N[.I]", help="In the last request of turn N, or in N.I."
+)
 @click.option("--iteration", type=int, metavar="I", help="In the request of this iteration.")
 @click.option(
-    "--position", type=int, metavar="P", help="Instead: in the request prepared at this position."
+    "--position",
+    type=position,
+    metavar="P",
+    help="Instead: in the request prepared at this position.",
 )
 @opening.reading
 def why_command(
     session: str,
     message: int,
-    turn: int | None,
+    turn: RequestName | None,
     iteration: int | None,
     position: int | None,
     store: str | None,
@@ -64,15 +82,14 @@ def why_command(
 ) -> None:
     """Say why MESSAGE of SESSION is in the view or not: which compaction, rule and setting.
 
-    MESSAGE is a message's number, as `transcript` shows it behind #; positions are those of
-    records (docs/reference/numbers-and-positions.md). Without options it is about the view as it
-    stands now.
+    MESSAGE is a message's number, as in `#12`; positions are those of records, as in `@48`
+    (docs/reference/numbers-and-positions.md). Without options it is about the view as it stands
+    now.
     """
     if turn is not None and position is not None:
         raise click.UsageError("Expected at most one of --turn and --position.")
-    if iteration is not None and turn is None:
-        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
-    answer, mirror = run(_why(session, message, turn, iteration, position, store))
+    name = one_request(turn, iteration, position)
+    answer, mirror = run(_why(session, message, name, store))
     if as_json:
         put_document(as_builtins(answer))
     else:
@@ -81,19 +98,12 @@ def why_command(
 
 
 async def _why(
-    session: str,
-    message: int,
-    turn: int | None,
-    iteration: int | None,
-    position: int | None,
-    store: str | None,
+    session: str, message: int, name: RequestName, store: str | None
 ) -> tuple[Explanation, str | None]:
     """The answer, and the name of the file that the session mirrors; None for one of ours."""
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        answer = await engine.why(
-            info.stream, message, turn=turn, iteration=iteration, position=position
-        )
+        answer = await engine.why(info.stream, message, **name._asdict())
         comes_back = answer.standing in _COME_BACK
         return answer, await engine.mirror_of(info.stream) if comes_back else None
 
@@ -101,13 +111,15 @@ async def _why(
 def _show(screen: Screen, answer: Explanation) -> None:
     message = answer.message
     role = "erased" if message is None else role_of(message)
-    head = f"#{answer.number} {role}  "
+    head = f"{message_name(answer.number)} {role}  "
     width = max(20, screen.width - len(head)) if screen.live else BEGINNING
     if answer.standing == "not_added":
-        screen.line((f"#{answer.number}", "bold"))
+        screen.line((message_name(answer.number), "bold"))
     else:
         text = snippet(message, width)
-        screen.line((f"#{answer.number} ", "bold"), (role, role_style(role)), f"  {text}")
+        screen.line(
+            (f"{message_name(answer.number)} ", "bold"), (role, role_style(role)), f"  {text}"
+        )
     colour = "bold green" if answer.in_view else "bold red"
     where = request_in_words(answer.turn, answer.iteration, answer.position)
     screen.line((_VERDICTS[answer.standing], colour), (f" · {where}", "dim"))
@@ -151,7 +163,9 @@ def _show_ruling(screen: Screen, answer: Explanation) -> None:
         fact(screen, "instead", *_standing_for(stand_in))
     if answer.into is not None:
         gone = "" if answer.into_in_view else ", and is in view no more itself"
-        fact(screen, "instead", f"message #{answer.into}, which begins as it does{gone}")
+        fact(
+            screen, "instead", f"message {message_name(answer.into)}, which begins as it does{gone}"
+        )
     elif not answer.stands_in:
         fact(screen, "instead", _nothing(answer))
     if ruling is not None:
@@ -167,8 +181,8 @@ def _uncalled(answer: Explanation) -> str:
     if answer.caller is None:
         return "no message before it makes the call that it answers"
     if answer.ruling is not None:
-        return f"the call that it answers, in #{answer.caller}, is not in view"
-    return f"the call in #{answer.caller} has another result already"
+        return f"the call that it answers, in {message_name(answer.caller)}, is not in view"
+    return f"the call in {message_name(answer.caller)} has another result already"
 
 
 def _shortened(answer: Explanation) -> list[str | tuple[str, str]]:
@@ -184,9 +198,9 @@ def _characters(message: dict[str, Any] | None) -> int:
 
 
 def _standing_for(one: StandIn) -> list[str | tuple[str, str]]:
-    runs = runs_in_words(one.stands_for)
+    runs = ranges_name(one.stands_for)
     return [
-        f"the {one.kind} at position {one.position}, for {runs}: ",
+        f"the {one.kind} {position_name(one.position)}, for {runs}: ",
         (f"“{snippet(one.message, BEGINNING)}”", "italic"),
     ]
 
@@ -251,7 +265,11 @@ def as_builtins(answer: Explanation) -> dict[str, Any]:
     """The answer with stable keys."""
     return {
         "session": answer.session,
+        "name": message_name(answer.number),
         "number": answer.number,
+        "request": None
+        if answer.position is None
+        else request_name(answer.turn, answer.iteration, answer.position),
         "position": answer.position,
         "turn": answer.turn,
         "iteration": answer.iteration,

@@ -18,6 +18,7 @@ from eventctx.cli.demo.agent_command import show_agent
 from eventctx.cli.demo.play import Player, Size, TurnFigures, measure
 from eventctx.cli.demo.stage import Compactions, free_name, show_commands
 from eventctx.cli.output import opening
+from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
@@ -170,7 +171,7 @@ class _Stage:
         failed = f", {turn.failed} failed" if turn.failed else ""
         self._screen.line(
             *bar(turn.tokens, self._budget, _BAR),
-            f" {number(turn.tokens)} tokens · {plural(turn.requests, 'request')} · "
+            f" {tokens(turn.tokens, True)} tokens · {plural(turn.requests, 'request')} · "
             f"{plural(turn.tool_calls, 'call')}{parallel}{failed}",
             indent=2,
         )

@@ -17,6 +17,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.plan import Plan, expand
 from eventctx.log.record import Record
 from eventctx.projections.audit import CompactionRow
+from eventctx.projections.figures import CompactionFigures
 
 
 async def free_name(engine: Engine, wanted: str) -> str:
@@ -42,6 +43,7 @@ class Compactions:
             record.position, record.time, None, record.iteration, event.outcome, event.trigger,
             event.strategy, event.tokens_before, event.tokens_after, event.messages_before,
             event.messages_after, event.budget, event.duration, event.fallback, event.error,
+            CompactionFigures(event.tokens_before, True, event.tokens_after, True),
         )  # fmt: skip
         line = compaction_line(row)
         self._screen.line(*[_unbroken(part) for part in line], indent=2)

@@ -1,54 +1,79 @@
-"""Names of messages and requests on a command line: reading and writing them."""
+"""Names of messages, records and requests on a command line; ``log.naming`` has their forms."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
-_NUMBER: Final = re.compile(r"#?(\d{1,18})")
-_TURN: Final = re.compile(r"(\d{1,18})(?:\.(\d{1,18}))?")
+from eventctx.errors import InvalidSetting
+from eventctx.log import naming
+from eventctx.log.naming import RequestName
+from eventctx.log.naming import ranges_name as runs_in_words
+
+__all__ = [
+    "message_number",
+    "one_request",
+    "place_in_words",
+    "position",
+    "request",
+    "request_in_words",
+    "runs_in_words",
+]
+
+T = TypeVar("T")
 
 
 def message_number(text: str) -> int:
-    """A message's number; ``#12``, as it is printed, is 12. For ``type=`` of an argument."""
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None:
-        raise click.BadParameter(
-            f"expected a message number such as 12, found {text!r}; `transcript` lists them."
-        )
-    return int(match[1])
+    """A message, ``#12`` or ``12``. For ``type=`` of an argument."""
+    return _read(naming.read_message, text)
 
 
-def turn_name(text: str) -> int | tuple[int, int]:
-    """A turn, or turn and iteration as ``replay`` prints them: ``3``, ``3.2``. For ``type=``."""
-    match = _TURN.fullmatch(text.strip())
-    if match is None:
-        raise click.BadParameter(
-            f"expected a turn such as 3, or turn and iteration such as 3.2, found {text!r}; "
-            "`audit` lists them."
-        )
-    turn = int(match[1])
-    return turn if match[2] is None else (turn, int(match[2]))
+def position(text: str) -> int:
+    """A record's position, ``@48`` or ``48``. For ``type=`` of an option."""
+    return _read(naming.read_position, text)
 
 
-def run_in_words(first: int, last: int) -> str:
-    """A run of message numbers."""
-    return f"#{first}" if first == last else f"#{first}–#{last}"
+def request(text: str) -> RequestName:
+    """A request as screens name it, ``3``, ``3.2`` or ``@48``. For ``type=``."""
+    return _read(naming.read_request, text)
 
 
-def runs_in_words(runs: Iterable[tuple[int, int]]) -> str:
-    """Runs of message numbers, with commas between."""
-    return ", ".join(run_in_words(first, last) for first, last in runs)
+def one_request(turn: RequestName | None, iteration: int | None, at: int | None) -> RequestName:
+    """The request that ``--turn``, ``--iteration`` and ``--position`` name together.
+
+    Raises click.UsageError where they do not go together.
+    """
+    if iteration is not None and (turn is None or turn.turn is None):
+        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
+    if turn is None:
+        return RequestName(position=at)
+    if iteration is None:
+        return turn
+    if turn.iteration is not None:
+        raise click.UsageError("Expected the iteration once: --turn 3.2, or --iteration 2.")
+    return RequestName(turn.turn, iteration)
+
+
+def _read(reads: Callable[[str], T], text: str) -> T:
+    try:
+        return reads(text)
+    except InvalidSetting as error:
+        raise click.BadParameter(f"{error}.") from error
 
 
 def request_in_words(turn: int | None, iteration: int | None, position: int | None) -> str:
     """The request that an answer is about; without a position, the view as it stands now."""
     if position is None:
         return "the view as it stands now"
-    where = [f"turn {turn}"] if turn is not None else []
-    where += [f"iteration {iteration}"] if iteration is not None else []
-    named = ", ".join(where)
-    return f"{named} (position {position})" if named else f"the request at position {position}"
+    name, at = naming.request_name(turn, iteration, position), naming.position_name(position)
+    return f"request {name}" if name == at else f"request {name} ({at})"
+
+
+def place_in_words(turn: int | None, iteration: int | None, position: int) -> str:
+    """A record and the request or turn that it belongs to: ``@898 in 1.102``."""
+    at = naming.position_name(position)
+    if turn is None:
+        return at
+    return f"{at} in turn {turn}" if iteration is None else f"{at} in {turn}.{iteration}"

@@ -8,6 +8,9 @@ from typing import Final
 
 from eventctx.safe_text import escape
 
+NOT_RECORDED: Final = "not recorded"
+"""What stands for a figure that the log does not hold, on every screen."""
+
 _SPACES: Final = re.compile(r"\s+")
 _NANOSECONDS: Final = 1_000_000_000
 

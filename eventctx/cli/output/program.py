@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from eventctx.errors import (
+    ContextOverflow,
     DecodeError,
     EventctxError,
     ExportFailed,
@@ -41,7 +42,10 @@ EXIT_CODES: Final = (
     (OK, "done, and nothing is wrong"),
     (
         FOUND,
-        "a problem was found: damage, a request that does not verify, a module that breaks a rule",
+        (
+            "a problem was found: damage, a request that does not verify, a module that breaks a "
+            "rule, a budget below what must stay"
+        ),
     ),
     (USAGE, "bad usage or bad input: an unknown option or session, a file that cannot be read"),
     (
@@ -61,6 +65,8 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _EPILOG: Final = (
+    "Names, as they are printed and as arguments take them: message #6, record @48, request 2.3 "
+    "(turn 2, iteration 3). A figure behind ~ is our estimate.\n\n"
     "Exit codes: 0 done, 1 a problem was found, 2 bad usage or input, 3 the store cannot be used."
 )
 
@@ -152,7 +158,7 @@ def _exit_code(error: BaseException) -> int:
 
 def code_of(error: EventctxError) -> int:
     """The exit code of an error."""
-    if isinstance(error, LogCorrupted | DecodeError):
+    if isinstance(error, LogCorrupted | DecodeError | ContextOverflow):
         return FOUND
     if isinstance(error, StreamNotFound | StreamExists | InvalidSetting):
         return USAGE

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.screen import Screen
+from eventctx.log.naming import message_name, position_name
 from eventctx.queries.explain.proof import Proof
 from eventctx.queries.requests import RequestView
 from eventctx.queries.sent import SentForm
@@ -26,7 +27,7 @@ def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:
         screen.whole(recorded)
     elif proof.digest_matches:
         screen.line("The view was derived again from the log, and has the digest that was recorded")
-        screen.line(f"before the request left, at position {view.position}:")
+        screen.line(f"before the request left, {position_name(view.position)}:")
         screen.whole(recorded)
     else:
         screen.line(("The view that the log gives is not the one that was sent.", "bold red"))
@@ -34,7 +35,7 @@ def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:
         screen.whole(f"derived  {view.digest}")
     entries = plural(len(view.entries), "message")
     if proof.edited:
-        places = ", ".join(str(position) for position in proof.edited)
+        places = ", ".join(map(position_name, proof.edited))
         screen.line(
             (f"Of {entries}, these were changed after they were stored: ", "bold red"),
             f"those in the records at {places}.",
@@ -44,7 +45,7 @@ def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:
             f"{plural(proof.bodies, 'stored content')} of {entries} have their own digests."
         )
     if proof.erased:
-        numbers = ", ".join(f"#{number}" for number in proof.erased)
+        numbers = ", ".join(map(message_name, proof.erased))
         screen.line(f"Erased on purpose, so that only their digests could be compared: {numbers}.")
     if proof.ok and view.known == "reconstructed":
         screen.line(("The view is consistent.", "bold"), " What was sent, nothing proves.")

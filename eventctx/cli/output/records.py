@@ -6,11 +6,16 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.cli.output.plain import iso, minute, number, plural
+from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
+from eventctx.cli.output.plain import NOT_RECORDED, iso, minute, number, plural, size
+from eventctx.errors import DecodeError
+from eventctx.importers.recording.packing import unpacked
 from eventctx.log.codec import Unknown
 from eventctx.log.events import CATALOGUE
+from eventctx.log.naming import position_name
 from eventctx.log.plan import REASONS, Plan
 from eventctx.log.record import Body, Record
+from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.flat import dispositions, read, scalars
 
 _FAMILY_STYLES: Final = {
@@ -35,8 +40,11 @@ def type_style(name: str) -> str:
     return _FAMILY_STYLES.get(name.partition(":")[0], "")
 
 
-def details(record: Record) -> str:
-    """The payload in few words; empty for a record whose message is shown instead."""
+def details(record: Record, known: Figures | None = None) -> str:
+    """The payload in few words; empty for a record whose message is shown instead.
+
+    ``known`` are the figures of the session; without them, sizes are the estimates in the record.
+    """
     event: Any = read(record)
     if isinstance(event, Unknown):
         return _unread(event)
@@ -44,32 +52,46 @@ def details(record: Record) -> str:
         case "context:message_added":
             return ""
         case "context:request_prepared":
-            plan = f", plan at {event.plan}" if event.plan is not None else ""
+            plan = f", plan {position_name(event.plan)}" if event.plan is not None else ""
+            figures = None if known is None else known.requests.get(record.position)
+            size = tokens(event.tokens, True) if figures is None else request_tokens(figures)
             breaks = f", after {' and '.join(event.breaks)}" if event.breaks else ""
             of = f" of {number(event.budget)}" if event.budget is not None else ""
             made = ", reconstructed" if event.reconstructed else ""
             return (
-                f"{plural(event.messages, 'message')}, {number(event.tokens)}{of} tokens"
+                f"{plural(event.messages, 'message')}, {size}{of} tokens"
                 f"{plan}{breaks}{made}, digest {event.digest[:12]}"
             )
         case "context:post_compact":
             if event.outcome != "applied":
                 return f"{event.outcome}, {event.error or event.trigger}"
+            sizes = None if known is None else known.compactions.get(record.position)
+            sizes = sizes or CompactionFigures(
+                event.tokens_before, True, event.tokens_after, True, event.tokens_recorded
+            )
             return (
-                f"{event.trigger}: {number(event.tokens_before)} → {number(event.tokens_after)} "
-                f"tokens, {event.messages_before} → {event.messages_after} messages; "
+                f"{event.trigger}: {compaction_tokens(sizes)}, "
+                f"{event.messages_before} → {event.messages_after} messages; "
                 f"{plan_in_words(event.plan)}"
             )
         case "context:request_sent":
             missing = f", {plural(event.missing, 'message')} not sent" if event.missing else ""
             added = plural(len(event.additions), "text")
-            return f"request at {event.prepared}: {added} added by the host{missing}"
+            return f"request {position_name(event.prepared)}: {added} added by the host{missing}"
         case "context:system_prompt_set":
             return "" if record.bodies else "none from here on"
+        case "import:raw" if record.bodies:
+            return _raw_in_words(record, event)
         case "usage:reported":
             cached = f", {number(event.cache_read)} cached" if event.cache_read else ""
-            return f"prompt {number(event.prompt)}{cached}, output {number(event.output)}"
+            prompt = number(event.prompt) if event.prompt else NOT_RECORDED
+            output = number(event.output) if event.output_exact else NOT_RECORDED
+            return f"prompt {prompt}{cached}, output {output}"
     flat = scalars(event)
+    if record.type == "context:pre_compact":
+        flat["tokens"] = tokens(event.tokens, True)
+    elif isinstance(flat.get("prepared"), int):
+        flat["prepared"] = position_name(int(flat["prepared"]))
     if isinstance(flat.get("imported_at"), int):
         flat["imported_at"] = minute(int(flat["imported_at"]))
     return ", ".join(f"{name} {value}" for name, value in flat.items() if value not in ("", False))
@@ -103,6 +125,7 @@ def as_json(record: Record, *, contents: bool) -> dict[str, Any]:
     """The record with stable keys. ``contents`` embeds the bodies, else only their digests."""
     return {
         "session": record.stream,
+        "at": position_name(record.position),
         "position": record.position,
         "global_position": record.global_position,
         "type": record.type,
@@ -114,16 +137,63 @@ def as_json(record: Record, *, contents: bool) -> dict[str, Any]:
         "span_id": record.span_id,
         "parent_span_id": record.parent_span_id,
         "payload": embedded(record.payload),
-        "bodies": [_body(body, contents) for body in record.bodies],
+        "bodies": [_body(record, body, contents) for body in record.bodies],
         "digest": record.digest.hex(),
     }
 
 
-def _body(body: Body, contents: bool) -> dict[str, Any]:
+MOST_RAW: Final = 16 * 1024 * 1024
+"""Bytes of one container's parts that are unpacked for a screen or a line of JSON."""
+
+
+def _body(record: Record, body: Body, contents: bool) -> dict[str, Any]:
     described: dict[str, Any] = {"digest": body.digest.hex(), "erased": body.erased}
+    if contents and record.type == "import:raw":
+        return {**described, **_raw_json(record)}
     if contents:
         described["content"] = None if body.data is None else embedded(body.data)
     return described
+
+
+def _raw_json(record: Record) -> dict[str, Any]:
+    """The parts of a file in a record as text, with their size and that of the container."""
+    found: dict[str, Any] = {"content": None}
+    try:
+        raw = unpacked(record, MOST_RAW)
+    except DecodeError as error:
+        return {**found, "error": str(error)}
+    if raw is None:
+        return found
+    found["content"] = raw.data.decode("utf-8", errors="backslashreplace")
+    return {**found, "content_bytes": raw.length, "container_bytes": raw.stored}
+
+
+def contents_in_text(record: Record, body: Body) -> str:
+    """A body as text for a screen: of kept parts of a file what they hold, else the stored JSON."""
+    if body.data is None:
+        return "[erased]"
+    if record.type != "import:raw":
+        return body.data.decode("utf-8", errors="backslashreplace")
+    try:
+        raw = unpacked(record, MOST_RAW)
+    except DecodeError as error:
+        return f"[{error}]"
+    return "[erased]" if raw is None else raw.data.decode("utf-8", errors="backslashreplace")
+
+
+def _raw_in_words(record: Record, event: Any) -> str:
+    first, last = event.lines
+    where = f"line {first}" if first == last else f"lines {first}–{last}"
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in event.kinds.items())
+    try:
+        raw = unpacked(record, MOST_RAW)
+    except DecodeError:
+        return f"{where}: {kinds}; the container cannot be unpacked"
+    if raw is None:
+        return f"{where}: {kinds}; erased"
+    length = f"over {size(MOST_RAW)}" if raw.length is None else size(raw.length)
+    packed = f", {size(raw.stored)} in a {event.encoding} container"
+    return f"{where}: {kinds}; {length}{packed if event.encoding != 'plain' else ''}"
 
 
 def embedded(data: bytes) -> Any:

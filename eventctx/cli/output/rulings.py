@@ -9,8 +9,10 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from eventctx.cli.output import figures, numbers
 from eventctx.cli.output.plain import iso, minute, number
 from eventctx.cli.output.screen import Screen, styled
+from eventctx.log.naming import position_name
 from eventctx.projections.explain.changes import Cause, CompactionFacts
 from eventctx.projections.explain.why import SIZES, Reason
 
@@ -50,10 +52,8 @@ def fact(screen: Screen, label: str, *parts: str | tuple[str, str]) -> None:
 
 
 def place_in_words(cause: Cause) -> str:
-    """``position 898, turn 1, iteration 102``."""
-    where = f"position {cause.position}"
-    where += f", turn {cause.turn}" if cause.turn is not None else ""
-    return where + (f", iteration {cause.iteration}" if cause.iteration is not None else "")
+    """``@898 in 1.102``."""
+    return numbers.place_in_words(cause.turn, cause.iteration, cause.position)
 
 
 def cause_in_words(cause: Cause) -> str:
@@ -74,7 +74,7 @@ def compaction_in_words(one: CompactionFacts) -> str:
     text += f"; policy {one.strategy}"
     if one.fallback is not None:
         text += f", for which {one.fallback} decided ({one.error or 'no error was recorded'})"
-    return text + f"; {number(one.tokens_before)} → {number(one.tokens_after)} tokens"
+    return f"{text}; {figures.compaction_tokens(one.figures)}"
 
 
 def rule_in_words(ruling: Reason) -> str:
@@ -109,7 +109,9 @@ def cause_json(cause: Cause | None) -> dict[str, Any] | None:
     if cause.compaction is not None:
         compaction = msgspec.to_builtins(cause.compaction)
         compaction["settings"] = settings_json(cause.compaction.settings)
+        compaction |= figures.compaction_json(cause.compaction.figures)
     return {
+        "at": position_name(cause.position),
         "position": cause.position,
         "time": iso(cause.time),
         "turn": cause.turn,

@@ -9,10 +9,15 @@ import msgspec
 from eventctx.cli.output.messages import role_of, snippet
 from eventctx.cli.output.records import WITH_MESSAGE, details
 from eventctx.engine import Engine
+from eventctx.log.naming import message_name, position_name, request_name
 from eventctx.log.record import Record
+from eventctx.messages import calibration
 from eventctx.messages.encoding import decode_body
 from eventctx.projections import timeline
+from eventctx.projections.figures import Figures
 from eventctx.projections.view import request_view
+from eventctx.projections.view.state import ViewState
+from eventctx.queries.figures import figures_of
 
 SHOWN = frozenset(
     {
@@ -29,6 +34,7 @@ SHOWN = frozenset(
 
 
 _JSON_NAMES: Final = {
+    "name": "at",
     "transcript": "transcript_messages",
     "view": "view_messages",
     "tokens": "view_tokens",
@@ -36,8 +42,14 @@ _JSON_NAMES: Final = {
 
 
 class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
-    """A record as a step. Sizes are of the state after it; ``tokens`` of the view."""
+    """A record as a step. Sizes are of the state after it.
 
+    ``tokens`` are those of a request with this view: the request's own figure where the step is
+    one, of a compaction its size after it, else an estimate (``estimated``). ``name``, ``message``
+    and ``request`` are names: ``@48``, ``#6`` of a message that is added, ``2.3`` of a request.
+    """
+
+    name: str
     position: int
     time: int
     type: str
@@ -46,9 +58,12 @@ class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
     transcript: int
     view: int
     tokens: int
+    estimated: bool
     budget: int | None
     compactions: int
     text: str
+    message: str | None
+    request: str | None
 
 
 async def steps_of(engine: Engine, session: str, stop: int | None, width: int) -> list[Step]:
@@ -57,34 +72,53 @@ async def steps_of(engine: Engine, session: str, stop: int | None, width: int) -
     view = request_view.initial()
     time: timeline.TimelineState = timeline.initial()
     budget: int | None = None
+    known = await figures_of(engine.store, session)
     async for record in engine.records(session, 0, stop, bodies=True):
         view = request_view.evolve(view, record)
         time = timeline.evolve(time, record)
         if record.type.startswith("context:") and record.type != "context:pre_compact":
-            text = _text(record, width)
+            text = _text(record, width, known)
         elif record.type in SHOWN:
             text = details(record)
         else:
             continue
         if record.type == "context:request_prepared":
             budget = _budget(record)
-        _, entries, tokens = view.layout.measure()
+        turn = timeline.turn_number(time, record.turn_id)
+        added = record.type == "context:message_added"
+        asks = record.type == "context:request_prepared"
+        tokens, estimated = _size(record, view, known)
         found.append(
             Step(
+                position_name(record.position),
                 record.position,
                 record.time,
                 record.type,
-                timeline.turn_number(time, record.turn_id),
+                turn,
                 record.iteration,
                 view.messages,
-                entries,
+                view.layout.measure()[1],
                 tokens,
+                estimated,
                 budget,
                 view.compactions,
                 text,
+                message_name(view.next_number - 1) if added else None,
+                request_name(turn, record.iteration, record.position) if asks else None,
             )
         )
     return found
+
+
+def _size(record: Record, view: ViewState, known: Figures) -> tuple[int, bool]:
+    """Tokens of the view after a record, and whether they are estimated."""
+    request = known.requests.get(record.position)
+    if request is not None:
+        return request.total, request.estimated
+    compaction = known.compactions.get(record.position)
+    if compaction is not None:
+        return compaction.after, compaction.after_estimated
+    return calibration.scale(view.calibration).tokens(view.layout.tokens), True
 
 
 def _budget(record: Record) -> int | None:
@@ -92,9 +126,9 @@ def _budget(record: Record) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _text(record: Record, width: int) -> str:
+def _text(record: Record, width: int, known: Figures) -> str:
     if record.type not in WITH_MESSAGE or not record.bodies:
-        return details(record)
+        return details(record, known)
     if record.bodies[0].data is None:
         return "[erased]"
     message = decode_body(record.bodies[0].data)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from eventctx.cli.output.plain import minute, number, one_line, plural
+from eventctx.cli.output.figures import compaction_tokens, request_tokens
+from eventctx.cli.output.plain import NOT_RECORDED, minute, number, one_line, plural
 from eventctx.cli.output.screen import Screen
+from eventctx.log.naming import position_name, request_name
+from eventctx.projections.figures import Figures
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span
 
@@ -31,8 +34,11 @@ _WORDS: Final = {
 }
 
 
-def show(screen: Screen, spans: Sequence[Span]) -> None:
-    """Print the spans of one session; those whose parent is not among them are roots."""
+def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
+    """Print the spans of one session; those whose parent is not among them are roots.
+
+    ``figures`` are the session's, as the counts for a compaction come only behind its span.
+    """
     known = {span.span_id for span in spans}
     children: dict[str, list[Span]] = {}
     roots: list[Span] = []
@@ -41,11 +47,29 @@ def show(screen: Screen, spans: Sequence[Span]) -> None:
             children.setdefault(span.parent_span_id, []).append(span)
         else:
             roots.append(span)
+    tree = _Tree(children, figures, _turns(spans))
     for place, root in enumerate(roots):
         if place:
             screen.blank()
         _head(screen, root)
-        _branch(screen, root, children, "", "", root.start)
+        _branch(screen, root, tree, "", "", root.start)
+
+
+class _Tree(NamedTuple):
+    """The children of each span, the session's figures, and the numbers of its turns by id."""
+
+    children: dict[str, list[Span]]
+    figures: Figures
+    turns: dict[str, int]
+
+
+def _turns(spans: Sequence[Span]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for span in spans:
+        number, turn_id = span.attributes.get(conv.TURN_NUMBER), span.attributes.get(conv.TURN_ID)
+        if isinstance(number, int) and isinstance(turn_id, str):
+            found[turn_id] = number
+    return found
 
 
 def _head(screen: Screen, root: Span) -> None:
@@ -57,7 +81,7 @@ def _head(screen: Screen, root: Span) -> None:
 def _branch(
     screen: Screen,
     span: Span,
-    children: dict[str, list[Span]],
+    tree: _Tree,
     lead: str,
     under: str,
     origin: int,
@@ -65,39 +89,55 @@ def _branch(
     style = _STYLES.get(str(span.attributes.get(conv.OPERATION)), "")
     mark = "↓ " if style == _STYLES[conv.COMPACT] else ""
     parts: Parts = [(lead, "dim"), (mark + one_line(span.name), style)]
+    parts.append((_name(span, tree.turns), "bold"))
     parts.append((f"  +{duration(span.start - origin)}" if under or lead else "", "dim"))
     parts.append((f"  {_took(span)}", ""))
-    parts += _notes(span)
-    below = children.get(span.span_id, ())
+    parts += _notes(span, tree.figures)
+    below = tree.children.get(span.span_id, ())
     hanging = f"{under}{'│  ' if below else '   '}   "
     screen.hanging(*[part for part in parts if part[0]], under=hanging)
     for place, child in enumerate(below):
         last = place == len(below) - 1
         branch, rest = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        _branch(screen, child, children, under + branch, under + rest, origin)
+        _branch(screen, child, tree, under + branch, under + rest, origin)
+
+
+def _name(span: Span, turns: dict[str, int]) -> str:
+    """The name of the request that a model call sends, or the position of a compaction."""
+    sent = _position(span, f"{conv.REQUEST}seq")
+    if sent >= 0:
+        turn = turns.get(str(span.attributes.get(conv.TURN_ID)))
+        iteration = span.attributes.get(conv.ITERATION)
+        return f"  {request_name(turn, iteration if isinstance(iteration, int) else None, sent)}"
+    ended = _position(span, conv.COMPACTION_ID)
+    return f"  {position_name(ended)}" if ended >= 0 else ""
 
 
 def _took(span: Span) -> str:
-    """A span's length, and what its program measured for the turn, where that is another."""
+    """A span's length, and what its program measured for the turn, where that is another.
+
+    Of a span without an end, and of another program's compaction, no length was recorded.
+    """
+    imported = span.attributes.get(f"{conv.COMPACTION}trigger") == "imported"
+    if imported or span.attributes.get(conv.OUTCOME) == "unfinished":
+        return f"duration {NOT_RECORDED}"
     length = span.end - span.start
     measured = span.attributes.get(conv.TURN_DURATION)
     # The records of a file without times share one, and every span has a nanosecond at least.
-    took = duration(length) if length > 1 else "–"
+    took = duration(length) if length > 1 else f"duration {NOT_RECORDED}"
     if not isinstance(measured, int) or measured == length:
         return took
     return f"{took} ({duration(measured)} by its program's measure)"
 
 
-def _notes(span: Span) -> Parts:
+def _notes(span: Span, figures: Figures) -> Parts:
     attributes = span.attributes
     operation = attributes.get(conv.OPERATION)
     notes: Parts = []
     if operation == conv.COMPACT:
-        notes.append((f"  {_compaction(span)}", "yellow"))
-    elif conv.INPUT_TOKENS in attributes:
-        notes.append((f"  {_tokens(span)}", ""))
-    elif operation == conv.CHAT and f"{conv.REQUEST}tokens" in attributes:
-        notes.append((f"  ~{_count(span, f'{conv.REQUEST}tokens')} tokens estimated", ""))
+        notes.append((f"  {_compaction(span, figures)}", "yellow"))
+    elif operation == conv.CHAT or conv.INPUT_TOKENS in attributes:
+        notes.append((f"  {_tokens(span, figures)}", ""))
     if operation == conv.CHAT and attributes.get(conv.CONVERSATION_COMPACTED):
         notes.append(("  compacted view", "yellow"))
     outcome = attributes.get(conv.OUTCOME)
@@ -110,14 +150,28 @@ def _notes(span: Span) -> Parts:
     return notes
 
 
-def _tokens(span: Span) -> str:
-    cached = span.attributes.get(conv.CACHE_READ_TOKENS)
+def _tokens(span: Span, figures: Figures) -> str:
+    """Tokens in and out; of a call whose prompt was not reported, the request's estimate."""
+    attributes = span.attributes
+    cached = attributes.get(conv.CACHE_READ_TOKENS)
     of_which = f" ({_count(span, conv.CACHE_READ_TOKENS)} cached)" if cached else ""
-    output = _count(span, conv.OUTPUT_TOKENS)
-    return f"{_count(span, conv.INPUT_TOKENS)} in{of_which}, {output} out"
+    prompt = f"{_count(span, conv.INPUT_TOKENS)} in"
+    if conv.INPUT_TOKENS not in attributes:
+        request = figures.requests.get(_position(span, f"{conv.REQUEST}seq"))
+        prompt = f"prompt {NOT_RECORDED}" if request is None else f"{request_tokens(request)} in"
+    if conv.OUTPUT_TOKENS not in attributes:
+        return f"{prompt}{of_which}, output {NOT_RECORDED}"
+    without = attributes.get(conv.INEXACT_OUTPUTS)
+    missing = f", of {without} calls {NOT_RECORDED}" if without else ""
+    return f"{prompt}{of_which}, {_count(span, conv.OUTPUT_TOKENS)} out{missing}"
 
 
-def _compaction(span: Span) -> str:
+def _position(span: Span, name: str) -> int:
+    value = span.attributes.get(name)
+    return value if isinstance(value, int) else -1
+
+
+def _compaction(span: Span, figures: Figures) -> str:
     attributes = {
         name.removeprefix(conv.COMPACTION): value
         for name, value in span.attributes.items()
@@ -125,9 +179,10 @@ def _compaction(span: Span) -> str:
     }
     trigger = str(attributes.get("trigger"))
     words = [_WORDS.get(trigger, trigger)]
-    if "tokens.after" in attributes:
-        before, after = (_count(span, f"{conv.COMPACTION}tokens.{end}") for end in _ENDS)
-        words.append(f"{before} → {after} tokens")
+    sizes = figures.compactions.get(_position(span, conv.COMPACTION_ID))
+    if sizes is not None:
+        words.append(compaction_tokens(sizes))
+    if "messages.after" in attributes:
         before, after = (_count(span, f"{conv.COMPACTION}messages.{end}") for end in _ENDS)
         words.append(f"{before} → {after} messages")
     for disposition in ("dropped", "shortened", "summarised", "merged"):

@@ -36,6 +36,7 @@ from eventctx.importers.source.lines import (
     count,
     facts_or_none,
     first_line,
+    item_facts_or_none,
     nanoseconds,
     not_understood,
     object_or_empty,
@@ -120,12 +121,21 @@ def is_message(value: object) -> bool:
     return facts_or_none(value) is not None
 
 
+def _is_of_responses(facts: Facts | None) -> bool:
+    return facts is not None and facts.dialect == "responses"
+
+
 class _Talk:
-    """The state along a list: the facts of the previous row, and whether a call is open."""
+    """The state along a list: the facts of the previous row, and whether a call is open.
+
+    ``items`` is true once the list is known to hold items of OpenAI's Responses API: from there on
+    one of an unknown type is an item, too, and not another program's line.
+    """
 
     def __init__(self) -> None:
         self.previous: Facts | None = None
         self.calling = False
+        self.items = False
 
     def document(self, value: Any, rows: list[Any]) -> Iterator[Item]:
         """The items of a whole document."""
@@ -133,6 +143,7 @@ class _Talk:
             for key in _PROMPTS:
                 if value.get(key):
                     yield MessageItem(0, None, {"role": "system", "content": value[key]})
+        self.items = any(_is_of_responses(facts_or_none(row)) for row in rows)
         for number, row in enumerate(rows, 1):
             yield from self.row(number, row, encode(row))
         yield from self._logged(len(rows) + 1, object_or_empty(value))
@@ -145,7 +156,8 @@ class _Talk:
 
     def row(self, number: int, row: Any, data: bytes) -> Iterator[Item]:
         """The items of one message."""
-        facts = facts_or_none(row)
+        facts = item_facts_or_none(row) if self.items else facts_or_none(row)
+        self.items = self.items or _is_of_responses(facts)
         if facts is None:
             kind = text_or_none(object_or_empty(row).get("type"))
             problem = "neither a role nor an item type that is known"

@@ -66,6 +66,7 @@ _KNOWN: Final = frozenset(
         "cost-state",
         "last-prompt",
         "mode",
+        "pr-link",
         "tools-used",
         "system/compact_boundary",
         "system/stop_hook_summary",

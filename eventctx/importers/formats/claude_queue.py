@@ -71,9 +71,9 @@ class MessageQueue:
         elif operation == "dequeue":
             self._dequeued = self._leave(text)
         elif operation == "popAll":
-            left = [one for one in self._queued if one != text]
-            whole = text is None or len(left) == len(self._queued)
-            self._queued = [one for one in left if is_of_harness(one)] if whole else left
+            rest = [one for one in self._queued if one != text]
+            whole = text is None or len(rest) == len(self._queued)
+            self._queued = [one for one in rest if is_of_harness(one)] if whole else rest
         elif operation == "remove":
             left = self._leave(text)
             # With a reason and no text, the attachment alone has the message.

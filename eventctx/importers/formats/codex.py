@@ -35,7 +35,7 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     count,
-    facts_or_none,
+    item_facts_or_none,
     nanoseconds,
     not_understood,
     object_or_empty,
@@ -186,7 +186,7 @@ class _Rollout:
         if item in _NOT_SENT:
             yield Raw(line, kind, data)
             return
-        facts = facts_or_none(payload)
+        facts = item_facts_or_none(payload)
         if facts is None:
             yield Raw(line, kind, data, understood=False)
             return
@@ -326,7 +326,7 @@ def _is_persons(kind: str) -> bool:
 def _replacement(history: object, payload: Any) -> list[dict[str, Any]]:
     """The messages in place of all earlier ones: the list, or in older releases the summary."""
     if isinstance(history, list):
-        return [item for item in history if facts_or_none(item) is not None]
+        return [item for item in history if item_facts_or_none(item) is not None]
     summary = text_or_none(object_or_empty(payload).get("message"))
     if summary is None or not summary.strip():
         return []

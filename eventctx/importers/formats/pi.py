@@ -33,6 +33,7 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
+    count,
     nanoseconds,
     not_understood,
     object_or_empty,
@@ -246,7 +247,10 @@ class _Conversation:
         message = pi_messages.summary_of(summary)
         yield Raw(line, "compaction.envelope", encode(without(row, "summary")))
         trigger = "extension" if row.get("fromHook") is True else None
-        yield CompactionItem(line, time, trigger, (message,), kept_from=kept_from)
+        before = count(row.get("tokensBefore")) or None
+        yield CompactionItem(
+            line, time, trigger, (message,), kept_from=kept_from, tokens_before=before
+        )
         entry = self._entry(row)
         if entry is not None:
             entry.compacts, entry.first_kept = True, row.get("firstKeptEntryId")

@@ -10,7 +10,7 @@ from eventctx.importers.source.items import CompactionItem
 from eventctx.log import events
 from eventctx.log.plan import Disposition, Insertion, Plan, Run
 from eventctx.log.record import Body, Record
-from eventctx.messages.tokens import BY_KIND
+from eventctx.messages import calibration
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -37,7 +37,11 @@ class Compacted:
         self.contents = [one.content for one in stored]
         self._view = view
         self._requested_by = f"{source_format}:{item.trigger}" if item.trigger else source_format
-        _, self._messages, self._tokens = view.layout.measure()
+        self._recorded = item.tokens_before
+        # Estimated as requests are, so that a compaction compares with the requests around it.
+        self._scale = calibration.scale(view.calibration)
+        _, self._messages, counted = view.layout.measure()
+        self._tokens = self._scale.tokens(counted)
         stays = _stays(item, places, {one.facts.role for one in stored})
         runs, gone = _runs(view, stays, "summarised" if stored else "dropped")
         before = None if item.before is None else places.number(item.before)
@@ -66,19 +70,22 @@ class Compacted:
             stream, position, -1, b"", "", 1, 0, b"", bodies, None, None, None, None, b""
         )
         view = planned.apply_plan(self._view, self._plan, record)
-        _, messages, tokens = view.layout.measure()
+        _, messages, counted = view.layout.measure()
         return events.PostCompact(
             outcome="applied",
             trigger="imported",
             strategy=STRATEGY,
             strategy_version=1,
             tokens_before=self._tokens,
-            tokens_after=tokens,
+            tokens_after=self._scale.tokens(counted),
             messages_before=self._messages,
             messages_after=messages,
-            estimator=BY_KIND.name,
+            estimator=self._view.estimator.name,
+            factor=self._scale.factor,
+            reserve=self._scale.reserve,
             plan=self._plan,
             requested_by=self._requested_by,
+            tokens_recorded=self._recorded,
         )
 
 

@@ -19,6 +19,7 @@ from eventctx.importers.source.values import BROKEN, encode, read_value
 from eventctx.log.usage import MOST_TOKENS
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.response_items import is_known
 
 Row = TypeVar("Row")
 
@@ -266,7 +267,16 @@ def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def facts_or_none(value: object) -> Facts | None:
-    """The facts of a message or an item in a known dialect; None for everything else."""
+    """The facts of a message or an item in a known dialect; None for everything else.
+
+    For telling messages from the lines of other programs: any object may have a ``type``.
+    """
+    facts = item_facts_or_none(value)
+    return facts if facts is None or not facts.item or is_known(object_or_empty(value)) else None
+
+
+def item_facts_or_none(value: object) -> Facts | None:
+    """The facts of a message, or of an item of any type, where the file is known to hold such."""
     try:
         return read_facts(value) if isinstance(value, dict) else None
     except InvalidMessage:

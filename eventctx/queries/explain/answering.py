@@ -8,10 +8,11 @@ import msgspec
 
 from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.log.arguments import shown
+from eventctx.log.naming import message_name
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
-from eventctx.projections.explain.lost import LeftOut, left_out, lost
+from eventctx.projections.explain.left_out import LeftOut, left_out
 from eventctx.projections.explain.view_diff import compare, token_groups
 from eventctx.projections.explain.why import ViewHistory, Why
 from eventctx.projections.view.refs import InsertionRef, MessageRef
@@ -39,19 +40,11 @@ async def why(
     known = len(now.origins)
     if number >= known:
         raise InvalidSetting(_no_message(stream, number, known))
-    found = ViewHistory(seen.state).why(number)
+    found = ViewHistory(seen.state, seen.figures).why(number)
     if found.standing == "not_added":
         found = msgspec.structs.replace(found, added=ViewHistory(now).added(number))
     [answer] = await _explained(store, stream, seen, [found])
     return answer
-
-
-async def lost_messages(
-    store: EventStore, stream: str, selector: RequestSelector = NOW
-) -> tuple[Explanation, ...]:
-    """A person's messages that a view does not show. Raises StreamNotFound, InvalidSetting."""
-    (seen,), _ = await states_at(store, stream, [selector])
-    return tuple(await _explained(store, stream, seen, lost(ViewHistory(seen.state))))
 
 
 async def left_out_of(
@@ -71,7 +64,8 @@ async def difference(
     """
     found, _ = await states_at(store, stream, [one, other])
     earlier, later = sorted(found, key=lambda seen: seen.state.view.position)
-    before, after = ViewHistory(earlier.state), ViewHistory(later.state)
+    before = ViewHistory(earlier.state, earlier.figures)
+    after = ViewHistory(later.state, later.figures)
     compared = compare(before, after)
     origins = [one.origin for one in compared.differences]
     refs = [extra.ref for extra in (*compared.came, *compared.went)]
@@ -156,16 +150,15 @@ def _place(ref: MessageRef | InsertionRef) -> Address:
 def _side(seen: Seen, history: ViewHistory) -> Side:
     assert seen.record is not None  # noqa: S101 - a diff is between requests
     assert seen.prepared is not None  # noqa: S101 - as above
-    event = seen.prepared
-    groups = token_groups(history, event.tokens, event.factor)
+    figures = seen.figures.requests[seen.record.position]
     return Side(
         seen.record.position,
         seen.turn,
         seen.record.iteration,
         len(history.entries),
-        event.tokens,
-        event.budget,
-        groups,
+        figures,
+        seen.prepared.budget,
+        token_groups(history, figures.messages),
     )
 
 
@@ -177,7 +170,8 @@ def _check_number(number: object) -> None:
 def _no_message(stream: str, number: int, known: int) -> str:
     if not known:
         return f"session {stream!r} has no messages, found number {number}"
+    last, found = message_name(known - 1), message_name(number)
     return (
-        f"session {stream!r} has messages 0 to {known - 1}, found {number}; "
+        f"session {stream!r} has messages #0 to {last}, found {found}; "
         f"`eventctx transcript {stream}` lists them"
     )

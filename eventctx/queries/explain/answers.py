@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from eventctx.log.naming import request_name
 from eventctx.projections.explain.view_diff import Kind
 from eventctx.projections.explain.why import Reason, Why
+from eventctx.projections.figures import RequestFigures
 
 Message = dict[str, Any]
 
@@ -40,15 +42,28 @@ class Explanation(Why, frozen=True, kw_only=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of two requests. ``tokens`` are estimated; ``groups`` add up to them."""
+    """One of two requests.
+
+    ``groups`` are estimated tokens of its messages by kind; they add up to ``figures.messages``.
+    """
 
     position: int
     turn: int | None
     iteration: int | None
     entries: int
-    tokens: int
+    figures: RequestFigures
     budget: int | None
     groups: dict[str, int]
+
+    @property
+    def tokens(self) -> int:
+        """``figures.total``."""
+        return self.figures.total
+
+    @property
+    def name(self) -> str:
+        """``2.3``, or ``@48`` for a request outside a turn or without an iteration."""
+        return request_name(self.turn, self.iteration, self.position)
 
 
 class MessageDifference(msgspec.Struct, frozen=True):

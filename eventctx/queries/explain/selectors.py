@@ -9,11 +9,13 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number, shown
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
+from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
-from eventctx.projections import timeline
+from eventctx.projections import figures, timeline
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
+from eventctx.projections.figures import Figures
 from eventctx.projections.view import planned
 
 
@@ -47,9 +49,13 @@ NOW = RequestSelector()
 
 
 class Seen(NamedTuple):
-    """A state, and the request whose view it holds; None for the view as it stands now."""
+    """A state, and the request whose view it holds; None for the view as it stands now.
+
+    ``figures`` are those of the whole session.
+    """
 
     state: ChangesState
+    figures: Figures
     record: Record | None = None
     prepared: RequestPrepared | None = None
     turn: int | None = None
@@ -64,10 +70,10 @@ async def states_at(
     """
     for selector in selectors:
         _check(selector)
-    found: list[Seen | None] = [None] * len(selectors)
+    found: list[_Found | None] = [None] * len(selectors)
     wanted = {selector.position for selector in selectors}
     types: dict[int, str] = {}
-    state = changes.initial()
+    state, sizes = changes.initial(), figures.initial()
     async for record in store.read(stream, bodies=False):
         if record.position in wanted:
             types[record.position] = record.type
@@ -77,11 +83,13 @@ async def states_at(
                 if _is_meant(selector, record, turn):
                     found[place] = _seen(state, record, turn)
         state = changes.evolve(state, record)
+        sizes = figures.evolve(sizes, record)
+    known = figures.read(sizes)
     seen: list[Seen] = []
     for selector, one in zip(selectors, found, strict=True):
         if selector != NOW and one is None:
             raise InvalidSetting(_no_request(stream, selector, state.time, types))
-        seen.append(one or Seen(state))
+        seen.append(Seen(state, known) if one is None else Seen(one[0], known, *one[1:]))
     return seen, state
 
 
@@ -95,10 +103,13 @@ def _is_meant(selector: RequestSelector, record: Record, turn: int | None) -> bo
     )
 
 
-def _seen(state: ChangesState, record: Record, turn: int | None) -> Seen:
+_Found = tuple[ChangesState, Record, RequestPrepared, int | None]
+
+
+def _seen(state: ChangesState, record: Record, turn: int | None) -> _Found:
     event: Any = decode_known(record)
     view = planned.with_insertions(state.view, event.insertions, record)
-    return Seen(state._replace(view=view), record, event, turn)
+    return state._replace(view=view), record, event, turn
 
 
 def _int(value: object, name: str) -> int:
@@ -122,7 +133,7 @@ def _no_request(
     if selector.position is not None:
         found = types.get(selector.position, "nothing")
         return (
-            f"position {selector.position} of session {stream!r}: expected a "
+            f"{position_name(selector.position)} of session {stream!r}: expected a "
             f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"
         )
     turns = [turn.number for turn in timeline.turns(time)]

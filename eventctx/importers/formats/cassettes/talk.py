@@ -31,7 +31,7 @@ from eventctx.importers.source.items import (
     Warned,
 )
 from eventctx.importers.source.lines import (
-    facts_or_none,
+    item_facts_or_none,
     list_or_empty,
     nanoseconds,
     object_or_empty,
@@ -213,7 +213,7 @@ class Talk:
         self.items.append(Branched(line, None, tuple(order)))
 
     def _add(self, line: int, message: dict[str, Any], *, answer: bool = False) -> None:
-        facts = facts_or_none(message)
+        facts = item_facts_or_none(message)
         if (
             facts is not None
             and facts.role == "user"
@@ -253,7 +253,7 @@ class Talk:
         self._failed = not found
         if compacts:
             output = list_or_empty(answer.get("output"))
-            self._compacted = [one for one in output if facts_or_none(one) is not None]
+            self._compacted = [one for one in output if item_facts_or_none(one) is not None]
         else:
             self._response = text_or_none(answer.get("id")) or self._response
             if self._response is not None and found:

@@ -1,0 +1,93 @@
+"""The names of messages, records and requests: written and read in one way everywhere.
+
+- ``#6``: message number 6; ``#3–#9``: the messages 3 to 9, both included;
+- ``@48``: the record at position 48;
+- ``2.3``: the request of turn 2, iteration 3; the last one, where an iteration has several.
+
+A request outside a turn, or without an iteration, is named by the position of its record: ``@48``.
+Screens, errors and JSON write these forms; arguments take them besides the plain numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import shown
+
+_NUMBER: Final = r"\d{1,18}"
+_MESSAGE: Final = re.compile(rf"#?({_NUMBER})", re.ASCII)
+_POSITION: Final = re.compile(rf"@?({_NUMBER})", re.ASCII)
+_REQUEST: Final = re.compile(rf"@({_NUMBER})|({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
+
+
+class RequestName(NamedTuple):
+    """A request as a person names it: turn and iteration, the last of a turn, or a position."""
+
+    turn: int | None = None
+    iteration: int | None = None
+    position: int | None = None
+
+
+def message_name(number: int) -> str:
+    """``#6``."""
+    return f"#{number}"
+
+
+def range_name(first: int, last: int) -> str:
+    """``#3–#9``, both included; ``#3`` for a range of one message."""
+    return message_name(first) if first == last else f"{message_name(first)}–{message_name(last)}"
+
+
+def ranges_name(runs: Iterable[tuple[int, int]]) -> str:
+    """Ranges of message numbers with commas between: ``#3–#9, #12``."""
+    return ", ".join([range_name(first, last) for first, last in runs])
+
+
+def position_name(position: int) -> str:
+    """``@48``."""
+    return f"@{position}"
+
+
+def request_name(turn: int | None, iteration: int | None, position: int) -> str:
+    """``2.3``, or ``@48`` for a request outside a turn or without an iteration."""
+    if turn is None or iteration is None:
+        return position_name(position)
+    return f"{turn}.{iteration}"
+
+
+def read_message(text: str) -> int:
+    """The number of a message from ``#6`` or ``6``. Raises InvalidSetting for another text."""
+    match = _MESSAGE.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSetting(
+            f"expected a message such as #6 or 6, found {shown(text)}; `transcript` lists them"
+        )
+    return int(match[1])
+
+
+def read_position(text: str) -> int:
+    """The position of a record from ``@48`` or ``48``. Raises InvalidSetting for another text."""
+    match = _POSITION.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSetting(
+            f"expected a position such as @48 or 48, found {shown(text)}; `log` lists them"
+        )
+    return int(match[1])
+
+
+def read_request(text: str) -> RequestName:
+    """A request from ``2.3``, ``2`` (the last of turn 2) or ``@48``.
+
+    Raises InvalidSetting for another text.
+    """
+    match = _REQUEST.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSetting(
+            "expected a turn such as 3, turn and iteration such as 3.2, or a position such as "
+            f"@48, found {shown(text)}; `audit` lists them"
+        )
+    position, turn, iteration = [None if found is None else int(found) for found in match.groups()]
+    return RequestName(turn, iteration, position)

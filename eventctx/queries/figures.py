@@ -1,0 +1,15 @@
+"""The token figures of a stored session, for answers that are not about all of it."""
+
+from __future__ import annotations
+
+from eventctx.log.store import EventStore
+from eventctx.projections import figures
+from eventctx.projections.figures import Figures
+
+
+async def figures_of(store: EventStore, stream: str) -> Figures:
+    """The figures of every request and compaction of a session. Raises StreamNotFound."""
+    state = figures.initial()
+    async for record in store.read(stream, bodies=False):
+        state = figures.evolve(state, record)
+    return figures.read(state)

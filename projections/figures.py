@@ -1,0 +1,309 @@
+"""The token figures of every request and compaction: one source for all screens, JSON and traces.
+
+The provider's count comes first. Without one, a figure is our estimate and says so (``estimated``;
+screens write ``~``). The messages of a view and what was sent beside them (system prompt, tool
+definitions) are two numbers with a sum. A compaction has the figures of the requests around it, so
+that it never contradicts their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventctx.log.codec import decode_known
+from eventctx.log.events import PostCompact, RequestPrepared
+from eventctx.log.record import Record
+from eventctx.projections.view.series import Series
+
+
+class RequestFigures(msgspec.Struct, frozen=True):
+    """Tokens of one request.
+
+    ``total`` is ``reported``, the provider's count of the prompt; without one it is ``messages``
+    plus ``beside``, and ``estimated``. ``messages`` is our estimate of the view's messages,
+    ``beside`` the tokens sent beside them (None: not known; then ``total`` is too low by them).
+    With a report, ``beside`` is the rest of it. ``estimate`` is the figure that was recorded when
+    the request was made, before any report of it. ``system`` and ``tools`` are our estimates of
+    the system prompt and the tool definitions where the log holds both.
+    """
+
+    total: int
+    estimated: bool
+    reported: int | None
+    messages: int
+    beside: int | None
+    estimate: int
+    system: int | None = None
+    tools: int | None = None
+
+
+class CompactionFigures(msgspec.Struct, frozen=True):
+    """Tokens of the view before and after a compaction.
+
+    ``before`` is the prompt that the provider reported for the request before it, ``after`` that of
+    the first request after it. Where it reported none, or the transcript was changed in between, it
+    is the estimate in the compaction's own record, and the flag beside it is true. ``recorded`` is
+    the size before it that an imported file names itself; it counts what the other program counts.
+    """
+
+    before: int
+    before_estimated: bool
+    after: int
+    after_estimated: bool
+    recorded: int | None = None
+
+    @property
+    def taken_out(self) -> int:
+        """Tokens that the compaction took out of the view."""
+        return self.before - self.after
+
+    @property
+    def estimated(self) -> bool:
+        """Whether either figure is an estimate."""
+        return self.before_estimated or self.after_estimated
+
+
+def of_request(
+    event: RequestPrepared,
+    prompt: int | None,
+    *,
+    system: int | None = None,
+    tools: int | None = None,
+) -> RequestFigures:
+    """The figures of a request whose prompt the provider counted as ``prompt``, if it did.
+
+    A count of 0 is no count: providers that report none are recorded so. ``system`` and ``tools``
+    are the estimated tokens of those texts where the log holds them; both or none.
+    """
+    made = _made(-1, event, False)
+    if system is not None and tools is not None:
+        made = made._replace(beside=system + tools, system=system, tools=tools)
+    return _request(made, prompt)
+
+
+class RequestSizes(NamedTuple):
+    """What a request's record says of its size; ``beside`` is None where that is not known.
+
+    ``calibrated`` is whether a prompt had been reported before it was made. ``system`` and
+    ``tools`` are there where the request was recorded as it was sent.
+    """
+
+    position: int
+    estimate: int
+    messages: int
+    beside: int | None
+    calibrated: bool
+    system: int | None = None
+    tools: int | None = None
+
+
+class CompactionSizes(NamedTuple):
+    """What a compaction's record says, and the request before it that it changes the view of."""
+
+    position: int
+    before: int
+    after: int
+    recorded: int | None
+    request: int | None
+
+
+class FiguresState(NamedTuple):
+    """The fold's state.
+
+    ``reports`` are pairs of a request's position and its reported prompt, ``firsts`` pairs of a
+    compaction's position and that of the first request after it. ``last`` is the last request, None
+    once the view was changed otherwise than by adding to it; ``waiting`` the compaction whose first
+    request has yet to come.
+    """
+
+    requests: Series[RequestSizes]
+    reports: Series[tuple[int, int]]
+    compactions: Series[CompactionSizes]
+    firsts: Series[tuple[int, int]]
+    last: int | None = None
+    waiting: int | None = None
+
+
+class Figures(NamedTuple):
+    """The figures of a session by position: of its requests, and of its applied compactions.
+
+    ``sizes`` is what the requests' own records say.
+    """
+
+    requests: dict[int, RequestFigures]
+    compactions: dict[int, CompactionFigures]
+    sizes: dict[int, RequestSizes]
+
+
+CHANGES: Final = frozenset(
+    (
+        *("context:messages_set", "context:cleared", "context:restored"),
+        *("context:erased", "context:system_prompt_set", "session:fork"),
+    )
+)
+"""Records behind which the last request's size says nothing of the view."""
+
+
+def initial() -> FiguresState:
+    """The figures of an empty stream."""
+    return FiguresState(Series(), Series(), Series(), Series())
+
+
+def evolve(state: FiguresState, record: Record) -> FiguresState:
+    """The figures after ``record``."""
+    match record.type:
+        case "context:request_prepared":
+            event: Any = decode_known(record)
+            made = _made(record.position, event, bool(state.reports))
+            firsts = state.firsts
+            if state.waiting is not None and event.plan == state.waiting:
+                firsts = firsts.append((state.waiting, record.position))
+            return state._replace(
+                requests=state.requests.append(made),
+                firsts=firsts,
+                last=record.position,
+                waiting=None,
+            )
+        case "usage:reported":
+            usage: Any = decode_known(record)
+            if usage.prepared is not None and usage.prompt > 0:
+                reports = state.reports.append((usage.prepared, usage.prompt))
+                return state._replace(reports=reports)
+        case "context:post_compact":
+            ended: Any = decode_known(record)
+            if ended.outcome == "applied":
+                return _compacted(state, ended, record.position)
+        case kind if kind in CHANGES:
+            return state._replace(last=None, waiting=None)
+    return state
+
+
+def read(state: FiguresState) -> Figures:
+    """The figures of all requests and compactions so far."""
+    reports, firsts = dict(state.reports), dict(state.firsts)
+    requests = {one.position: _request(one, reports.get(one.position)) for one in state.requests}
+    compactions = {
+        one.position: CompactionFigures(
+            *_reported_or(requests.get(-1 if one.request is None else one.request), one.before),
+            *_reported_or(requests.get(firsts.get(one.position, -1)), one.after),
+            one.recorded,
+        )
+        for one in state.compactions
+    }
+    return Figures(requests, compactions, {one.position: one for one in state.requests})
+
+
+def of_next_compaction(state: FiguresState, before: int, after: int) -> CompactionFigures:
+    """The figures of a compaction made now that estimates these sizes itself."""
+    last = dict(state.reports).get(-1 if state.last is None else state.last)
+    return CompactionFigures(
+        before if last is None else last, last is None, after, after_estimated=True
+    )
+
+
+def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
+    if (wire := event.wire) is not None:
+        beside = wire.system_tokens + wire.tools_tokens
+        return RequestSizes(
+            position,
+            event.tokens,
+            wire.message_tokens,
+            beside,
+            calibrated,
+            wire.system_tokens,
+            wire.tools_tokens,
+        )
+    # Below 0 the reserve corrects a count of the messages that is too high; nothing is beside them.
+    rest: int | None = max(0, event.reserve)
+    if event.reconstructed and event.reserve == 0 and event.factor == 1.0:
+        rest = None
+    return RequestSizes(
+        position, event.tokens, event.tokens - max(0, event.reserve), rest, calibrated
+    )
+
+
+def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
+    messages, beside, system, tools = made.messages, made.beside, made.system, made.tools
+    reported = prompt or None
+    if reported is None:
+        total = messages + (beside or 0)
+        return RequestFigures(total, True, None, messages, beside, made.estimate, system, tools)
+    # The count includes all messages, so an estimate of them beyond it is too high.
+    messages = min(messages, reported)
+    return RequestFigures(
+        reported, False, reported, messages, reported - messages, made.estimate, system, tools
+    )
+
+
+def _compacted(state: FiguresState, event: PostCompact, position: int) -> FiguresState:
+    made = CompactionSizes(
+        position, event.tokens_before, event.tokens_after, event.tokens_recorded, state.last
+    )
+    return state._replace(compactions=state.compactions.append(made), last=None, waiting=position)
+
+
+def _reported_or(request: RequestFigures | None, estimate: int) -> tuple[int, bool]:
+    if request is None or request.reported is None:
+        return estimate, True
+    return request.reported, False
+
+
+# -- the estimator's error -----------------------------------------------------------------------
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Relative errors of estimates, 0.05 for 5 % too high: how many, the median, 5 % and 95 %."""
+
+    requests: int
+    median: float
+    low: float
+    high: float
+
+
+class EstimateErrors(msgspec.Struct, frozen=True):
+    """How far estimates were from the counts reported later; None where nothing was reported.
+
+    ``before`` is of requests made before any prompt was reported, ``after`` of later ones, whose
+    estimates had learnt from earlier reports. ``without_beside`` is the number of those in
+    ``before`` that could not count what was sent beside the messages, since the log does not say.
+    """
+
+    before: Spread | None
+    after: Spread | None
+    without_beside: int
+
+
+def errors(figures: Figures, positions: Iterable[int]) -> EstimateErrors:
+    """The estimator's errors over the requests at ``positions``."""
+    found: tuple[list[float], list[float]] = ([], [])
+    without = 0
+    for position in positions:
+        reported, made = figures.requests[position].reported, figures.sizes[position]
+        if reported is None:
+            continue
+        found[made.calibrated].append((made.estimate - reported) / reported)
+        without += not made.calibrated and made.beside is None
+    return EstimateErrors(spread(found[False]), spread(found[True]), without)
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """Median, 5 % and 95 % of ``values`` by linear interpolation; None for none.
+
+    Rounded to four digits: a hundredth of a percent.
+    """
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    quantiles = [_quantile(ordered, share) for share in (0.5, 0.05, 0.95)]
+    return Spread(len(ordered), *quantiles)
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    """Hyndman and Fan's definition 7, which spreadsheets and numpy use."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return round(ordered[below] + (ordered[above] - ordered[below]) * (place - below), 4)

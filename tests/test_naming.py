@@ -1,0 +1,51 @@
+"""Names of messages, records and requests are written and read in one way."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventctx.errors import InvalidSetting
+from eventctx.log import naming
+from eventctx.log.naming import RequestName
+
+
+def test_names_are_written_in_one_way() -> None:
+    assert naming.message_name(6) == "#6"
+    assert naming.range_name(3, 9) == "#3–#9"
+    assert naming.range_name(3, 3) == "#3"
+    assert naming.ranges_name([(3, 9), (12, 12)]) == "#3–#9, #12"
+    assert naming.position_name(48) == "@48"
+    assert naming.request_name(2, 3, 48) == "2.3"
+
+
+@pytest.mark.parametrize(("turn", "iteration"), [(None, None), (2, None), (None, 3)])
+def test_a_request_outside_a_turn_or_an_iteration_is_named_by_its_position(
+    turn: int | None, iteration: int | None
+) -> None:
+    assert naming.request_name(turn, iteration, 48) == "@48"
+
+
+def test_what_is_written_is_read_and_plain_numbers_too() -> None:
+    assert naming.read_message("#6") == naming.read_message("6") == 6
+    assert naming.read_position("@48") == naming.read_position(" 48 ") == 48
+    assert naming.read_request("2.3") == RequestName(2, 3)
+    assert naming.read_request("2") == RequestName(2)
+    assert naming.read_request("@48") == RequestName(position=48)
+
+
+@pytest.mark.parametrize("text", ["", "#", "#-1", "six", "@6", "6.1", "٦", "9" * 19])
+def test_another_text_is_no_message_and_the_error_says_what_is(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="expected a message such as #6 or 6, found"):
+        naming.read_message(text)
+
+
+@pytest.mark.parametrize("text", ["", "@", "#6", "6.1", "-1"])
+def test_another_text_is_no_position(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="expected a position such as @48 or 48, found"):
+        naming.read_position(text)
+
+
+@pytest.mark.parametrize("text", ["", "2.", ".3", "2.3.4", "#6", "@2.3"])
+def test_another_text_is_no_request(text: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"turn and iteration such as 3\.2"):
+        naming.read_request(text)

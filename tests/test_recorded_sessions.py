@@ -32,7 +32,9 @@ SESSIONS = (
 
 async def imported(path: Path) -> tuple[Engine, list[str]]:
     engine = Engine(MemoryStore())
-    summaries = await import_file(engine.store, path, complete=True)
+    # By itself; without the format's name, the log beside it would be read in its place.
+    own = "amplifier" if path.name == "transcript.jsonl" else None
+    summaries = await import_file(engine.store, path, complete=True, format=own)
     return engine, [summary.session for summary in summaries if summary.session]
 
 

@@ -177,7 +177,8 @@ def _put_mark(body: dict[str, Any], mark: CacheMark) -> None:
     """Put a cache mark at its path; a text that it marks becomes a block, as it did when sent."""
     value: Any = body
     try:
-        for step, following in zip(mark.path, (*mark.path[1:], None), strict=True):
+        # An empty path is the request itself.
+        for step, following in zip(mark.path, (*mark.path[1:], None), strict=False):
             if isinstance(value[step], str) and isinstance(following, int):
                 value[step] = [{"type": "text", "text": value[step]}]
             value = value[step]

@@ -93,7 +93,11 @@ async def views_in(path: Path) -> dict[str, list[list[dict[str, Any]]]]:
         assert (await engine.verify(name)).ok
         asked = (await engine.audit(name)).requests
         views = [await engine.request_view(name, position=one.position) for one in asked]
-        found[name] = [list(view.messages) for view in views]
+        # A request that is known as it was sent has its system prompt beside its messages.
+        found[name] = [
+            list(view.messages) if view.sent is None else rows_of(view.sent.body())
+            for view in views
+        ]
     return found
 
 
@@ -137,6 +141,45 @@ async def test_the_view_of_every_call_is_what_was_sent(tmp_path: Path) -> None:
     first = {"role": "assistant", "content": [thinking("hm", "sig="), call("t1")]}
     views = await views_of(talk(), tmp_path)
     assert views == {"tape": [[system, user("go")], [system, user("go"), first, RESULT]]}
+
+
+async def test_requests_to_anthropic_are_rebuilt_as_they_were_sent(tmp_path: Path) -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    tools = [{"name": "Bash", "input_schema": {"type": "object"}, **mark}]
+    tape = talk()
+    for row in tape.rows:
+        row["request"]["parsed_body"] |= {"tools": tools, **mark}
+    tape.rows[0]["request"]["parsed_body"]["messages"] = [
+        {"role": "user", "content": [{**text("go"), **mark}]}
+    ]
+    tape.rows[1]["request"]["parsed_body"]["messages"][0] = {
+        "role": "user",
+        "content": [text("go")],
+    }
+    path = tmp_path / "tape.yaml"
+    path.write_bytes(tape.yaml())
+    assert await rebuilt(path) == [row["request"]["parsed_body"] for row in tape.rows]
+
+
+async def rebuilt(path: Path) -> list[Any]:
+    """The bodies of all requests of a file as the log has them; none for one that it has not."""
+    engine = Engine(MemoryStore())
+    found: list[Any] = []
+    for summary in await import_file(engine.store, path, complete=True, salt=salt):
+        for one in (await engine.audit(summary.session or "")).requests:
+            view = await engine.request_view(summary.session or "", position=one.position)
+            assert view.sent is None or (view.sent.holds and view.verified)
+            found.append(None if view.sent is None else view.sent.body())
+    return found
+
+
+@pytest.mark.parametrize("name", ["redacted.yaml", "[ag_ui-0_1_13].yaml", "[anthropic].yaml"])
+async def test_recorded_requests_are_rebuilt_as_they_were_sent(
+    name: str, recorded_sessions: Path
+) -> None:
+    (path,) = [one for one in (recorded_sessions / "provider").iterdir() if one.name.endswith(name)]
+    sent = [one.sent for one in exchanges_of(read_cassette(read_lines(path), path.name))]
+    assert await rebuilt(path) == sent
 
 
 def test_an_answer_that_is_sent_back_in_another_form_is_the_same_message() -> None:
@@ -212,6 +255,17 @@ async def test_a_response_is_continued_by_its_id_alone(tmp_path: Path) -> None:
     hi, sure = said("hi")["content"], said("sure")["content"]
     # Instructions hold for their own request.
     assert shown == [["A", "go"], ["B", "go", hi, "more"], ["go", hi, "more", sure, "end"]]
+
+
+async def test_a_response_that_is_continued_twice_is_known_to_both(tmp_path: Path) -> None:
+    tape = Tape(RESPONSES).exchange(asked(user("go")), response("r1", said("hi")))
+    for number, way in enumerate(("left", "right"), 2):
+        sent = asked(user(way), previous_response_id="r1")
+        tape.exchange(sent, response(f"r{number}", said(way)))
+    views = await views_of(tape, tmp_path)
+    assert list(views) == ["tape", "tape-2"]
+    assert views["tape-2"] == [[user("go"), said("hi"), user("right")]]
+    assert of_type(items_in(tape), Warned) == []
 
 
 def test_a_conversation_is_continued_by_its_id_alone() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from eventctx.importers.source.lines import (
     facts_or_none,
+    item_facts_or_none,
     list_or_empty,
     object_or_empty,
     text_or_none,
@@ -34,7 +35,7 @@ def answers(body: dict[str, Any]) -> list[dict[str, Any]]:
     content = body.get("content")
     if isinstance(body.get("output"), list):
         # All items are the answer, also a compaction or what a hosted tool returned.
-        return [one for one in body["output"] if facts_or_none(one) is not None]
+        return [one for one in body["output"] if item_facts_or_none(one) is not None]
     if isinstance(message, dict):
         found = [message]
     elif isinstance(content, str | list) and content:

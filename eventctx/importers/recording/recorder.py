@@ -65,7 +65,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__
 
-_RECORDS_REQUESTS: Final = ("claude-code",)
+_RECORDS_REQUESTS: Final = ("claude-code", "cassette")
 
 _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 

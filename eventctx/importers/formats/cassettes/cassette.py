@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
-from eventctx.importers.formats.cassettes.talk import COMPACT, CassetteRequest, Talk
+from eventctx.importers.formats.cassettes.talk import COMPACT, MESSAGES, CassetteRequest, Talk
 from eventctx.importers.source.document import envelope, stem
 from eventctx.importers.source.http_bodies import events_of, is_stream
 from eventctx.importers.source.http_recording import LISTS, Exchange, exchanges_of, read_cassette
@@ -24,7 +24,7 @@ from eventctx.importers.source.values import encode
 
 NAME: Final = "cassette"
 
-_PATHS: Final = ("/messages", "/chat/completions", "/responses", COMPACT)
+_PATHS: Final = (MESSAGES, "/chat/completions", "/responses", COMPACT)
 _HOSTS: Final = {"api.anthropic.com": "anthropic", "api.openai.com": "openai"}
 
 
@@ -61,7 +61,8 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
             continue
         last = next((one for one in reversed(talks) if one.continued_by(request)), None)
         if last is None:
-            last = Talk(_name(stem(name), len(talks)), request)
+            known = next((at for one in talks if (at := one.known_at(request)) is not None), None)
+            last = Talk(_name(stem(name), len(talks)), request, known)
             talks.append(last)
         last.take(request)
     if not talks:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from eventctx.importers.source.lines import (
-    facts_or_none,
+    item_facts_or_none,
     list_or_empty,
     object_or_empty,
     text_or_none,
@@ -42,12 +42,12 @@ def rows_of(sent: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_row(value: object) -> bool:
-    return facts_or_none(value) is not None or object_or_empty(value).get("type") == _REFERENCE
+    return item_facts_or_none(value) is not None or object_or_empty(value).get("type") == _REFERENCE
 
 
 def is_system(message: dict[str, Any]) -> bool:
     """Whether a message is a system prompt, or a part of one."""
-    facts = facts_or_none(message)
+    facts = item_facts_or_none(message)
     return facts is not None and facts.kind == "system"
 
 
@@ -73,12 +73,12 @@ def same(row: Row, message: dict[str, Any]) -> bool:
 
 def may_be_left_out(row: Row) -> bool:
     """Whether a client may leave a part of an answer out and go on: thoughts, hosted tools."""
-    facts = facts_or_none(row.message)
+    facts = item_facts_or_none(row.message)
     return row.answer and "role" not in row.message and (facts is None or not facts.calls)
 
 
 def _mark(message: dict[str, Any]) -> object:
-    facts = facts_or_none(message)
+    facts = item_facts_or_none(message)
     if facts is None:
         return _plain(message)
     if facts.kind == "system":

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes import rows
 from eventctx.importers.formats.cassettes.rows import Row
+from eventctx.importers.formats.cassettes.sent import SentRequests
 from eventctx.importers.formats.provider_answers import answers, finish_of, usage_of
 from eventctx.importers.source import harness
 from eventctx.importers.source.http_recording import Exchange
@@ -30,7 +31,7 @@ from eventctx.importers.source.items import (
     Warned,
 )
 from eventctx.importers.source.lines import (
-    facts_or_none,
+    item_facts_or_none,
     list_or_empty,
     nanoseconds,
     object_or_empty,
@@ -38,6 +39,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import encode
 
+MESSAGES: Final = "/messages"
 COMPACT: Final = "/responses/compact"
 _STATE: Final = ("previous_response_id", "conversation")
 _FAILED: Final = 400
@@ -68,9 +70,15 @@ class _Step(NamedTuple):
 
 
 class Talk:
-    """One conversation. ``items`` grow request by request."""
+    """One conversation. ``items`` grow request by request.
 
-    def __init__(self, name: str, first: CassetteRequest) -> None:
+    ``known`` are the messages of another one that its first request continues; None if it says
+    that it continues one, and the file does not have that.
+    """
+
+    def __init__(
+        self, name: str, first: CassetteRequest, known: list[dict[str, Any]] | None = None
+    ) -> None:
         exchange = first.exchange
         self.number = exchange.number
         self.opening = Session(exchange.number, _begun(first), name)
@@ -81,7 +89,15 @@ class Talk:
         self._conversation: str | None = None
         self._compacted: list[dict[str, Any]] = []
         self._requests = RequestHistory()
+        self._sent = SentRequests()
         self._failed = False
+        self._known = known
+        self._at: dict[str, list[dict[str, Any]]] = {}
+
+    def known_at(self, request: CassetteRequest) -> list[dict[str, Any]] | None:
+        """The messages up to the response that a request names, if this conversation had it."""
+        previous = _id(request.sent.get("previous_response_id"))
+        return None if previous is None else self._at.get(previous)
 
     def continued_by(self, request: CassetteRequest) -> bool:
         """Whether a request goes on with this conversation."""
@@ -90,10 +106,8 @@ class Talk:
     def take(self, request: CassetteRequest) -> None:
         """Add a request and its answer."""
         line = request.exchange.number
-        step = self._step(request) or _Step([], rows.rows_of(request.sent))
+        step = self._step(request) or self._first_step(request)
         self._keep(request)
-        if not self._rows:
-            self._warn_of_unknown_state(request)
         self._compact(line, step)
         self._show(line, step)
         for message in step.new:
@@ -145,6 +159,16 @@ class Talk:
                 return aligned and aligned._replace(compacted=[], kept_from=row.place)
         return None
 
+    def _first_step(self, request: CassetteRequest) -> _Step:
+        """The first request's messages, behind those that the provider has of another talk."""
+        sent = rows.rows_of(request.sent)
+        if self._known is None:
+            self._warn_of_unknown_state(request)
+            return _Step([], sent)
+        system = [one for one in sent if rows.is_system(one)]
+        before = [one for one in self._known if not rows.is_system(one)]
+        return _Step([], [*system, *before, *[one for one in sent if one not in system]])
+
     def _warn_of_unknown_state(self, request: CassetteRequest) -> None:
         for key in _STATE:
             name = _id(request.sent.get(key))
@@ -189,7 +213,7 @@ class Talk:
         self.items.append(Branched(line, None, tuple(order)))
 
     def _add(self, line: int, message: dict[str, Any], *, answer: bool = False) -> None:
-        facts = facts_or_none(message)
+        facts = item_facts_or_none(message)
         if (
             facts is not None
             and facts.role == "user"
@@ -206,8 +230,7 @@ class Talk:
     def _keep(self, request: CassetteRequest) -> None:
         """Keep the exchange: its request without what it repeats, and its answer as it came.
 
-        ``request.sent`` is the request exactly as it was sent, with its tools and parameters: where
-        requests are recorded as they were sent, it is to be recorded from here.
+        ``request.sent`` is the request exactly as it was sent, with its tools and parameters.
         """
         exchange = request.exchange
         sent = self._requests.rest(exchange.number, request.sent)
@@ -218,7 +241,11 @@ class Talk:
         exchange, answer, sent = request.exchange, request.answer, request.sent
         line = exchange.number
         model = text_or_none(answer.get("model")) or text_or_none(sent.get("model"))
-        self.items.append(ModelCall(line, _begun(request), model, request.provider))
+        as_sent = None
+        if request.path == MESSAGES:
+            as_sent, items = self._sent.items(line, sent)
+            self.items += items
+        self.items.append(ModelCall(line, _begun(request), model, request.provider, sent=as_sent))
         compacts = request.path == COMPACT
         found = [] if compacts or exchange.status >= _FAILED else answers(answer)
         for message in found:
@@ -226,9 +253,11 @@ class Talk:
         self._failed = not found
         if compacts:
             output = list_or_empty(answer.get("output"))
-            self._compacted = [one for one in output if facts_or_none(one) is not None]
+            self._compacted = [one for one in output if item_facts_or_none(one) is not None]
         else:
             self._response = text_or_none(answer.get("id")) or self._response
+            if self._response is not None and found:
+                self._at[self._response] = [row.message for row in self._rows]
             conversation = answer.get("conversation", sent.get("conversation"))
             self._conversation = _id(conversation) or self._conversation
         finish = finish_of(answer)

@@ -78,14 +78,14 @@ def of_request(
     A count of 0 is no count: providers that report none are recorded so. ``system`` and ``tools``
     are the estimated tokens of those texts where the log holds them; both or none.
     """
-    made = _made(-1, event, False)
-    return _request(made, prompt, system, tools)
+    return _request(_made(-1, event, False, system, tools), prompt)
 
 
 class RequestSizes(NamedTuple):
     """What a request's record says of its size; ``beside`` is None where that is not known.
 
-    ``calibrated`` is whether a prompt had been reported before it was made.
+    ``calibrated`` is whether a prompt had been reported before it was made. ``system`` and
+    ``tools`` are the estimates of both texts where the log holds them.
     """
 
     position: int
@@ -93,6 +93,8 @@ class RequestSizes(NamedTuple):
     messages: int
     beside: int | None
     calibrated: bool
+    system: int | None = None
+    tools: int | None = None
 
 
 class CompactionSizes(NamedTuple):
@@ -179,9 +181,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
 def read(state: FiguresState) -> Figures:
     """The figures of all requests and compactions so far."""
     reports, firsts = dict(state.reports), dict(state.firsts)
-    requests = {
-        one.position: _request(one, reports.get(one.position), None, None) for one in state.requests
-    }
+    requests = {one.position: _request(one, reports.get(one.position)) for one in state.requests}
     compactions = {
         one.position: CompactionFigures(
             *_reported_or(requests.get(-1 if one.request is None else one.request), one.before),
@@ -201,30 +201,34 @@ def of_next_compaction(state: FiguresState, before: int, after: int) -> Compacti
     )
 
 
-def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
+def _made(
+    position: int,
+    event: RequestPrepared,
+    calibrated: bool,
+    system: int | None = None,
+    tools: int | None = None,
+) -> RequestSizes:
     # Below 0 the reserve corrects a count of the messages that is too high; nothing is beside them.
     beside: int | None = max(0, event.reserve)
     if event.reconstructed and event.reserve == 0 and event.factor == 1.0:
         beside = None
-    return RequestSizes(
-        position, event.tokens, event.tokens - max(0, event.reserve), beside, calibrated
-    )
-
-
-def _request(
-    made: RequestSizes, prompt: int | None, system: int | None, tools: int | None
-) -> RequestFigures:
-    messages, beside = made.messages, made.beside
     if system is not None and tools is not None:
         beside = system + tools
+    messages = event.tokens - max(0, event.reserve)
+    return RequestSizes(position, event.tokens, messages, beside, calibrated, system, tools)
+
+
+def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
+    messages, beside, estimate = made.messages, made.beside, made.estimate
+    texts = made.system, made.tools
     reported = prompt or None
     if reported is None:
         total = messages + (beside or 0)
-        return RequestFigures(total, True, None, messages, beside, made.estimate, system, tools)
+        return RequestFigures(total, True, None, messages, beside, estimate, *texts)
     # The count includes all messages, so an estimate of them beyond it is too high.
     messages = min(messages, reported)
     return RequestFigures(
-        reported, False, reported, messages, reported - messages, made.estimate, system, tools
+        reported, False, reported, messages, reported - messages, estimate, *texts
     )
 
 

@@ -8,6 +8,7 @@ from eventctx.errors import DecodeError as DecodeError
 from eventctx.errors import EventctxError as EventctxError
 from eventctx.errors import ExportFailed as ExportFailed
 from eventctx.errors import HookError as HookError
+from eventctx.errors import ImportedSession as ImportedSession
 from eventctx.errors import InvalidMessage as InvalidMessage
 from eventctx.errors import InvalidPlan as InvalidPlan
 from eventctx.errors import InvalidSessionId as InvalidSessionId
@@ -15,8 +16,10 @@ from eventctx.errors import InvalidSetting as InvalidSetting
 from eventctx.errors import LogCorrupted as LogCorrupted
 from eventctx.errors import MalformedTranscript as MalformedTranscript
 from eventctx.errors import NotAStore as NotAStore
+from eventctx.errors import NotATranscript as NotATranscript
 from eventctx.errors import ProviderFailed as ProviderFailed
 from eventctx.errors import SessionWasDeleted as SessionWasDeleted
+from eventctx.errors import SessionWasTakenOver as SessionWasTakenOver
 from eventctx.errors import SourceChanged as SourceChanged
 from eventctx.errors import StoreError as StoreError
 from eventctx.errors import StoreFull as StoreFull
@@ -30,6 +33,7 @@ from eventctx.errors import TranscriptError as TranscriptError
 from eventctx.errors import TurnError as TurnError
 from eventctx.errors import UnknownEventName as UnknownEventName
 from eventctx.errors import UnknownFormat as UnknownFormat
+from eventctx.errors import UnreadableFile as UnreadableFile
 from eventctx.errors import UpcastMissing as UpcastMissing
 from eventctx.errors import WrongExpectedVersion as WrongExpectedVersion
 from eventctx.log.receipt_book import ReceiptBook as ReceiptBook

@@ -39,6 +39,8 @@ from eventctx.queries.audit import Audit, audited
 from eventctx.queries.explain import answering
 from eventctx.queries.explain.answers import Explanation, ViewDiff
 from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.lost.answers import Lost
+from eventctx.queries.lost.reading import what_left
 from eventctx.queries.requests import RequestView
 from eventctx.queries.transcript import Message, transcript_at
 from eventctx.queries.verification.backups import back_up
@@ -64,6 +66,7 @@ from eventctx.session.sessions import (
     dry_run,
     fork,
     link,
+    mirror_of,
     sign,
 )
 from eventctx.session.settings import by_own_name, check_advised, choose
@@ -229,7 +232,8 @@ class Engine:
     async def fork(self, session: str, at: int, new_session: str) -> Receipt:
         """Create ``new_session`` as ``session`` up to position ``at`` (inclusive), by reference.
 
-        Raises StreamNotFound, StreamExists, InvalidSessionId, InvalidSetting.
+        A fork of an imported session is ours. Raises StreamNotFound, StreamExists,
+        InvalidSessionId, InvalidSetting.
         """
         check_session_id(session)
         checked("at", at, Position)
@@ -238,6 +242,14 @@ class Engine:
         for record in appended.records:
             self.hooks.publish(record)
         return appended.receipt
+
+    async def mirror_of(self, session: str) -> str | None:
+        """The name of the file that an imported session mirrors; None for a session of ours.
+
+        A mirror changes by import alone: ``fork`` it to go on. Raises StreamNotFound.
+        """
+        check_session_id(session)
+        return await mirror_of(self.store, session)
 
     async def link(
         self, parent: str, child: str, *, kind: str = "subagent", call_id: str | None = None
@@ -454,21 +466,21 @@ class Engine:
         return await answering.difference(self.store, session, one, other)
 
     async def lost(
-        self,
-        session: str,
-        turn: int | None = None,
-        *,
-        iteration: int | None = None,
-        position: int | None = None,
-    ) -> tuple[Explanation, ...]:
-        """A person's messages that a request's view does not show, each with the reason.
+        self, session: str, *, compaction: int | None = None, turn: int | None = None
+    ) -> Lost:
+        """What is no longer in view now, in a turn's last request, or after a compaction.
 
-        The request is named as for ``why``. Raises StreamNotFound, InvalidSetting.
+        Instructions of a person, files, commands, decisions and results, each whole, shortened,
+        in a summary, or gone. ``compaction`` counts the applied ones from 1. Raises
+        StreamNotFound, InvalidSetting.
         """
         check_session_id(session)
-        self._check_request(turn, iteration, position)
-        selector = RequestSelector(turn, iteration, position)
-        return await answering.lost_messages(self.store, session, selector)
+        checked("compaction", compaction, Position | None)
+        self._check_request(turn, None, None)
+        if compaction is not None and turn is not None:
+            raise InvalidSetting("lost: expected at most one of compaction and turn, found both")
+        selector = RequestSelector(turn)
+        return await what_left(self.store, session, compaction=compaction, selector=selector)
 
     async def dry_run(
         self,
@@ -484,7 +496,7 @@ class Engine:
         ``policy`` and ``settings`` are as for ``session``; without any, those of the session as
         it is open in this engine. The budget is ``max_tokens`` if given, else that of the last
         request. A policy's questions get placeholders for answers. Raises StreamNotFound,
-        InvalidSetting.
+        InvalidSetting, and ContextOverflow for a ``max_tokens`` below what must stay.
         """
         check_session_id(session)
         checked("reason", reason, str | None)

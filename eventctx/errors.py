@@ -4,6 +4,7 @@ EventctxError
 ├── InvalidMessage            (also a ValueError) a message that cannot be stored as it is
 ├── InvalidSessionId          (also a ValueError)
 ├── InvalidSetting            (also a ValueError)
+├── ImportedSession           a mirror of a file, which changes by import alone
 ├── StoreError
 │   ├── WrongExpectedVersion  another writer appended in between
 │   ├── StreamNotFound
@@ -27,15 +28,20 @@ EventctxError
 │   ├── ProviderFailed        a model call that failed; its attributes tell whether to try again
 │   └── ToolFailed            a tool call without a result; reported to the model, never raised
 └── TranscriptError           a file to import
+    ├── UnreadableFile        no rights, gone, a pipe, a disk that fails
     ├── UnknownFormat
+    │   └── NotATranscript    it is JSON, but of no format that eventctx knows
     ├── MalformedTranscript
-    └── SourceChanged         lines that were imported before are different now
+    ├── SourceChanged         lines that were imported before are different now
+    └── SessionWasTakenOver   it is ours since, and takes nothing more from its file
 
 A message names what was expected, what was found, and what to do. The facts are attributes, too.
 A database driver's own exception is always the ``__cause__`` of one of these, never raised itself.
 """
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 
 class EventctxError(Exception):
@@ -62,6 +68,23 @@ class InvalidSessionId(EventctxError, ValueError):
 
 class InvalidSetting(EventctxError, ValueError):
     """A setting or an argument outside its range or of the wrong type."""
+
+
+class ImportedSession(EventctxError):
+    """A session that mirrors a file of another program was asked to change; nothing was written.
+
+    ``source`` is the file's name, ``asked`` what was to be done.
+    """
+
+    def __init__(self, stream: str, source: str, asked: str) -> None:
+        super().__init__(
+            f"session {stream!r} is a mirror of {source} and changes by import alone; it was asked "
+            f"to {asked}. Go on in a fork (`--fork NAME`, or engine.fork(...)), or make the "
+            "session yours for good with `eventctx import --take-over FILE`"
+        )
+        self.stream = stream
+        self.source = source
+        self.asked = asked
 
 
 class StoreError(EventctxError):
@@ -172,19 +195,30 @@ class InvalidPlan(CompactionError):
 class ContextOverflow(CompactionError):
     """The messages that must stay in the view are larger than the budget.
 
-    ``budget`` and ``floor`` are tokens; ``parts`` maps each part of the floor to its tokens.
+    ``budget`` and ``floor`` are tokens; the floor is the smallest budget that would do. ``parts``
+    maps each part of the floor to its tokens. ``messages`` is how many must stay, where a
+    compaction was requested for this budget; nothing was recorded then.
     """
 
-    def __init__(self, budget: int, floor: int, parts: dict[str, int]) -> None:
+    def __init__(
+        self, budget: int, floor: int, parts: dict[str, int], *, messages: int | None = None
+    ) -> None:
         listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
+        how_many = "" if messages is None else f" in {messages} message{'s'[: messages != 1]}"
+        advice = (
+            "raise the budget, unpin messages, or open the session with on_overflow='send_floor'"
+            if messages is None
+            else f"nothing was changed; the smallest budget that works is {floor}; "
+            "raise the budget or unpin messages"
+        )
         super().__init__(
-            f"what must stay takes {floor} tokens ({listed}), {floor - budget} more than the "
-            f"budget of {budget}: raise the budget, unpin messages, or open the session with "
-            "on_overflow='send_floor'"
+            f"what must stay takes {floor} tokens{how_many} ({listed}), {floor - budget} more than "
+            f"the budget of {budget}: {advice}"
         )
         self.budget = budget
         self.floor = floor
         self.parts = parts
+        self.messages = messages
 
 
 class HookError(EventctxError):
@@ -263,9 +297,45 @@ class UnknownFormat(TranscriptError):
     """The file has no format that eventctx can read."""
 
 
+class NotATranscript(UnknownFormat):
+    """The file is JSON, but of no format that eventctx knows: a settings file, an index.
+
+    ``name`` is the file's, ``found`` describes its content, ``known`` are the names of the formats.
+    """
+
+    def __init__(self, name: str, found: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{name}: expected one of {', '.join(known)}, found {found}; name the format with "
+            "--format if it is one of these"
+        )
+        self.name = name
+        self.found = found
+        self.known = known
+
+
+class UnreadableFile(TranscriptError):
+    """The operating system does not let the file be read."""
+
+
 class MalformedTranscript(TranscriptError):
     """The file has a known format, but a damage after which nothing in it can be used."""
 
 
 class SourceChanged(TranscriptError):
     """Lines that were imported before are different in the file now."""
+
+
+class SessionWasTakenOver(TranscriptError):
+    """A file was imported whose session is ours by now, and takes nothing more from it.
+
+    ``since`` is when it was taken over, in UTC nanoseconds.
+    """
+
+    def __init__(self, stream: str, since: int) -> None:
+        moment = datetime.fromtimestamp(since // 10**9, UTC).isoformat(sep=" ", timespec="seconds")
+        super().__init__(
+            f"session {stream!r} was taken over at {moment} and is ours since; nothing was "
+            "imported: import the file as another session with --session NEW"
+        )
+        self.stream = stream
+        self.since = since

@@ -78,14 +78,17 @@ def of_request(
     A count of 0 is no count: providers that report none are recorded so. ``system`` and ``tools``
     are the estimated tokens of those texts where the log holds them; both or none.
     """
-    return _request(_made(-1, event, False, system, tools), prompt)
+    made = _made(-1, event, False)
+    if system is not None and tools is not None:
+        made = made._replace(beside=system + tools, system=system, tools=tools)
+    return _request(made, prompt)
 
 
 class RequestSizes(NamedTuple):
     """What a request's record says of its size; ``beside`` is None where that is not known.
 
     ``calibrated`` is whether a prompt had been reported before it was made. ``system`` and
-    ``tools`` are the estimates of both texts where the log holds them.
+    ``tools`` are there where the request was recorded as it was sent.
     """
 
     position: int
@@ -201,34 +204,37 @@ def of_next_compaction(state: FiguresState, before: int, after: int) -> Compacti
     )
 
 
-def _made(
-    position: int,
-    event: RequestPrepared,
-    calibrated: bool,
-    system: int | None = None,
-    tools: int | None = None,
-) -> RequestSizes:
+def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
+    if (wire := event.wire) is not None:
+        beside = wire.system_tokens + wire.tools_tokens
+        return RequestSizes(
+            position,
+            event.tokens,
+            wire.message_tokens,
+            beside,
+            calibrated,
+            wire.system_tokens,
+            wire.tools_tokens,
+        )
     # Below 0 the reserve corrects a count of the messages that is too high; nothing is beside them.
-    beside: int | None = max(0, event.reserve)
+    rest: int | None = max(0, event.reserve)
     if event.reconstructed and event.reserve == 0 and event.factor == 1.0:
-        beside = None
-    if system is not None and tools is not None:
-        beside = system + tools
-    messages = event.tokens - max(0, event.reserve)
-    return RequestSizes(position, event.tokens, messages, beside, calibrated, system, tools)
+        rest = None
+    return RequestSizes(
+        position, event.tokens, event.tokens - max(0, event.reserve), rest, calibrated
+    )
 
 
 def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
-    messages, beside, estimate = made.messages, made.beside, made.estimate
-    texts = made.system, made.tools
+    messages, beside, system, tools = made.messages, made.beside, made.system, made.tools
     reported = prompt or None
     if reported is None:
         total = messages + (beside or 0)
-        return RequestFigures(total, True, None, messages, beside, estimate, *texts)
+        return RequestFigures(total, True, None, messages, beside, made.estimate, system, tools)
     # The count includes all messages, so an estimate of them beyond it is too high.
     messages = min(messages, reported)
     return RequestFigures(
-        reported, False, reported, messages, reported - messages, estimate, *texts
+        reported, False, reported, messages, reported - messages, made.estimate, system, tools
     )
 
 

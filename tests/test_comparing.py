@@ -82,20 +82,6 @@ async def test_a_diff_tells_which_insertions_came_and_went() -> None:
     assert ([one.kind for one in went.went], went.came) == (["summary"], ())
 
 
-# -- what is lost --------------------------------------------------------------------------------
-
-
-async def test_what_a_person_said_and_is_in_view_no_more_is_lost() -> None:
-    engine, ctx = await thirty()
-    await ctx.add_message({"role": "assistant", "content": "an answer"})
-    assert await engine.lost("s") == ()
-    await ctx.compact()
-    found = await engine.lost("s")
-    assert [one.number for one in found] == list(range(21))
-    assert {one.standing for one in found} == {"dropped"}
-    assert await engine.lost("s", 1) == ()
-
-
 # -- a compaction that is not made ---------------------------------------------------------------
 
 

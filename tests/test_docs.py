@@ -117,6 +117,7 @@ class Reader:
             if kind == "not run":
                 continue
             if kind == "file":
+                Path(rest).parent.mkdir(parents=True, exist_ok=True)
                 Path(rest).write_text(block.text, encoding="utf-8")
             elif block.language == "python":
                 self._python(block)

@@ -320,7 +320,7 @@ async def test_a_session_without_messages_has_no_number() -> None:
     await engine.session("s")
     with pytest.raises(InvalidSetting, match="'s' has no messages, found number 0"):
         await engine.why("s", 0)
-    assert await engine.lost("s") == ()
+    assert (await engine.lost("s")).items == ()
 
 
 async def test_an_unknown_session_is_refused() -> None:
@@ -337,7 +337,7 @@ async def test_a_request_that_is_not_there_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="has turns 1 to 2, found 3"):
         await engine.why("s", 0, turn=3)
     with pytest.raises(InvalidSetting, match="turn 2 of session 's' has no request"):
-        await engine.lost("s", 2)
+        await engine.lost("s", turn=2)
     with pytest.raises(InvalidSetting, match="no request in iteration 5"):
         await engine.diff("s", 1, (1, 5))
     with pytest.raises(InvalidSetting, match="found context:message_added"):

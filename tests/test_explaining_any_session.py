@@ -20,6 +20,7 @@ from eventctx.policies.named import policy_named
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
 from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.lost.reading import what_left
 from eventctx.stores.memory import MemoryStore
 from tests.explained import user
 from tests.sessions import tool_round
@@ -96,7 +97,7 @@ def shown_in(view: eventctx.RequestView) -> dict[int, MessageRef]:
 
 async def check_request(engine: Engine, position: int, numbers: int) -> dict[int, MessageRef]:
     view = await engine.request_view("s", position=position)
-    assert view.verified
+    assert view.consistent
     shown = shown_in(view)
     plans: dict[int, Plan] = {}
     async for record in engine.records("s", 0, position):
@@ -123,9 +124,11 @@ async def check_request(engine: Engine, position: int, numbers: int) -> dict[int
             assert (run.disposition, run.reason) == (why.standing, why.ruling.reason)
         if why.stays is not None:
             assert why.stays.cause.position == view.prepared.plan
-    lost = {one.number for one in await engine.lost("s", position=position)}
-    assert lost.isdisjoint(shown)
-    assert lost | (humans & shown.keys()) == humans
+    lost = await what_left(engine.store, "s", selector=RequestSelector(position=position))
+    assert lost.messages.total == len(shown) + lost.messages.left
+    assert lost.messages.shortened == sum(ref.shortened for ref in shown.values())
+    assert sum(lost.messages.left_by.values()) == lost.messages.left
+    assert lost.messages.left_of.get("person", 0) == len(humans - shown.keys())
     hidden = {
         number
         for one in await left_out_of(engine.store, "s", RequestSelector(position=position))

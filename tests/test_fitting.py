@@ -158,3 +158,35 @@ async def test_a_budget_that_shrinks_brings_the_view_down_to_its_floor() -> None
         row = (await engine.audit("s")).requests[-1]
         assert row.floor_sent
         assert row.tokens < 23_000
+
+
+@pytest.mark.parametrize("policy", ["ladder", "simple", "truncate", "importance"])
+async def test_a_compaction_for_less_than_what_must_stay_names_the_floor_and_changes_nothing(
+    policy: str,
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, on_overflow="send_floor")
+        await ctx.add_message({"role": "system", "content": "be brief " * 50})
+        for number in range(6):
+            await ctx.add_message({"role": "user", "content": f"task {number} " * 100})
+            for row in tool_round(number + 1, size=2_000):
+                await ctx.add_message(row)
+        before = [record async for record in engine.store.read("s")]
+        for dry_run in (True, False):
+            with pytest.raises(ContextOverflow, match="system messages") as caught:
+                await ctx.compact(budget=300, dry_run=dry_run)
+        with pytest.raises(ContextOverflow):
+            await engine.dry_run("s", policy=policy, max_tokens=300)
+        overflow = caught.value
+        assert [record async for record in engine.store.read("s")] == before
+        assert (overflow.budget, overflow.messages) == (300, 4)
+        assert f"{overflow.floor} tokens in 4 messages" in str(overflow)
+        assert f"nothing was changed; the smallest budget that works is {overflow.floor}" in str(
+            overflow
+        )
+        with pytest.raises(ContextOverflow):
+            await ctx.compact(budget=overflow.floor - 1)
+        assert [record async for record in engine.store.read("s")] == before
+        made = await ctx.compact(budget=overflow.floor)
+        assert made.outcome == "applied" and made.after_tokens <= overflow.floor
+        assert made.after_messages == 4

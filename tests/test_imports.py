@@ -48,6 +48,7 @@ HOMES = {
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*"},
     "cryptography": {"eventctx.log.signatures"},
+    "yaml": {"eventctx.importers.source.yaml_document"},
     "platformdirs": {"eventctx.stores.location"},
     "amplifier_core": {
         "eventctx.adapters.amplifier*",

@@ -78,12 +78,19 @@ message = st.fixed_dictionaries(
         "summary": odd,
     },
 )
+chunk = st.fixed_dictionaries({}, optional={"stdout": odd, "stderr": odd, "outcome": odd})
 item = st.fixed_dictionaries(
     {
         "type": st.sampled_from(
             (
                 *("function_call", "function_call_output", "custom_tool_call", "reasoning"),
-                *("custom_tool_call_output", "compaction", "web_search_call"),
+                *("custom_tool_call_output", "compaction", "web_search_call", "mystery"),
+                *("shell_call", "shell_call_output", "apply_patch_call", "computer_call"),
+                *("apply_patch_call_output", "computer_call_output", "local_shell_call"),
+                *("local_shell_call_output", "tool_search_call", "tool_search_output"),
+                *("mcp_approval_request", "mcp_approval_response", "mcp_call", "program"),
+                *("item_reference", "mystery_call", "mystery_call_output", "mcp_list_tools"),
+                *("image_generation_call", "configuration_update", "compaction_trigger"),
             )
         )
     },
@@ -93,7 +100,13 @@ item = st.fixed_dictionaries(
         "name": odd,
         "arguments": odd,
         "input": odd,
-        "output": st.lists(block | odd, max_size=2) | odd,
+        "action": odd | st.fixed_dictionaries({}, optional={"commands": odd, "command": odd}),
+        "actions": odd,
+        "operation": odd | st.fixed_dictionaries({}, optional={"diff": odd, "path": odd}),
+        "approval_request_id": ids | odd,
+        "tools": odd,
+        "result": odd,
+        "output": st.lists(block | odd | chunk, max_size=2) | odd,
         "summary": st.lists(block | odd, max_size=2) | odd,
         "encrypted_content": odd,
     },

@@ -70,7 +70,7 @@ async def test_the_audit_of_an_import_reads_true_against_the_file(
     assert all(row.reconstructed for row in audit.requests)
     for row in audit.requests[:: max(1, len(audit.requests) // 25)]:
         view = await engine.request_view(session, position=row.position)
-        assert view.verified
+        assert view.consistent
         assert refusal(view.messages) is None
         assert sum(row.counts) == len(await engine.transcript(session, at=row.position))
 

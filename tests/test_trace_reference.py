@@ -66,6 +66,7 @@ def everything() -> list[Span]:
     add(post_compact("applied"), COMPACTION)
     add(post_compact("failed"), span(7))
     crowd(ROOT)
+    add(ev.PromptMeasured(duration=5), ROOT, None, None)
     add(ev.PromptComplete(status="error", error="ValueError"), ROOT, None, None)
     return list(trace.fold(session.records))
 

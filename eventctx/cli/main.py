@@ -25,6 +25,7 @@ from eventctx.cli.commands.trace import trace_command
 from eventctx.cli.commands.transcript import transcript_command, view_command
 from eventctx.cli.commands.validate import validate_command
 from eventctx.cli.commands.verify import verify_command
+from eventctx.cli.commands.watch import watch_command
 from eventctx.cli.commands.why import why_command
 from eventctx.cli.demo.command import demo_command
 from eventctx.cli.output.program import Program
@@ -51,6 +52,7 @@ def cli(context: click.Context, store: str | None) -> None:
 for _command in (
     demo_command,
     import_command,
+    watch_command,
     sessions_command,
     log_command,
     transcript_command,

@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.errors import MalformedTranscript, UnknownFormat
+from eventctx.errors import MalformedTranscript, NotATranscript, UnknownFormat, UnreadableFile
 from eventctx.importers.formats import (
     amplifier,
+    amplifier_folder,
     amplifier_rows,
     chat,
     claude_code,
@@ -22,22 +23,29 @@ from eventctx.importers.formats import (
     pi,
     swe_agent,
 )
+from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.event_folder import folder_name, is_event_folder
+from eventctx.importers.source.http_recording import begins_cassette, read_cassette
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.lines import read_lines, split_records, text_or_none
 from eventctx.importers.source.naming import named_by_folder
-from eventctx.importers.source.values import read_value
+from eventctx.importers.source.values import TooDeep, read_value
 
 
 def _own_name(path: Path) -> str:
     return path.name
 
 
+def _no_others(path: Path) -> list[Parser]:
+    return []
+
+
 class Format(NamedTuple):
     """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
 
-    ``called`` gives the name of a session whose lines do not name it.
+    ``called`` gives the name of a session whose lines do not name it. ``others`` gives a parser for
+    each further session of a file; they read the file as it is when they are made.
     """
 
     name: str
@@ -45,6 +53,7 @@ class Format(NamedTuple):
     parse: Parser
     called: Callable[[Path], str] = _own_name
     parse_folder: Parser | None = None
+    others: Callable[[Path], list[Parser]] = _no_others
 
 
 def _event_name(path: Path) -> str:
@@ -78,6 +87,12 @@ FORMATS: Final[dict[str, Format]] = {
             context_persistent.parse,
             named_by_folder,
         ),
+        Format(
+            cassette.NAME,
+            "recorded HTTP of a provider's SDK (VCR cassette)",
+            cassette.parse,
+            others=cassette.others,
+        ),
         Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
     )
 }
@@ -87,12 +102,34 @@ _LOOKED_AT: Final = 50
 _BINARY_BYTES: Final = 8192
 
 
+def session_source(path: Path, name: str | None = None) -> Path:
+    """The file that tells the session of ``path``: of several files, the one that tells most.
+
+    Amplifier has several for one session, and may be named by its folder. With the ``name`` of a
+    format a file is taken as it is.
+    """
+    if name is None or (name == amplifier.NAME and path.is_dir()):
+        return amplifier_folder.source_of(path)
+    return path
+
+
+def passed_over(path: Path) -> str | None:
+    """Why a file that was found in a folder is not imported: another one tells its session."""
+    return amplifier_folder.passed_over(path)
+
+
+def is_transcript_folder(path: Path) -> bool:
+    """Whether a folder is one session, and not a folder to search for some."""
+    return is_event_folder(path) or amplifier_folder.is_session_folder(path)
+
+
 def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
     """The format called ``name``, or the one that the file's content shows.
 
     With ``folders`` a folder of events is accepted, too.
 
-    Raises UnknownFormat and MalformedTranscript, also for an empty or binary file under a name.
+    Raises UnknownFormat and MalformedTranscript, also for an empty or binary file under a name,
+    and UnreadableFile for a pipe or a device.
     """
     if name is not None and name not in FORMATS:
         raise UnknownFormat(f"no format {name!r}; known are {', '.join(FORMATS)}")
@@ -104,12 +141,16 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
             "name the files in it"
         )
     if path.exists() and not path.is_file():
-        raise UnknownFormat(
+        raise UnreadableFile(
             f"{path}: expected a file, which is read more than once, found a pipe or a device; "
             "write it to a file first"
         )
     _refuse_binary(path)
-    return FORMATS[name or detect(read_lines(path), path.name)]
+    if name is None:
+        name = detect(read_lines(path), path.name)
+        if name in (chat.NAME, context_persistent.NAME) and amplifier_folder.is_transcript(path):
+            name = amplifier.NAME
+    return FORMATS[name]
 
 
 def _refuse_binary(path: Path) -> None:
@@ -133,33 +174,51 @@ def _refuse_binary(path: Path) -> None:
 def detect(lines: Iterable[FileLine], name: str) -> str:
     """The name of the format of these lines. Raises UnknownFormat with an excerpt of them.
 
-    A JSON document is read whole; of JSONL, only the first lines are read.
+    It is NotATranscript where they can be read, and MalformedTranscript where they are nested too
+    deeply to be read. A JSON document is read whole; of JSONL, only the first lines are read.
     """
     source = iter(lines)
     head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
+    if begins_cassette(head):
+        return _of_cassette(chain(head, source), name)
     values = _values(head)
     if not _begins_with_record(head):
-        values = _of_many_lines(chain(head, source), name) or values
+        values = _of_many_lines(chain(head, source), name, values) or values
         if not values:
+            if name.endswith((".yaml", ".yml")):
+                raise NotATranscript(name, "YAML that is no cassette", tuple(FORMATS))
             raise UnknownFormat(
                 f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"
             )
     for value in values:
-        found = _of_record(value) or _of_document(value)
+        found = _of_record(value)
+        if found == chat.NAME and any(map(_is_amplifier, values)):
+            return amplifier.NAME
+        found = found or _of_document(value)
         if found is not None:
             return found
-    raise UnknownFormat(
-        f"{name}: expected one of {', '.join(FORMATS)}, found {_described(values[0])}; "
-        "name the format with --format if it is one of these"
-    )
+    raise NotATranscript(name, _described(values[0]), tuple(FORMATS))
 
 
-def _of_many_lines(lines: Iterable[FileLine], name: str) -> list[object]:
-    """The value of all lines together; none where they are no document that can be read."""
+def _of_cassette(lines: Iterable[FileLine], name: str) -> str:
+    if cassette.is_cassette(read_cassette(lines, name)):
+        return cassette.NAME
+    found = "a cassette without requests to Anthropic's messages, OpenAI's chat or responses"
+    raise NotATranscript(name, found, tuple(FORMATS))
+
+
+def _of_many_lines(lines: Iterable[FileLine], name: str, single: list[object]) -> list[object]:
+    """The value of all lines together; none where they are no document that can be read.
+
+    ``single`` are the values of single lines. Raises MalformedTranscript where there are none, and
+    the document is nested too deeply.
+    """
     try:
         return [read_document(lines, name).value]
-    except MalformedTranscript:
+    except MalformedTranscript as error:
+        if not single and isinstance(error.__cause__, TooDeep):
+            raise
         return []
 
 
@@ -208,6 +267,11 @@ def _of_record(value: object) -> str | None:
     return amplifier.NAME if amplifier.is_row(value) else chat.NAME
 
 
+def _is_amplifier(value: object) -> bool:
+    """Whether a row is Amplifier's; its first rows may look like any other chat's."""
+    return isinstance(value, dict) and amplifier.is_row(value)
+
+
 def _is_pi(value: dict[str, Any]) -> bool:
     if value["type"] == "session":
         return "cwd" in value
@@ -233,6 +297,8 @@ def _of_document(value: object) -> str | None:
     if not isinstance(value, dict):
         return None
     history = value.get("history")
+    if cassette.is_cassette(value):
+        return cassette.NAME
     if openhands.is_event(value):
         return openhands.NAME
     if isinstance(history, list) and any(map(openhands.is_event, history[:_LOOKED_AT])):

@@ -16,11 +16,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from eventctx.log.plan import Insertion, Plan
+from eventctx.log.wire import Injected, WireForm
 
 Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
 Outcome = Literal["applied", "skipped", "failed", "cancelled"]
 Status = Literal["ok", "error", "cancelled"]
 Encoding = Literal["plain", "zlib"]
+Known = Literal["observed", "prepared", "reconstructed"]
+ContentKind = Literal["message", "system", "tools", "parameters"]
 Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result"]
 """Reasons why a request does not begin with the whole request before it (DESIGN §6, rule 5)."""
 
@@ -36,21 +39,24 @@ class MessageAdded(Event, frozen=True, tag="context:message_added"):
     """One message, body 0. Its number is the count of the messages added to the stream before.
 
     ``unbound`` as in a plan: a late result replaces a synthetic one, so that thinking blocks behind
-    it no longer match the messages before them.
+    it no longer match the messages before them. ``origin`` is what a recorded session says beside
+    the message: a harness wrote it, although it is in the user's role and may read like a person.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
+    origin: Literal["harness"] | None = None
 
 
 class MessagesSet(Event, frozen=True, tag="context:messages_set"):
     """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
 
     Numbers not seen before belong to the record's bodies, in rising order. ``unbound`` as in a
-    plan.
+    plan. ``harness`` lists the bodies whose origin is a harness.
     """
 
     order: tuple[tuple[int, int], ...]
     unbound: tuple[tuple[int, int], ...] = ()
+    harness: tuple[int, ...] = ()
 
 
 class Cleared(Event, frozen=True, tag="context:cleared"):
@@ -146,12 +152,25 @@ class SessionFork(Event, frozen=True, tag="session:fork"):
 
 
 class SessionLinked(Event, frozen=True, tag="session:linked"):
-    """Another session belongs to this one, such as a subagent that a tool call started."""
+    """Another session belongs to this one, such as a subagent that a tool call started.
+
+    ``kind`` says as what: ``subagent``, or ``branch`` for a copy from which a person went on.
+    """
 
     session: str
     relation: Literal["parent", "child"]
     kind: str = "subagent"
     call_id: str | None = None
+
+
+class SessionTakenOver(Event, frozen=True, tag="session:taken_over"):
+    """An imported session became ours: it takes new messages, and its file is not imported again.
+
+    ``source`` and ``format`` are those of the file up to here.
+    """
+
+    source: str
+    format: str
 
 
 class SessionEnd(Event, frozen=True, tag="session:end"):
@@ -203,6 +222,16 @@ class PromptComplete(Event, frozen=True, tag="prompt:complete"):
 
     status: Status = "ok"
     error: str | None = None
+
+
+class PromptMeasured(Event, frozen=True, tag="prompt:measured"):
+    """What the program whose file was imported measured for the turn, up to here.
+
+    It may have left out the time in which it waited for the person. A turn that goes on may be
+    measured again, for what came since.
+    """
+
+    duration: int
 
 
 class PlanStart(Event, frozen=True, tag="plan:start"):
@@ -333,7 +362,8 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     (-1: none), ``digest`` the view's digest (hex). ``insertions`` are those of this request alone;
     their bodies are this record's. ``reconstructed`` marks a request that an importer inferred.
     ``tokens`` is the ``estimator``'s count for the view, times ``factor``, plus ``reserve`` for
-    the content that is sent beside the messages (system prompt, tool definitions).
+    the content that is sent beside the messages (system prompt, tool definitions). ``wire`` is the
+    form in which the request was sent, where the client recorded it: the request is *observed*.
     """
 
     renderer: int
@@ -352,6 +382,29 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     estimator: str = "by-kind-1"
     factor: float = 1.0
     reserve: int = 0
+    wire: WireForm | None = None
+
+
+def known_as(event: RequestPrepared) -> Known:
+    """How a request is known (DESIGN §4): as it was sent, as it was made, or by inference."""
+    if event.wire is not None:
+        return "observed"
+    return "reconstructed" if event.reconstructed else "prepared"
+
+
+class RequestContent(Event, frozen=True, tag="context:request_content"):
+    """A content of sent requests, body 0, stored once for all requests that hold it.
+
+    ``digest`` (hex) is that of the content; that of ``tools`` is the ``tools_digest`` of prepared
+    requests, or made by the rule of the wire form that names it. A ``message`` has none here: a
+    digest without salt would tell of an erased text. If it carries messages of the transcript, it
+    names them in ``numbers``, and what the client added to them in ``injected``.
+    """
+
+    kind: ContentKind
+    digest: str = ""
+    numbers: tuple[int, ...] = ()
+    injected: tuple[Injected, ...] = ()
 
 
 class Addition(msgspec.Struct, frozen=True, array_like=True):
@@ -460,10 +513,12 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(PreCompact, "activity", False, "followed by exactly one context:post_compact", True),
         _row(PostCompact, "activity", True, "on disk before a request that uses its plan leaves"),
         _row(RequestPrepared, "activity", True, "on disk before the messages are returned"),
+        _row(RequestContent, "activity", True, "once per digest, before the first request with it"),
         _row(RequestSent, "activity", False, "only where a host says what it sent and it differs"),
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
+        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record behind it"),
         _row(
             SessionEnd,
             "activity",
@@ -481,6 +536,7 @@ CATALOGUE: dict[str, EventType] = dict(
             "once per turn, also on error and cancellation",
             emitted=True,
         ),
+        _row(PromptMeasured, "activity", False, "as the imported file says"),
         _row(PlanStart, "activity", False, "once per planning phase", emitted=True),
         _row(PlanEnd, "activity", False, "once per planning phase, also on error", emitted=True),
         _row(ProviderRequest, "activity", False, "once per model call", emitted=True),
@@ -494,3 +550,8 @@ CATALOGUE: dict[str, EventType] = dict(
     )
 )
 """Event types by name."""
+
+ABOUT_A_SESSION: frozenset[str] = frozenset(
+    ("context:erased", "import:raw", "session:linked", "session:signed")
+)
+"""Types of records about a session, maybe written long after its use: their times are not its."""

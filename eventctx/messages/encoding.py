@@ -24,13 +24,32 @@ def encode_message(message: object) -> bytes:
 
     The walk is strict because msgspec alone would turn NaN into null, tuples into lists and dates
     into strings without a word: string keys; str, bool, None, int, finite float, list and dict
-    values; nothing else. Raises InvalidMessage with the path to the first value that is refused.
+    values; nothing else. A subclass of str, int or float counts as its base (``plain_message``).
+    Raises InvalidMessage with the path to the first value that is refused.
+    """
+    return encode_plain(plain_message(message))
+
+
+def encode_plain(message: dict[str, Any]) -> bytes:
+    """The stored body of a message that ``plain_message`` returned."""
+    return _encoder.encode(message)
+
+
+def plain_message(message: object) -> dict[str, Any]:
+    """The message with texts and numbers of the base types; itself where they are already.
+
+    SDKs put their own texts and numbers into messages (``StrEnum``, ``IntEnum``, LangChain's
+    ``TextAccessor``, numpy's ``float64``). Such a value is stored as the text or number that it is,
+    whatever its ``str()`` says, in keys, too. Subclasses of list and dict are refused: they may
+    show other things to each reader. Raises InvalidMessage.
     """
     if type(message) is not dict:
         raise InvalidMessage("$", _described(message), "a dict")
-    if not _is_plain(message):
-        _refuse(message, "$", 0)
-    return _encoder.encode(message)
+    if _is_plain(message):
+        return message
+    _refuse(message, "$", 0)
+    made: dict[str, Any] = _of_base_types(message)
+    return made
 
 
 def decode_body(data: bytes) -> Any:
@@ -124,26 +143,50 @@ def _refuse(value: Any, path: str, depth: int) -> None:
     if isinstance(value, dict | list) and depth >= MAX_DEPTH:
         raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
     if type(value) is dict:
+        names: set[str] = set()
         for key, item in value.items():
-            if type(key) is not str:
+            if not isinstance(key, str):
                 raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
-            if not _encodes(key):
+            name = str.__str__(key)
+            if not _encodes(name):
                 raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
-            _refuse(item, f"{path}.{key}", depth + 1)
+            if name in names:
+                raise InvalidMessage(path, f"the key {name!r} twice", "every key once")
+            names.add(name)
+            _refuse(item, f"{path}.{name}", depth + 1)
     elif type(value) is list:
         for index, item in enumerate(value):
             _refuse(item, f"{path}[{index}]", depth + 1)
-    elif type(value) is str:
-        if not _encodes(value):
+    elif isinstance(value, str):
+        if not _encodes(str.__str__(value)):
             raise InvalidMessage(path, "a lone surrogate", "text that UTF-8 can hold")
-    elif not _is_plain_scalar(value):
+    elif not _is_plain_scalar(_of_base_types(value)):
         raise _refused_scalar(value, path)
 
 
+def _of_base_types(value: Any) -> Any:
+    """A new value without subclasses of str, int and float; others are left as they are.
+
+    The base types' own methods make the copy, since ``str()`` of an enum is its name.
+    """
+    kind = type(value)
+    if kind is dict:
+        return {str.__str__(key): _of_base_types(item) for key, item in value.items()}
+    if kind is list:
+        return [_of_base_types(item) for item in value]
+    if kind is bool or value is None:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__index__(value)
+    return float.__float__(value) if isinstance(value, float) else value
+
+
 def _refused_scalar(value: Any, path: str) -> InvalidMessage:
-    if type(value) is float:
+    if isinstance(value, float):
         return InvalidMessage(path, repr(value), "a finite number")
-    if type(value) is int:
+    if isinstance(value, int):
         return InvalidMessage(path, "an integer beyond 64 bits", "an integer within 64 bits")
     kinds = "str, bool, None, int, float, list or dict"
     return InvalidMessage(path, _described(value), kinds)

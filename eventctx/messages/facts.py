@@ -9,13 +9,17 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 3
+READER: Final = 4
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
 text behind a harness's elements does.
 3: a refusal is prose; arguments under another key, calls of custom tools and reasoning that is not
 encrypted are counted.
+4: what stands behind a task notification, Codex's and pi's summaries and a critic's texts no longer
+count as human; the arguments of a prompt command do. An event may say that a harness spoke. Items
+of OpenAI's Responses API are told apart by type (``item``): shell commands, patches, approvals and
+searches pair with their answers; what cannot be cut in an item counts as prose.
 """
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
@@ -33,7 +37,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     search are in it too. ``mark`` is a digest of role and first 100 characters. ``human`` is true
     where a person's words are in the body. ``bound`` is the part of ``thinking`` in blocks that a
     provider binds to the messages before them. ``tokens`` is the count of a plugged-in tokenizer
-    for the texts (0: there was none); the reader itself never sets it.
+    for the texts (0: there was none); the reader itself never sets it. ``item`` is the type of an
+    item of OpenAI's Responses API that has no role.
     """
 
     reader: int
@@ -51,6 +56,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     human: bool = False
     bound: int = 0
     tokens: int = 0
+    item: str = ""
 
 
 NO_FACTS: Final = Facts(READER, "erased", "other", "chat")
@@ -79,6 +85,7 @@ def outline_facts(facts: Facts) -> Facts:
         thinking=bound,
         human=facts.human,
         bound=bound,
+        item=facts.item,
     )
 
 

@@ -36,9 +36,9 @@ class Overlap:
     """The texts to look for."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        normal = {_normal(text) for text in texts}
-        self._long = {text for text in normal if len(text) >= _GRAM}
-        self._short = {text for text in normal - self._long if len(text) >= LEAST_WHOLE}
+        given = {normal(text) for text in texts}
+        self._long = {text for text in given if len(text) >= _GRAM}
+        self._short = {text for text in given - self._long if len(text) >= LEAST_WHOLE}
         self._tokens = {text for text in self._long if " " not in text}
         self._grams: set[str] = set()
         for text in self._long - self._tokens:
@@ -48,7 +48,7 @@ class Overlap:
 
     def shares(self, text: str) -> bool:
         """Whether ``text`` shares ``LEAST_SHARED`` characters with one given, or is a short one."""
-        text = _normal(text)
+        text = normal(text)
         if text in self._short or any(token in text for token in self._tokens):
             return True
         grams = self._grams
@@ -58,7 +58,7 @@ class Overlap:
 
     def holds(self, text: str) -> bool:
         """Whether one of the given texts is in ``text`` as a whole, or is it if it is short."""
-        text = _normal(text)
+        text = normal(text)
         return text in self._short or any(whole in text for whole in self._long)
 
 
@@ -93,5 +93,6 @@ def texts_in(value: Any) -> Iterator[str]:
                 yield from texts_in(item)
 
 
-def _normal(text: str) -> str:
+def normal(text: str) -> str:
+    """The text as it is compared: in one case, each run of white space one blank."""
     return " ".join(text.split()).casefold()

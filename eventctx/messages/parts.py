@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from eventctx.messages import response_items as items
 from eventctx.messages.facts import Dialect
 
 PartKind = Literal[
@@ -31,6 +32,8 @@ Place = tuple[str | int, ...]
 """The keys and indexes that lead from a message to a value in it."""
 
 RESULT_ROLES: Final = ("tool", "function")
+
+_TYPED_OUTPUTS: Final = ("shell_call_output", "computer_call_output", "tool_search_output")
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -59,15 +62,16 @@ SEALED: Final = frozenset(("redacted_thinking", "encrypted_content", "compaction
 
 
 def role_of(message: dict[str, Any]) -> str | None:
-    """The role of a message, given or by its item type; None if neither is known."""
+    """The role of a message, given or by its item type; None if it has neither.
+
+    That of an item of an unknown type is ``item``.
+    """
     role = message.get("role")
     if isinstance(role, str) and role:
         return role
-    item = message.get("type")
-    if role is not None or not isinstance(item, str):
+    if not items.is_item(message):
         return None
-    known = _ITEM_ROLES.get(item)
-    return "assistant" if known is None and item.endswith("_call") else known
+    return items.described(message).role
 
 
 def read_parts(message: dict[str, Any], *, copies: bool = False) -> list[Part]:
@@ -79,9 +83,8 @@ def read_parts(message: dict[str, Any], *, copies: bool = False) -> list[Part]:
     if isinstance(message.get("role"), str):
         return _read_row(message, copies)
     found: list[Part] = []
-    item = message.get("type")
-    if isinstance(item, str):
-        _read_item(item, message, found)
+    if items.is_item(message):
+        _read_item(message, found)
     elif message:
         found.append(Part("other", (), message))
     return found
@@ -90,6 +93,8 @@ def read_parts(message: dict[str, Any], *, copies: bool = False) -> list[Part]:
 def parts_of_result(part: Part) -> list[Part]:
     """The parts of a result's content; blocks of types that no result has are ``other``."""
     value = part.value
+    if part.type in _TYPED_OUTPUTS and value is not None and not isinstance(value, str):
+        return _parts_of_output(part)
     if not isinstance(value, list):
         return [] if value is None else [_bare(value, part.place)]
     found: list[Part] = []
@@ -123,6 +128,8 @@ def _read_row(message: dict[str, Any], copies: bool) -> list[Part]:
         _read_blocks(content, ("content",), _READERS, found)
     elif content or isinstance(content, int | float | dict):
         found.append(_bare(content, ("content",)))
+    elif "tools" in message and message.get("type") == "additional_tools":
+        found.append(Part("other", ("tools",), message["tools"], "additional_tools"))
     if not _BESIDE.isdisjoint(message):
         _read_beside(message, found, copies)
     return found
@@ -325,52 +332,70 @@ _READERS: Final[dict[str, BlockReader]] = {
 
 # -- items of OpenAI's Responses API -------------------------------------------------------------
 
-_ITEM_ROLES: Final = {
-    **dict.fromkeys(
-        (
-            *("function_call", "custom_tool_call", "local_shell_call"),
-            *("tool_search_call", "computer_call", "reasoning"),
-        ),
-        "assistant",
-    ),
-    **dict.fromkeys(
-        (
-            *("function_call_output", "custom_tool_call_output", "local_shell_call_output"),
-            *("tool_search_call_output", "tool_search_output", "computer_call_output"),
-        ),
-        "tool",
-    ),
-    "compaction": "user",
-}
-"""The known items; any other that ends in ``_call`` is a call that the provider answers itself."""
 
-
-def _read_item(item: str, message: dict[str, Any], found: list[Part]) -> None:
-    role = _ITEM_ROLES.get(item)
-    if role == "tool":
-        call_id = message.get("call_id") or message.get("id")
-        ids = (call_id,) if isinstance(call_id, str) else ()
-        found.append(Part("result", ("output",), message.get("output"), item, ids))
-    elif item == "reasoning" or item == "compaction":
-        for key in ("summary", "content"):
-            texts = message.get(key)
-            for index, block in enumerate(texts if isinstance(texts, list) else ()):
-                text = block.get("text") if isinstance(block, dict) else None
-                if isinstance(text, str):
-                    found.append(Part("thinking", (key, index, "text"), text, "reasoning"))
-        sealed = message.get("encrypted_content")
-        if isinstance(sealed, str):
-            kind = "compaction" if item == "compaction" else "encrypted_content"
-            found.append(Part("thinking", ("encrypted_content",), sealed, kind))
-    elif role == "assistant":
-        key = "arguments"
-        if key not in message:
-            key = "input" if "input" in message else "action"
-        call_id = message.get("call_id") or message.get("id")
+def _read_item(message: dict[str, Any], found: list[Part]) -> None:
+    item, what = items.type_of(message), items.described(message)
+    call_id = items.id_of(message)
+    ids = (call_id,) if call_id is not None else ()
+    if what.sort == "call" and what.keys:
+        key = next((key for key in what.keys if key in message), what.keys[0])
         found.append(_call(message, (key,), item, call_id, message.get("name", item)))
-    elif item.endswith("_call"):
-        call_id, name = message.get("id"), _text(message, "name") or item
-        ids = (call_id,) if isinstance(call_id, str) else ()
-        found.append(Part("hosted", (), message, item, ids, name))
+    elif what.sort == "call":
+        name = _text(message, "name") or item
+        found.append(Part("call", (), message, item, ids, name))
+    elif what.sort == "result":
+        place: Place = what.keys
+        value = message.get(what.keys[0]) if what.keys else message
+        failed = _has_failed(item, message)
+        found.append(Part("result", place, value, item, ids, None, failed))
+    elif what.sort == "thinking":
+        _read_reasoning(item, message, found)
+    elif what.sort == "hosted":
+        name = _text(message, "name") or item
+        own = _text(message, "id")
+        found.append(Part("hosted", (), message, item, () if own is None else (own,), name))
     else:
         found.append(Part("other", (), message, item))
+
+
+def _read_reasoning(item: str, message: dict[str, Any], found: list[Part]) -> None:
+    for key in ("summary", "content"):
+        texts = message.get(key)
+        for index, block in enumerate(texts if isinstance(texts, list) else ()):
+            text = block.get("text") if isinstance(block, dict) else None
+            if isinstance(text, str):
+                found.append(Part("thinking", (key, index, "text"), text, "reasoning"))
+    sealed = message.get("encrypted_content")
+    if isinstance(sealed, str):
+        kind = "compaction" if item == "compaction" else "encrypted_content"
+        found.append(Part("thinking", ("encrypted_content",), sealed, kind))
+
+
+def _has_failed(item: str, message: dict[str, Any]) -> bool:
+    """Whether a typed output says that its command or patch failed."""
+    if item == "apply_patch_call_output":
+        return message.get("status") == "failed"
+    output = message.get("output") if item == "shell_call_output" else None
+    chunks = [one for one in output if isinstance(one, dict)] if isinstance(output, list) else []
+    outcomes = [one["outcome"] for one in chunks if isinstance(one.get("outcome"), dict)]
+    return any(one.get("type") == "timeout" or one.get("exit_code") for one in outcomes)
+
+
+def _parts_of_output(part: Part) -> list[Part]:
+    """The parts of a typed output of an item."""
+    value, place = part.value, part.place
+    if part.type == "computer_call_output":
+        return [Part("image", place, value, "computer_screenshot")]
+    if part.type != "shell_call_output" or not isinstance(value, list):
+        return [Part("other", place, value, part.type)]
+    found: list[Part] = []
+    for index, chunk in enumerate(value):
+        if not isinstance(chunk, dict):
+            found.append(_bare(chunk, (*place, index)))
+            continue
+        for key, one in chunk.items():
+            if key in ("stdout", "stderr") and isinstance(one, str):
+                found += [Part("text", (*place, index, key), one)] if one else []
+            else:
+                found.append(Part("other", (*place, index, key), one))
+    return found

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.messages import response_items as items
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import Part, Place, parts_of_result, read_parts
 
@@ -49,7 +50,8 @@ def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any
         if facts.arguments > most:
             _replace_arguments(message, number, limit.arguments)
     if limit.prose is not None:
-        parts = [part for part in read_parts(message) if part.kind in ("text", "refusal", "other")]
+        kinds = ("text", "refusal", "other")
+        parts = [part for part in read_parts(message) if part.kind in kinds]
         _share([text for part in parts for text in _texts(message, part)], number, limit.prose)
     return message
 
@@ -85,6 +87,11 @@ def _results(message: dict[str, Any]) -> list[Part]:
 def _texts(message: dict[str, Any], part: Part) -> list[tuple[Any, Any, str]]:
     """The texts in a part or a result: for each its holder, its key there, and the text."""
     value = part.value
+    if not part.place:
+        return []  # a whole item, which nobody knows how to cut
+    typed = items.cuttable(part.type, value)
+    if typed is not None:
+        return [(holder, key, holder[key]) for holder, key in typed]
     if part.kind == "result" and isinstance(value, list):
         return [text for one in parts_of_result(part) for text in _texts(message, one)]
     if isinstance(value, str):
@@ -97,14 +104,30 @@ def _texts(message: dict[str, Any], part: Part) -> list[tuple[Any, Any, str]]:
 
 
 def _replace_results(message: dict[str, Any], number: int, characters: int) -> None:
-    results = _results(message)
+    results = [part for part in _results(message) if part.place]
     for part in results:
         holder, key = _at(message, part.place)
         share = max(0, characters // len(results))
+        if _joined(message, part, number, share):
+            continue
         holder[key] = cut(_as_text(part.value), number, share)[: characters + 80]
 
 
+def _joined(message: dict[str, Any], part: Part, number: int, characters: int) -> bool:
+    """Cut all the texts of a typed value as one; whether the part has such a value."""
+    if items.cuttable(part.type, part.value) is None:
+        return False
+    text = "\n".join([text for _, _, text in _texts(message, part)])
+    if text:
+        items.joined(part.type, part.value, cut(text, number, characters))
+    return True
+
+
 def _replace_arguments(message: dict[str, Any], number: int, characters: int) -> None:
+    parts = [part for part in read_parts(message) if part.kind == "call" and part.place]
+    if parts and items.cuttable(parts[0].type, parts[0].value) is not None:
+        _joined(message, parts[0], number, characters)
+        return
     holders = _argument_holders(message)
     for holder, key in holders:
         text = cut(_as_text(holder[key]), number, characters // (2 * len(holders)))
@@ -142,7 +165,7 @@ def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, Any]]:
     """
     holders: list[tuple[Any, Any]] = []
     for part in read_parts(message, copies=True):
-        if part.kind == "call":
+        if part.kind == "call" and part.place:
             holders.append(_at(message, part.place))
         elif part.kind == "hosted" and not part.place:
             holders += [(part.value, "arguments"), (part.value, "input")]
@@ -150,6 +173,10 @@ def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, Any]]:
 
 
 def _shorten_arguments(message: dict[str, Any], number: int, characters: int) -> None:
+    parts = [part for part in read_parts(message) if part.kind == "call"]
+    if parts and items.cuttable(parts[0].type, parts[0].value) is not None:
+        _share(_texts(message, parts[0]), number, characters)
+        return
     holders = _argument_holders(message)
     for holder, key in holders:
         share = characters // len(holders)

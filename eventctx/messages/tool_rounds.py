@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventctx.messages.facts import Facts
+from eventctx.messages.response_items import REFERENCE, TABLE, when_unanswered
 
 
 class Group(NamedTuple):
     """Rows (indexes into the sequence) that a view keeps or leaves out together.
 
-    A tool round: the rows that call, the rows that answer, and the ids still unanswered. A row on
-    its own is in ``calls`` alone. A row whose every result answers no call is an orphan: it is in
-    ``results`` alone.
+    A tool round: the rows that call, the rows that answer, and the ids whose calls get a synthetic
+    result, as nobody answered them. A row on its own is in ``calls`` alone. An orphan is in
+    ``results`` alone, and in no view: a row whose every result answers no call, and an item with
+    an unanswered call for which no result can be made up (``response_items.when_unanswered``).
     """
 
     calls: tuple[int, ...]
@@ -27,7 +29,7 @@ class Group(NamedTuple):
 
     @property
     def orphan(self) -> bool:
-        """True when these results answer no call."""
+        """True when these rows are in no view."""
         return not self.calls
 
 
@@ -48,12 +50,31 @@ class _Round:
                 del self.pending[call_id]
                 open_calls[call_id].remove(self)
 
-    def group(self, rows: Sequence[Facts]) -> Group:
+    def groups(self, rows: Sequence[Facts]) -> list[Group]:
         results = self.results
         if len(results) > 1:
             # A user row may hold results and a person's words: all results come before any words.
             results = sorted(results, key=lambda row: rows[row].human)
-        return Group(tuple(self.calls), tuple(results), tuple(self.pending))
+        if not self.pending or not rows[self.calls[0]].item:
+            return [Group(tuple(self.calls), tuple(results), tuple(self.pending))]
+        return self._groups_of_items(rows, results)
+
+    def _groups_of_items(self, rows: Sequence[Facts], results: Sequence[int]) -> list[Group]:
+        """The round, and the items in it that no request may hold, each an orphan."""
+        pending: list[str] = []
+        left_out: list[int] = []
+        for row in reversed(self.calls):
+            open_calls = [call_id for call_id in rows[row].calls if call_id in self.pending]
+            what = when_unanswered(rows[row].item) if open_calls else "answered"
+            # The API refuses reasoning without the call that it led to.
+            lone = rows[row].item == "reasoning" and left_out[-1:] == [row + 1]
+            if what == "left_out" or lone:
+                left_out.append(row)
+            elif what == "synthetic":
+                pending[:0] = open_calls
+        calls = tuple([row for row in self.calls if row not in left_out])
+        orphans = [Group((), (row,)) for row in reversed(left_out)]
+        return [Group(calls, tuple(results), tuple(pending)), *orphans] if calls else orphans
 
 
 def joins(previous: Facts, facts: Facts) -> bool:
@@ -70,21 +91,26 @@ def joins(previous: Facts, facts: Facts) -> bool:
 def group_rows(rows: Sequence[Facts]) -> list[Group]:
     """Put every row into exactly one group, ordered by each group's first row.
 
+    Only an orphan that was taken out of a round stands behind it.
+
     A result belongs to the latest call before it that has its id and no answer yet, however late
     it comes and whatever stands between. A row with results of several rounds belongs to the
-    round of the first one that it matches.
+    round of the first one that it matches. A result behind an ``item_reference`` may answer what
+    that stands for, so it belongs to the reference's round if it matches no call.
     """
     rounds: list[_Round | Group] = []
     open_calls: dict[str, list[_Round]] = {}
     last: _Round | None = None
+    referring: _Round | None = None
     answer = -1
     for index, facts in enumerate(rows):
         if index == answer:
             continue
         if facts.kind == "result":
-            owner = _owner(facts, open_calls)
+            owner = _owner(facts, open_calls) or (referring if facts.item else None)
             if owner is None:
-                rounds.append(Group((), (index,)))
+                alone = _is_passed_through(facts)
+                rounds.append(Group((index,)) if alone else Group((), (index,)))
             else:
                 owner.answered(index, facts.results, open_calls)
             last = None
@@ -93,11 +119,12 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
         if not (facts.calls or continues):
             rounds.append(Group((index,)))
             last = None
+            referring = referring if facts.kind != "assistant" else None
             continue
         if _is_answered_next(rows, index):
             answer = index + 1
             rounds.append(Group((index,), (answer,)))
-            last = None
+            last = referring = None
             continue
         if last is not None and joins(rows[index - 1], facts):
             last.calls.append(index)
@@ -106,13 +133,27 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
         else:
             current = _Round(index, facts)
             rounds.append(current)
+            referring = None
+        if facts.item == REFERENCE:
+            referring = current
         for call_id in facts.calls:
             waiting = open_calls.setdefault(call_id, [])
             # An id that one answer uses twice is one call: a provider could not distinguish them.
             if not waiting or waiting[-1] is not current:
                 waiting.append(current)
         last = current
-    return [one if isinstance(one, Group) else one.group(rows) for one in rounds]
+    groups: list[Group] = []
+    for one in rounds:
+        if isinstance(one, Group):
+            groups.append(one)
+        else:
+            groups += one.groups(rows)
+    return groups
+
+
+def _is_passed_through(facts: Facts) -> bool:
+    """Whether a result that answers no call may stand alone: nobody knows its type or its call."""
+    return bool(facts.item) and (facts.item not in TABLE or not facts.results)
 
 
 def _is_answered_next(rows: Sequence[Facts], index: int) -> bool:

@@ -8,12 +8,12 @@ marked for it and for those behind it in this list. So a developer sees all that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages.facts_reader import is_of_harness
 from eventctx.messages.parts import kind_of_block
+from eventctx.messages.speaker import is_of_harness
 
 Audience = Literal["internal", "developer", "user"]
 AUDIENCES: Final[tuple[str, ...]] = get_args(Audience)
@@ -29,7 +29,9 @@ _USER_KEYS: Final = frozenset(
 """The keys of a message that a user sees; other keys may hold a provider's state."""
 
 
-def for_audience(messages: Iterable[dict[str, Any]], audience: Audience) -> list[dict[str, Any]]:
+def for_audience(
+    messages: Iterable[dict[str, Any]], audience: Audience, *, harness: Container[int] = ()
+) -> list[dict[str, Any]]:
     """The messages as an audience is shown them, of any dialect, in order.
 
     ``internal`` is shown everything; ``developer`` everything but parts marked internal;
@@ -37,14 +39,16 @@ def for_audience(messages: Iterable[dict[str, Any]], audience: Audience) -> list
     and the answers to them: not thinking, calls and their results, system messages, or texts that
     a harness or a hook wrote in the user's role. The mark of a message holds for its blocks without
     one, and a hidden block hides all inside it. A message without any shown part is left out.
-    Messages that are shown whole are the given objects; none is changed. Raises InvalidSetting.
+    ``harness`` holds the places of messages that a harness wrote although their texts do not say
+    so (``Message.origin``). Messages that are shown whole are the given objects; none is changed.
+    Raises InvalidSetting.
     """
     if audience not in AUDIENCES:
         raise InvalidSetting(f"audience: expected one of {', '.join(AUDIENCES)}, found {audience}")
     if audience == "internal":
         return list(messages)
     rank = AUDIENCES.index(audience)
-    shown = (_message(message, rank) for message in messages)
+    shown = (_message(one, rank, place in harness) for place, one in enumerate(messages))
     return [message for message in shown if message is not None]
 
 
@@ -61,11 +65,11 @@ class _Row(NamedTuple):
     """Whether a harness may have written it, as it does in the user's role."""
 
 
-def _message(message: dict[str, Any], rank: int) -> dict[str, Any] | None:
+def _message(message: dict[str, Any], rank: int, by_harness: bool) -> dict[str, Any] | None:
     marked = _mark(message)
     if marked is not None and marked < rank:
         return None
-    usual = _of_role(message) if marked is None else marked
+    usual = _of_role(message, by_harness) if marked is None else marked
     row = _Row(rank, marked, usual, message.get("role") == "user")
     copied = _levels_of_copies(message)
     kept: dict[str, Any] = {}
@@ -90,10 +94,10 @@ def _mark(block: Mapping[str, Any]) -> int | None:
     return AUDIENCES.index(value) if isinstance(value, str) and value in AUDIENCES else None
 
 
-def _of_role(message: Mapping[str, Any]) -> int:
+def _of_role(message: Mapping[str, Any], by_harness: bool) -> int:
     metadata = message.get("metadata")
     from_hook = isinstance(metadata, dict) and metadata.get("source") == "hook"
-    return _DEVELOPER if from_hook or message.get("role") not in _SPEAKERS else _USER
+    return _DEVELOPER if by_harness or from_hook or message.get("role") not in _SPEAKERS else _USER
 
 
 def _content(content: object, row: _Row) -> object:

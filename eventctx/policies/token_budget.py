@@ -209,6 +209,8 @@ def _kept(
 
 def _whole(group: Group, facts: Sequence[Facts]) -> bool:
     """Whether every call of a round has its result, and every result its call."""
+    if facts[group.rows[0]].item:
+        return not group.orphan and not group.pending
     calls = sorted([call for row in group.calls for call in facts[row].calls])
     results = sorted([call for row in group.results for call in facts[row].results])
     return not group.orphan and calls == results

@@ -8,7 +8,7 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
-from eventctx.log.events import RequestPrepared
+from eventctx.log.events import Known, RequestPrepared, known_as
 from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
@@ -18,14 +18,21 @@ from eventctx.projections import timeline
 from eventctx.projections.view import layout, planned, request_view
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.render import addresses, render
+from eventctx.queries.sent import SentForm, no_sources, sent_form, tools_of
 
 
 class RequestView(msgspec.Struct, frozen=True):
     """A request to a model, derived again from the log.
 
-    ``messages`` are those of the request. ``digest`` is computed from the derived view.
-    ``verified`` is true where it equals the digest that was recorded with the request, and every
-    body in the view still has the digest from which that was computed.
+    ``known`` says how: *observed* where the client recorded what it sent (``sent``), *prepared*
+    where this library made it, *reconstructed* where an importer inferred it from a transcript.
+    ``entries`` are of the transcript's view, whose digest is ``digest``; ``messages`` are as they
+    were sent for an observed request, and ``derived`` for all others: those of the view, one for
+    each entry. ``tools`` are the definitions that were sent, None where they are not known.
+
+    ``consistent``: the view has the digest that was recorded with the request, and every body in it
+    its own. ``verified``: the request equals, by digest, what was recorded when it was made or
+    sent; of a reconstructed one this is never known.
     """
 
     position: int
@@ -36,6 +43,11 @@ class RequestView(msgspec.Struct, frozen=True):
     messages: list[dict[str, Any]]
     digest: str
     verified: bool
+    consistent: bool = True
+    derived: list[dict[str, Any]] = []
+    known: Known = "prepared"
+    sent: SentForm | None = None
+    tools: list[Any] | None = None
 
 
 class Added(NamedTuple):
@@ -125,7 +137,9 @@ async def request_at(
     state: request_view.ViewState = request_view.initial()
     time: timeline.TimelineState = timeline.initial()
     prepared: Record | None = None
+    sources = no_sources()
     async for record in store.read(stream, stop=position, bodies=False):
+        sources.note(record, state.next_number)
         if record.position < position:
             state = request_view.evolve(state, record)
             time = timeline.evolve(time, record)
@@ -152,15 +166,28 @@ async def request_at(
         messages = render(entries, texts)
     except msgspec.DecodeError as error:
         raise damaged(stream, wanted, bodies) from error
+    consistent = digest == event.digest and all(map(is_sound, bodies))
+    sent = None
+    if event.wire is not None:
+        sent = await sent_form(store, stream, sources, event.wire, allow_damage=allow_damage)
+        tools = sent.tools
+    else:
+        tools = await tools_of(store, stream, sources, event.tools_digest)
+    known = known_as(event)
     return RequestView(
         position,
         timeline.turn_number(time, prepared.turn_id),
         prepared.iteration,
         event,
         entries,
-        messages,
+        messages if sent is None else sent.body()["messages"],
         digest,
-        digest == event.digest and all(map(is_sound, bodies)),
+        consistent and (known == "prepared" if sent is None else sent.holds),
+        consistent,
+        messages,
+        known,
+        sent,
+        tools,
     )
 
 

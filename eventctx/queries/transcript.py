@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
+from eventctx.log.origins import stored_by_harness
 from eventctx.log.soundness import damaged, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
@@ -17,12 +18,14 @@ from eventctx.projections import transcript
 class Message(NamedTuple):
     """A message of the transcript: its number, the position of its record, and the message.
 
-    ``message`` is None where the contents were erased.
+    ``message`` is None where the contents were erased. ``origin`` is what a recorded session says
+    beside the message: a harness wrote it, whatever its text looks like.
     """
 
     number: int
     position: int
     message: dict[str, Any] | None
+    origin: Literal["harness"] | None = None
 
 
 async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
@@ -33,7 +36,7 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     """
     if at is not None and (type(at) is not int or not 0 <= at < 2**63):
         raise InvalidSetting(f"position: expected an int from 0, found {shown(at)}")
-    state = await _transcript_state(store, stream, at)
+    state, harness = await _transcript_state(store, stream, at)
     places = [Address(position, index) for _, position, index in state.lines]
     bodies = await sound_bodies(store, stream, places)
     try:
@@ -43,21 +46,32 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     if len(messages) != len(places):
         raise damaged(stream, places, bodies)
     return [
-        Message(line.number, line.position, message)
+        Message(
+            line.number,
+            line.position,
+            message,
+            "harness" if line.address in harness else None,
+        )
         for line, message in zip(state.lines, messages, strict=True)
     ]
 
 
 async def _transcript_state(
     store: EventStore, stream: str, at: int | None
-) -> transcript.TranscriptState:
-    """The transcript, as ``fold`` derives it; runs of added messages are taken in one step."""
+) -> tuple[transcript.TranscriptState, set[Address]]:
+    """The transcript, as ``fold`` derives it; runs of added messages are taken in one step.
+
+    Also the places of the messages that a harness wrote, as their events say.
+    """
     state = transcript.initial()
+    harness: set[Address] = set()
     positions: list[int] = []
     async for record in store.read(stream, stop=at, bodies=False):
+        for index in stored_by_harness(record.type, record.payload):
+            harness.add(Address(record.position, index))
         if record.type == "context:message_added":
             positions.append(record.position)
         elif record.type in ("context:messages_set", "context:cleared"):
             state = transcript.evolve(transcript.added(state, positions), record)
             positions = []
-    return transcript.added(state, positions)
+    return transcript.added(state, positions), harness

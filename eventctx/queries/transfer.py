@@ -15,6 +15,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage, MalformedTranscript, StreamExists
 from eventctx.log.arguments import LAST
+from eventctx.log.origins import stored_by_harness
 from eventctx.log.record import GENESIS, Body, Draft, Record, body_digest, chain_digest
 from eventctx.log.store import NO_STREAM, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
@@ -226,21 +227,23 @@ def _bytes(data: bytes) -> _Bytes:
 
 
 def _draft(line: _Line) -> Draft:
+    payload = _plain(line.payload) or b""
+    harness = stored_by_harness(line.type, payload)
     return Draft(
         bytes.fromhex(line.id),
         line.type,
         line.version,
         line.time,
-        _plain(line.payload) or b"",
+        payload,
         tuple(
             Body(
                 bytes.fromhex(body.digest),
-                _facts(body),
+                _facts(body, index in harness),
                 _plain(body.data),
                 None if body.salt is None else bytes.fromhex(body.salt),
                 body.erased,
             )
-            for body in line.bodies
+            for index, body in enumerate(line.bodies)
         ),
         line.turn_id,
         line.span_id,
@@ -249,11 +252,12 @@ def _draft(line: _Line) -> Draft:
     )
 
 
-def _facts(body: _Body) -> bytes:
+def _facts(body: _Body, by_harness: bool) -> bytes:
     """Facts read anew from the message, because no digest covers those in the file."""
     if not body.facts or body.data is None:
         return body.facts
-    return encode_facts(read_facts(decode_body(_plain(body.data) or b"")))
+    message = decode_body(_plain(body.data) or b"")
+    return encode_facts(read_facts(message, by_harness=by_harness))
 
 
 def _plain(stored: Any) -> bytes | None:

@@ -66,6 +66,7 @@ class Aggregate:
         self.bodies = bodies
         self.lock = threading.RLock()
         self.open_compactions: set[str | None] = set()
+        self.mirror: str | None = None
         self._view: ViewState | None = None
         self._unfolded: list[Draft] = []
         self._unfolded_bytes = 0
@@ -77,6 +78,7 @@ class Aggregate:
     def install(self, loaded: Loaded) -> None:
         """Replace the state with the one that was read from the store."""
         self._view = loaded.view
+        self.mirror = loaded.view.mirror
         self._forget_unfolded()
         self._unread = 0
         self._snapshot = loaded.snapshot
@@ -84,7 +86,7 @@ class Aggregate:
         self.bodies.clear()
 
     def let_go(self) -> None:
-        """Forget the view and the bodies. Where compactions are open stays known."""
+        """Forget the view and the bodies. Open compactions, and a mirror's file, stay known."""
         self._view = None
         self._forget_unfolded()
         self._unread = 0

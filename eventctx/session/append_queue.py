@@ -26,7 +26,7 @@ from time import perf_counter
 
 import msgspec
 
-from eventctx.errors import EventctxError, StoreError, WrongExpectedVersion
+from eventctx.errors import EventctxError, ImportedSession, StoreError, WrongExpectedVersion
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record
@@ -34,7 +34,7 @@ from eventctx.log.store import NO_STREAM, EventStore, Last
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
-from eventctx.session.appending import Clock, Listener, PendingAppend, Unsent
+from eventctx.session.appending import Clock, Listener, PendingAppend, Unsent, asked_of_mirror
 from eventctx.session.scope import Scope, scope_of
 
 MAX_IN_FLIGHT = 256
@@ -128,10 +128,32 @@ class AppendQueue:
             scope.iteration,
         )
 
+    # -- mirrors ---------------------------------------------------------------------------------
+
+    async def writable(self, asked: str) -> None:
+        """Raise ImportedSession, with what was ``asked``, if the session mirrors a file."""
+        await self.ready()
+        if self._aggregate.mirror is not None:
+            await self.synchronised()  # another process may have taken it over since
+        if self._aggregate.mirror is not None:
+            raise ImportedSession(self._stream, self._aggregate.mirror, asked)
+
+    async def _check(self, drafts: Sequence[Draft]) -> None:
+        """Raise ImportedSession for drafts that may not be appended: the one place that decides."""
+        if self._aggregate.mirror is not None:
+            asked = asked_of_mirror(drafts)
+            if asked is not None:
+                await self.writable(asked)
+
     # -- appending -------------------------------------------------------------------------------
 
     async def append(self, *drafts: Draft) -> tuple[Record, ...]:
-        """Append drafts that hold whatever others wrote; return when they are on disk."""
+        """Append drafts that hold whatever others wrote; return when they are on disk.
+
+        Raises ImportedSession for a mirror, as all ways to append do.
+        """
+        await self.ready()
+        await self._check(drafts)
         own = {draft.id for draft in drafts}
         self._awaited_ids |= own
         try:
@@ -168,6 +190,7 @@ class AppendQueue:
         None when this process appended in between; raises WrongExpectedVersion when another one
         did.
         """
+        await self._check(drafts)
         with self._lock:
             if self._stale or self.head != version or self._unsent:
                 return None
@@ -180,6 +203,7 @@ class AppendQueue:
         If it cannot be written, the next call that waits sends it again, and raises if that fails.
         """
         await self.ready()
+        await self._check((draft,))
         while len(self._in_flight) >= MAX_IN_FLIGHT:
             await self._oldest()
         with self._lock:

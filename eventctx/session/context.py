@@ -52,6 +52,9 @@ class Context:
     It stays valid for as long as its engine is open. What the session holds in memory may be let go
     while it is not used, and is loaded again by the next call (``session/residents.py``).
 
+    A session that mirrors an imported file raises ImportedSession in every call that would write,
+    before anything is written: fork it, or take it over.
+
     Safe to call from several tasks, threads and event loops. Messages go in as dicts of any
     dialect and come out equal. A caller may change the returned messages: that reaches neither the
     log nor a later request.
@@ -117,6 +120,7 @@ class Context:
         if model is not None:
             check_text("model", model)
         _check_tools(tools)
+        await self._session.appends.writable("prepare a request")
         limit = await resolve_budget(
             token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
         )
@@ -192,14 +196,17 @@ class Context:
         ``reason`` is recorded. ``keep`` describes what matters, in words for a summarizer or
         scorer. ``policy`` decides instead of the session's this once. ``budget`` is in tokens;
         without it the last request's holds, or the session's ``max_tokens`` where there was none.
-        A ``dry_run`` records nothing and calls no model. Raises InvalidSetting, and
-        WrongExpectedVersion when another process wrote in between.
+        A ``dry_run`` records nothing and calls no model. Raises ContextOverflow for a ``budget``
+        below what must stay (its ``floor`` is the smallest that works; nothing is recorded),
+        InvalidSetting, and WrongExpectedVersion when another process wrote in between.
         """
         if reason is not None and not isinstance(reason, str):
             raise InvalidSetting(f"compact: expected reason to be a text, found {shown(reason)}")
         check_optional_text("keep", keep)
         checked("budget", budget, Tokens | None)
         checked("dry_run", dry_run, bool)
+        if not dry_run:
+            await self._session.appends.writable("compact it")
         recorded = None if reason is None else fit_for_log(reason)
         cause = CompactionCause("manual", "caller", recorded, keep)
         chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
@@ -217,6 +224,7 @@ class Context:
         when another process wrote in between.
         """
         if numbers:
+            await self._session.appends.writable("pin messages")
             await show(self._session, numbers, "pin", [events.Pinned(numbers=numbers)])
 
     async def restore(self, *numbers: int) -> tuple[int, ...]:
@@ -225,11 +233,15 @@ class Context:
         Returns the numbers that came back, without those that were in view already. Use ``pin`` for
         messages that must stay. Raises as ``pin``.
         """
-        return await show(self._session, numbers, "restore") if numbers else ()
+        if not numbers:
+            return ()
+        await self._session.appends.writable("restore messages")
+        return await show(self._session, numbers, "restore")
 
     async def unpin(self, *numbers: int) -> None:
         """Let these messages be compacted again. InvalidSetting for one that is not pinned."""
         if numbers:
+            await self._session.appends.writable("unpin messages")
             await unpin(self._session, numbers)
 
     def recall_tool(self, *, max_characters: int = 8_000, limit: int = 5) -> RecallTool:

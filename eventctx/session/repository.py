@@ -51,7 +51,7 @@ async def open_session(
 ) -> OpenSession:
     """Open a session, creating it with ``session:start`` if it is new.
 
-    A compaction that a crash left open is closed as failed.
+    A compaction that a crash left open is closed as failed, except in a mirror of a file.
     """
     loaded = await load(store, stream) or NEW
     session = make_session(store, stream, loaded, listener, clock, random, tokenizer)
@@ -63,7 +63,9 @@ async def open_session(
                 -1, session.appends.draft(start, scope=Scope(stream))
             )
         await session.appends.ready()
-    for record in loaded.open_compactions:
+    # A mirror's compaction without an end is one whose file was read only so far.
+    left_open = () if session.aggregate.mirror is not None else loaded.open_compactions
+    for record in left_open:
         draft = session.appends.draft(_closed(record), scope=_scope(record))
         # Another process that opens the session now closes it too; one end is enough.
         with contextlib.suppress(WrongExpectedVersion):

@@ -8,13 +8,15 @@ again on the new view. So every request shows the view that the log gives at its
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
-from eventctx.log.events import Outcome, Trigger
+from eventctx.log.events import Outcome, RequestContent, Trigger
+from eventctx.log.record import Draft, make_body
 from eventctx.messages import calibration
 from eventctx.messages.encoding import collector_paused
 from eventctx.messages.tokens import Estimator
@@ -155,7 +157,11 @@ class RequestHandler:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> CompactionResult:
-        """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's."""
+        """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's.
+
+        Raises ContextOverflow, and records nothing, for a ``limit`` below what must stay. (Without
+        one a compaction below the budget of the last request is still worth having.)
+        """
         underway = CompactionRun(self._session, policy, cause, self._questions, dry_run=dry_run)
         budget = self.budget(self._settings.limit)
         try:
@@ -163,10 +169,18 @@ class RequestHandler:
                 view, version = await self._session.appends.settled()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
                 scale = calibration.scale(view.calibration, self._settings.reserve_tokens)
+                frame = Frame(view, version, budget, scale)
+                overflow = None if limit is None else floor_over(frame)
+                if overflow is not None:
+                    raise overflow
                 intercept = None if dry_run else self._intercept
-                decided = await underway.decide(Frame(view, version, budget, scale), intercept)
+                decided = await underway.decide(frame, intercept)
                 if decided is None or decided.ended is None:
                     continue
+                if limit is not None and decided.ended.outcome == "applied":
+                    overflow = _overflow(frame, decided)
+                    if overflow is not None:
+                        raise overflow
                 if dry_run:
                     return CompactionResult.of(decided.ended, None)
                 appended = await self._session.appends.append_exactly(version, *decided.drafts)
@@ -222,23 +236,31 @@ class RequestHandler:
             tools_digest=wanted.tools_digest,
             floor_sent=frame.tokens_of(after) > wanted.limit,
         )
-        drafts = () if decided is None else decided.drafts
-        draft = self._session.appends.draft(event)
+        before = () if decided is None else decided.drafts
+        drafts = [*self._tools(after, wanted), self._session.appends.draft(event)]
         folded = None
         if not counted_anew:
-            at = frame.version + 1 + len(drafts)
-            folded = preview(after, self._session.stream, [draft], at)
+            at = frame.version + 1 + len(before)
+            folded = preview(after, self._session.stream, drafts, at)
         records = await self._session.appends.append_exactly(
-            frame.version, *drafts, draft, after=folded
+            frame.version, *before, *drafts, after=folded
         )
         if records is None:
             return None
         self._emitter.remember(self._session.appends.scope, records[-1].position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
-        return PreparedRequest(
-            records[-1].position, after, records[-2].position if applied else None
-        )
+        compacted = records[-1].position - len(drafts) if applied else None
+        return PreparedRequest(records[-1].position, after, compacted)
+
+    def _tools(self, view: ViewState, wanted: Wanted) -> list[Draft]:
+        """The record of the tool definitions, for the first request that is sent with them."""
+        digest = wanted.tools_digest
+        if wanted.tools is None or digest is None or digest in view.tools:
+            return []
+        event = RequestContent(kind="tools", digest=digest)
+        body = make_body(wanted.tools, b"", self._session.random)
+        return [self._session.appends.draft(event, (body,))]
 
     # -- overflow and errors ---------------------------------------------------------------------
 
@@ -311,13 +333,34 @@ def is_stuck(view: ViewState, budget: Budget) -> bool:
     return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 
 
+def floor_over(frame: Frame) -> ContextOverflow | None:
+    """The error for a budget below what must stay, whatever a policy decides; None if it fits."""
+    visible = visible_of(frame.view)
+    fitted = fit(visible, kept_whole(visible), frame.goal)
+    if not fitted.overflow:
+        return None
+    staying = [
+        number
+        for number, (disposition, _) in fitted.proposal.dispositions.items()
+        if disposition in ("kept", "shortened")
+    ]
+    tokens = frame.scale.tokens(fitted.tokens)
+    parts = _named_parts(frame, tokens, fitted.overflow)
+    return ContextOverflow(frame.budget.tokens, tokens, parts, messages=len(staying))
+
+
 def _overflow(frame: Frame, decided: Decided | None) -> ContextOverflow | None:
     """The error for a view that exceeds the budget, with its parts; None if it does not."""
-    view, budget, scale = frame.view, frame.budget, frame.scale
-    tokens = frame.tokens_of(view if decided is None else decided.view)
-    if tokens <= budget.tokens:
+    tokens = frame.tokens_of(frame.view if decided is None else decided.view)
+    if tokens <= frame.budget.tokens:
         return None
-    counts = dict(decided.overflow) if decided is not None else {}
+    counts = {} if decided is None else decided.overflow
+    return ContextOverflow(frame.budget.tokens, tokens, _named_parts(frame, tokens, counts))
+
+
+def _named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[str, int]:
+    """The tokens of each part of a floor of ``tokens``; ``counts`` are the estimator's own."""
+    view, scale = frame.view, frame.scale
     parts = {part: scale.factor * size for part, size in counts.items()}
     named = {part: int(size) for part, size in parts.items()}
     prompts = [one.tokens for one in view.layout.insertions if one.kind == "system_prompt"]
@@ -325,4 +368,4 @@ def _overflow(frame: Frame, decided: Decided | None) -> ContextOverflow | None:
     named["system prompt and tools"] = scale.reserve
     made = "notices and synthetic results"
     named[made] = tokens - sum(size for part, size in named.items() if part != made)
-    return ContextOverflow(budget.tokens, tokens, named)
+    return named

@@ -11,7 +11,12 @@ from eventctx.log import events
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record, make_body
 from eventctx.log.soundness import sound_bodies
-from eventctx.messages.encoding import decode_bodies, encode_message
+from eventctx.messages.encoding import (
+    decode_bodies,
+    encode_message,
+    encode_plain,
+    plain_message,
+)
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
@@ -34,7 +39,8 @@ def body_of(session: OpenSession, message: Any) -> Body:
 
 
 def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
-    data = encode_message(message)
+    message = plain_message(message)
+    data = encode_plain(message)
     facts = read_facts(message)
     if session.tokenizer is not None:
         facts = counted(facts, message, session.tokenizer)

@@ -14,7 +14,10 @@ from typing import Any, Final
 
 Row = Mapping[str, Any]
 
-_CALL_ITEMS: Final = ("function_call", "custom_tool_call", "local_shell_call", "computer_call")
+_CALL_ITEMS: Final = (
+    *("function_call", "custom_tool_call", "local_shell_call", "computer_call"),
+    *("shell_call", "apply_patch_call"),
+)
 _RESULT_ITEMS: Final = tuple(f"{item}_output" for item in _CALL_ITEMS)
 _SHOWN: Final = 60
 
@@ -37,7 +40,8 @@ def results_of(message: Row) -> list[str]:
     if message.get("role") in ("tool", "function"):
         return list(message.get("tool_call_ids") or [message["tool_call_id"]])
     if message.get("type") in _RESULT_ITEMS:
-        return [message["call_id"]]
+        # A local shell's output has the call's id in ``id``.
+        return [message["call_id"] if "call_id" in message else message["id"]]
     return [
         block["tool_use_id"] if "tool_use_id" in block else block["tool_call_id"]
         for block in _blocks(message)

@@ -105,7 +105,8 @@ class ChangesState(NamedTuple):
 
     ``listed`` are the runs of numbers that the last set left in the transcript; all numbers from
     ``listed_to`` on were added since. ``begun`` are compactions that have not ended, by span.
-    ``plan`` is the plan in force, and ``planned`` the record that carries it.
+    ``plan`` is the plan in force, and ``planned`` the record that carries it. ``compacted`` are the
+    positions of all applied compactions.
     """
 
     view: ViewState
@@ -117,6 +118,7 @@ class ChangesState(NamedTuple):
     begun: tuple[tuple[str | None, PreCompact], ...]
     plan: Plan | None
     planned: Cause | None
+    compacted: tuple[int, ...] = ()
 
 
 def initial() -> ChangesState:
@@ -202,7 +204,8 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
             left: Any = run.disposition  # the message left the view: neither kept nor shortened
             into = _stands_for(ref, state.view) if left == "merged" else None
             changes.append(Change(ref.number, left, cause, reason, into))
-    return _with(state, changes)._replace(plan=plan, planned=cause)
+    compacted = (*state.compacted, record.position)
+    return _with(state, changes)._replace(plan=plan, planned=cause, compacted=compacted)
 
 
 def _set(state: ChangesState, before: ViewState, record: Record) -> ChangesState:

@@ -27,6 +27,7 @@ from eventctx.log.events import (
     Cleared,
     Event,
     PostCompact,
+    PromptMeasured,
     ProviderRequest,
     RequestPrepared,
     SessionEnd,
@@ -71,7 +72,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``compactions``: how many were seen; None if the fold did not see the stream's beginning.
     - ``digest``: of the last request's view.
     - ``started``: whether a record was folded.
-    - ``time``: of the last record, in UTC nanoseconds.
+    - ``time``: the latest of a turn's or a span's records, in UTC nanoseconds.
     - ``floor``: start of the last turn, in UTC nanoseconds; a compaction whose duration reaches
       further back is shown as begun then.
     """
@@ -108,7 +109,12 @@ def evolve(state: TraceState, record: Record) -> TraceState:
         compactions = 0
     before = state.time
     state = replace(
-        state, finished=(), ids=ids, compactions=compactions, started=True, time=record.time
+        state,
+        finished=(),
+        ids=ids,
+        compactions=compactions,
+        started=True,
+        time=_latest(state, record),
     )
     if record.type == "session:end":
         state = _release(state, lambda _: False)
@@ -122,6 +128,8 @@ def evolve(state: TraceState, record: Record) -> TraceState:
         return _use(state, record, event)
     if isinstance(event, RequestPrepared):
         return _prepare(state, record, event)
+    if isinstance(event, PromptMeasured):
+        return _measured(state, record, event)
     if isinstance(event, Cleared):
         state = replace(state, plan=None)
     return _show(state, record, event)
@@ -130,7 +138,7 @@ def evolve(state: TraceState, record: Record) -> TraceState:
 _STEERING: Final = frozenset(
     (
         *attrs.SPANS,
-        *(UsageReported, RequestPrepared, Cleared, SessionFork, SessionEnd),
+        *(UsageReported, RequestPrepared, PromptMeasured, Cleared, SessionFork, SessionEnd),
     )
 )
 """Events that begin, end or change a span. All others are only shown as events on a span."""
@@ -138,10 +146,20 @@ _STEERING: Final = frozenset(
 
 def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     span = _span_showing(state, record)
+    time = _latest(state, record)
     if span is None:
-        return replace(state, finished=(), time=record.time)
+        return replace(state, finished=(), time=time)
     spans = state.open | {span.span_id: with_event(span, record, event)}
-    return replace(state, finished=(), time=record.time, open=spans)
+    return replace(state, finished=(), time=time, open=spans)
+
+
+def _latest(state: TraceState, record: Record) -> int:
+    """The latest time of a turn's or a span's record.
+
+    What is written about a session, maybe years later, does not prolong what is open.
+    """
+    inside = record.turn_id is not None or record.span_id is not None
+    return max(state.time, record.time) if inside else state.time
 
 
 def unfinished(state: TraceState) -> tuple[Span, ...]:
@@ -266,6 +284,16 @@ def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
             done = replace(done, attributes=done.attributes | usage)
             return replace(state, answered=rest, finished=(*state.finished, done))
     return _show(state, record, event)
+
+
+def _measured(state: TraceState, record: Record, event: PromptMeasured) -> TraceState:
+    """Add to what the turn took by the measure of the program that ran it."""
+    turn = _turn(state, record.turn_id)
+    if turn is None:
+        return state
+    before = turn.attributes.get(conv.TURN_DURATION, 0)
+    took = event.duration + (before if isinstance(before, int) else 0)
+    return _put(state, replace(turn, attributes=turn.attributes | {conv.TURN_DURATION: took}))
 
 
 def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:

@@ -119,7 +119,7 @@ def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -
     rows = list(series)
     groups = group_rows([ref.facts for ref in rows])
     sealed_groups, region_rows = _split(groups, rows)
-    abandoned = [call for group in sealed_groups for call in group.pending]
+    abandoned = _unanswered(sealed_groups, [ref.facts for ref in rows])
     entries, omitted = _flatten(sealed_groups, rows)
     entries = _insert(entries, insertions, [rows[i] for i in region_rows])
     opened_entries, opened = _open(entries, False)
@@ -134,8 +134,8 @@ def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -
         sum([entry.tokens for entry in opened_entries]),
         opened,
         region,
-        _unanswered(region),
-        frozenset(abandoned),
+        _pending(region),
+        abandoned,
         omitted,
         0,
         sum([ref.shortened for ref in rows]) - _shortened_orphans(groups, rows),
@@ -185,7 +185,7 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
 def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
     groups = group_rows([ref.facts for ref in region])
     entries, omitted = _flatten(groups, region)
-    pending = [call for group in groups for call in group.pending]
+    pending = _unanswered(groups, [ref.facts for ref in region])
     return _with_sealed(layout, refs, entries, pending, omitted)
 
 
@@ -193,7 +193,7 @@ def _with_sealed(
     layout: Layout,
     refs: Series[MessageRef],
     entries: list[Entry],
-    abandoned: Sequence[str] = (),
+    abandoned: frozenset[str] = frozenset(),
     omitted: int = 0,
 ) -> Layout:
     """The layout with ``entries`` appended to the sealed part, and an empty region."""
@@ -218,22 +218,37 @@ def _with_sealed(
 
 def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group], list[int]]:
     """The groups to seal, and the indexes of the rows behind them that form the region."""
-    last = next((g for g in reversed(groups) if any(_assistant(rows[i]) for i in g.calls)), None)
+    last = next((g for g in reversed(groups) if any(_assistant(rows[i]) for i in g.rows)), None)
     if last is None:
         return groups, []
-    tail = rows[last.calls[-1]].facts
-    grows = last.calls[-1] == len(rows) - 1 and tail.dialect == "responses"
-    if not last.pending and not grows:
+    # An item that was taken out of its round is a group of its own, behind the round's first row.
+    start = last.rows[0]
+    while start > 0 and joins(rows[start - 1].facts, rows[start].facts):
+        start -= 1
+    answer = [i for i in range(start, len(rows)) if _assistant(rows[i])]
+    grows = answer[-1] == len(rows) - 1 and rows[-1].facts.dialect == "responses"
+    unfinished = [group for group in groups if group.rows[0] >= start]
+    if not grows and not _unanswered(unfinished, [ref.facts for ref in rows]):
         return groups, []
-    start = last.calls[0]
     settled = [group for group in groups if group.rows[0] < start]
     taken = {row for group in settled for row in group.rows}
     return settled, [row for row in range(start, len(rows)) if row not in taken]
 
 
-def _unanswered(region: Sequence[MessageRef]) -> frozenset[str]:
-    groups = group_rows([ref.facts for ref in region])
-    return frozenset([call for group in groups for call in group.pending])
+def _pending(region: Sequence[MessageRef]) -> frozenset[str]:
+    facts = [ref.facts for ref in region]
+    return _unanswered(group_rows(facts), facts)
+
+
+def _unanswered(groups: Iterable[Group], rows: Sequence[Facts]) -> frozenset[str]:
+    """The calls of ``groups`` that nobody answered, whatever a view does with them."""
+    found: set[str] = set()
+    for group in groups:
+        if len(group.rows) == 1 and not rows[group.rows[0]].calls:
+            continue  # most groups by far
+        own = {call for row in group.rows for call in rows[row].calls}
+        found |= own.difference(*[rows[row].results for row in group.results])
+    return frozenset(found)
 
 
 def _assistant(ref: MessageRef) -> bool:
@@ -258,6 +273,8 @@ def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[
         for row in group.results:
             given = rows[row].facts.results
             surplus = tuple([call for call in given if call not in waiting])
+            if surplus and rows[row].facts.item:
+                surplus = ()  # an item answers one call: that of this round, or of a reference
             waiting.difference_update(given)
             entries.append(Entry("message", rows[row], omit=surplus))
         for call in group.pending:

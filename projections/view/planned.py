@@ -183,4 +183,8 @@ def _shortened(ref: MessageRef, short: Any, record: Record, estimator: Estimator
     if short is None or short.at is not None:
         return ref
     shorter = reference(record, short.body, ref.number, estimator, shortened=True)
+    # The speaker is the message's: a cut may have taken the mark that tells who it is.
+    speaker = {"kind": ref.facts.kind, "human": ref.facts.human}
+    facts = msgspec.structs.replace(shorter.facts, **speaker)
+    shorter = msgspec.structs.replace(shorter, facts=facts)
     return without_thinking(shorter, estimator) if ref.stripped else shorter

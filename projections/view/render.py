@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eventctx.log.store import Address
+from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
+from eventctx.messages.facts import Facts
 from eventctx.projections.view.layout import OPENING, SYNTHETIC_RESULT, Entry
 from eventctx.projections.view.refs import MessageRef
 
@@ -62,6 +64,8 @@ def _erased(ref: Any, omit: tuple[str, ...]) -> dict[str, Any]:
     """The placeholder for an erased row, with its role, its calls and its results."""
     facts = ref.facts
     results = [call_id for call_id in facts.results if call_id not in omit]
+    if facts.item in items.TABLE and (results or facts.calls):
+        return _erased_item(facts)
     if results:
         row = _result_row(facts.dialect, results[0], ERASED, None)
         if facts.dialect == "anthropic":
@@ -75,6 +79,13 @@ def _erased(ref: Any, omit: tuple[str, ...]) -> dict[str, Any]:
         return _erased_calls(facts.dialect, facts.calls)
     role = facts.role if facts.role in ("system", "developer", "user", "assistant") else "user"
     return {"role": role, "content": ERASED}
+
+
+def _erased_item(facts: Facts) -> dict[str, Any]:
+    """The placeholder for an erased item: a call, or what answers one, of the same type."""
+    if facts.calls:
+        return items.call_of_type(facts.item, facts.calls[0])
+    return items.output_of_type(facts.item, facts.results[0], ERASED)
 
 
 def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
@@ -136,7 +147,10 @@ def synthetic_result(ref: MessageRef, call_id: str, caller: bytes | None) -> dic
 
     ``caller`` is the stored body of the message with the call, None if it was erased.
     """
-    kind = None
+    item = items.synthetic_output(ref.facts.item, call_id, SYNTHETIC_RESULT)
+    if item is not None:
+        return item
+    kind = None  # of facts that an older release stored, without the type of the item
     if ref.facts.dialect == "responses" and caller is not None:
         kind = decode_body(caller).get("type")
     return _result_row(ref.facts.dialect, call_id, SYNTHETIC_RESULT, kind)

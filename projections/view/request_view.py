@@ -16,6 +16,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import Break, Located, RequestPrepared
 from eventctx.log.plan import Insertion, Plan, find, without
 from eventctx.log.record import Record
+from eventctx.log.wire import WireForm
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Calibration, Scale
 from eventctx.messages.facts import decode_facts
@@ -51,6 +52,7 @@ def prepared(
     tools_digest: str | None = None,
     floor_sent: bool = False,
     reconstructed: bool = False,
+    wire: WireForm | None = None,
 ) -> RequestPrepared:
     """The event that records the view of this state as a request.
 
@@ -75,10 +77,21 @@ def prepared(
         estimator=state.estimator.name,
         factor=scale.factor,
         reserve=scale.reserve,
+        wire=wire,
     )
 
 
 # -- steps ---------------------------------------------------------------------------------------
+
+
+def _started(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    return state._replace(mirror=None if event.imported_at is None else event.source or "a file")
+
+
+def _ours(state: ViewState, record: Record) -> ViewState:
+    # A fork reads through its parent's records; its own first record makes it no mirror.
+    return state._replace(mirror=None)
 
 
 def _added(state: ViewState, record: Record) -> ViewState:
@@ -110,6 +123,8 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.turns,
         state.shown,
         state.calibration,
+        state.tools,
+        state.mirror,
     )
 
 
@@ -166,6 +181,7 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
         compactions=state.compactions,
         turns=state.turns,
         calibration=state.calibration,
+        mirror=state.mirror,
     )
 
 
@@ -299,6 +315,13 @@ def _reported(state: ViewState, record: Record) -> ViewState:
     return called._replace(calibration=learned)
 
 
+def _content(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    if event.kind != "tools":
+        return state
+    return state._replace(tools=state.tools | {event.digest})
+
+
 def with_model(state: ViewState, model: str | None) -> ViewState:
     """The view, counted for a request to ``model``; unchanged if the model is not known."""
     return _calibrated(state, calibration.called(state.calibration, model))
@@ -344,6 +367,9 @@ def _name(event: type[events.Event]) -> str:
 
 
 _STEPS = {
+    _name(events.SessionStart): _started,
+    _name(events.SessionFork): _ours,
+    _name(events.SessionTakenOver): _ours,
     _name(events.MessageAdded): _added,
     _name(events.MessagesSet): _set,
     _name(events.Cleared): _cleared,
@@ -354,6 +380,7 @@ _STEPS = {
     _name(events.SystemPromptSet): _prompted,
     _name(events.PostCompact): _compacted,
     _name(events.RequestPrepared): _prepared,
+    _name(events.RequestContent): _content,
     _name(events.PromptSubmit): _turn,
     _name(events.ProviderRequest): _called,
     _name(events.UsageReported): _reported,

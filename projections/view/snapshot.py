@@ -21,7 +21,7 @@ NAME: Final = "request_view"
 
 CHECKSUM_BYTES: Final = 16
 
-VERSION = 3
+VERSION = 4
 """Version of the stored state; a snapshot of another version is not read."""
 
 
@@ -42,6 +42,8 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     turns: int
     shown: tuple[int, int, str] | None
     calibration: Calibration
+    tools: list[str]
+    mirror: str | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -68,6 +70,8 @@ def dump(state: ViewState) -> bytes:
             state.turns,
             state.shown,
             state.calibration,
+            sorted(state.tools),
+            state.mirror,
         )
     )
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
@@ -97,4 +101,6 @@ def load(data: bytes) -> ViewState:
         stored.turns,
         stored.shown,
         stored.calibration,
+        frozenset(stored.tools),
+        stored.mirror,
     )

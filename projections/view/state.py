@@ -33,6 +33,8 @@ class ViewState(NamedTuple):
     - ``shown``: the tool round in progress in the last request, as the place of its first entry,
       its number of entries, and their digest; None if no round was in progress.
     - ``calibration``: the relation of our token counts to those that the provider reports.
+    - ``tools``: digests of the tool definitions whose contents are in the log.
+    - ``mirror``: the name of the file that the stream mirrors; None for a session of ours.
     """
 
     position: int
@@ -50,6 +52,8 @@ class ViewState(NamedTuple):
     turns: int
     shown: tuple[int, int, str] | None
     calibration: Calibration
+    tools: frozenset[str] = frozenset()
+    mirror: str | None = None
 
     @property
     def estimator(self) -> Estimator:
@@ -89,6 +93,7 @@ def initial() -> ViewState:
         turns=0,
         shown=None,
         calibration=calibration.UNCALIBRATED,
+        tools=frozenset(),
     )
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.importers.load import import_file
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, types
 from tests.amplifier.hosts import session
+from tests.importers.given import jsonl
 
 pytestmark = pytest.mark.slow
 
@@ -206,3 +208,33 @@ async def test_clearing_empties_the_transcript_and_the_log_keeps_it(tmp_path: Pa
     async with eventctx.open(path) as engine:
         view = await engine.request_view("session-1", turn=1)
         assert [row["content"] for row in view.messages] == ["First."]
+
+
+async def test_an_imported_session_is_not_written_by_the_module_until_it_is_taken_over(
+    tmp_path: Path,
+) -> None:
+    path, file = tmp_path / "contexts.db", tmp_path / "transcript.jsonl"
+    file.write_bytes(
+        jsonl([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
+    )
+
+    async def take(**options: Any) -> None:
+        async with eventctx.open(path) as engine:
+            await import_file(engine.store, file, session="session-1", **options)
+
+    await take(complete=True)
+    before = types(await records_of(path))
+    provider = ScriptedAmplifierProvider("Hello.")
+    async with session(provider, config={"store": str(path)}) as host:
+        context = host.coordinator.get("context")
+        assert len(await context.get_messages()) == 2
+        with pytest.raises(eventctx.ImportedSession):
+            await context.set_messages([{"role": "user", "content": "c"}])
+        with pytest.raises(eventctx.ImportedSession):
+            await context.add_message({"role": "user", "content": "c"})
+        with pytest.raises(eventctx.ImportedSession):
+            await context.get_messages_for_request()
+    assert types(await records_of(path)) == before
+    await take(take_over=True)
+    async with session(provider, config={"store": str(path)}) as host:
+        assert await host.execute("Still there?") == "Hello."

@@ -120,6 +120,20 @@ def test_a_compaction_is_made_for_the_budget_that_is_given(run, store):
     assert made.document["tokens_after"] == small.document["tokens_after"]
 
 
+def test_a_budget_below_what_must_stay_is_a_problem_and_changes_nothing(run, store):
+    before = types(run, store)
+    for extra in ([], ["--dry-run"], ["--json"]):
+        done = run("compact", "work", "--budget", 5, *extra, "--store", store)
+        assert (done.code, done.out) == (1, "")
+        found = re.search(r"what must stay takes (\d+) tokens in \d+ messages", done.err)
+        assert found is not None
+        assert f"nothing was changed; the smallest budget that works is {found[1]}" in done.err
+    assert types(run, store) == before
+    enough = run("compact", "work", "--budget", found[1], "--json", "--store", store)
+    assert (enough.code, enough.document["outcome"]) == (0, "applied")
+    assert enough.document["tokens_after"] <= int(found[1])
+
+
 def test_nothing_to_compact_is_said(run, tmp_path):
     path = tmp_path / "s.db"
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.importers.agents import Pi
+
 CHAT = [
     {"role": "user", "content": "hello"},
     {"role": "assistant", "content": "hi"},
@@ -29,7 +31,7 @@ def test_what_was_exported_imports_back_equal(run, store, tmp_path):
     assert (written.code, written.out) == (0, "")
     assert file.read_text() == whole
     other = tmp_path / "other.db"
-    [imported] = run("import", file, "--json", "--store", other).lines
+    [imported] = run("import", file, "--json", "--store", other).document["sessions"]
     assert (imported["session"], imported["format"], imported["messages"]) == (
         "work",
         "eventctx",
@@ -50,7 +52,7 @@ def test_what_was_exported_imports_back_equal(run, store, tmp_path):
 def test_importing_an_export_twice_adds_nothing(run, store, tmp_path):
     file = tmp_path / "work.jsonl"
     run("export", "work", "-o", file, "--store", store)
-    [again] = run("import", file, "--json", "--store", store).lines
+    [again] = run("import", file, "--json", "--store", store).document["sessions"]
     assert again["added"] == 0
 
 
@@ -68,7 +70,7 @@ def test_an_export_with_an_edited_line_is_refused(run, store, tmp_path):
     file.write_text(file.read_text().replace("Task 1", "Task 9"))
     done = run("import", file, "--store", tmp_path / "other.db")
     assert done.code == 2
-    assert "digest" in done.err
+    assert "digest" in done.out
 
 
 def test_an_export_that_ends_early_is_refused(run, store, tmp_path):
@@ -77,7 +79,7 @@ def test_an_export_that_ends_early_is_refused(run, store, tmp_path):
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-2]))
     done = run("import", file, "--store", tmp_path / "other.db")
     assert done.code == 2
-    assert "ends after" in done.err
+    assert "ends after" in done.out
 
 
 def test_a_failed_export_leaves_no_file(run, store, tmp_path):
@@ -93,21 +95,67 @@ def test_a_message_list_is_imported_and_a_second_time_adds_nothing(run, chat, tm
     assert "nothing new" in again.out
 
 
-def test_a_folder_is_searched_and_what_is_unknown_in_it_passed_over(run, chat, tmp_path):
+def test_a_folder_is_searched_and_what_is_no_transcript_in_it_named(run, chat, tmp_path):
     (tmp_path / "settings.json").write_text('{"theme": "dark"}')
-    done = run("import", tmp_path, "--store", tmp_path / "new.db")
+    done = run("import", tmp_path, "--complete", "--store", tmp_path / "new.db")
     assert done.code == 0
-    assert "chat" in done.out
-    assert "1 file of unknown format passed over" in done.out
+    session, passed_over, total = done.out.splitlines()
+    counts = "4 messages, 2 turns, 2 requests, 0 compactions"
+    assert session == f"chat  messages  {counts}, 15 new records"
+    assert passed_over.startswith("passed over: ") and "settings.json: no transcript" in passed_over
+    assert total == f"total: 1 session, {counts}, 15 new records; 1 file passed over"
 
 
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(run, chat, tmp_path):
     bad = tmp_path / "bad.bin"
     bad.write_bytes(b"\0\1\2")
-    done = run("import", bad, chat, "--store", tmp_path / "new.db")
+    deep = tmp_path / "deep.json"
+    deep.write_bytes(b"[" * 100_000)
+    done = run("import", bad, deep, chat, "--store", tmp_path / "new.db")
+    assert (done.code, done.err) == (2, "")
+    session, first, second, total = done.out.splitlines()
+    assert session.startswith("chat  messages")
+    assert f"{bad}: expected text" in first
+    assert f"{deep}: expected one whole JSON document" in second
+    assert total.endswith("; 2 files passed over, 2 of them for an error")
+
+
+def test_an_import_is_one_document_of_sessions_files_passed_over_and_a_total(run, chat, tmp_path):
+    (tmp_path / "b\udcff.jsonl").write_bytes(b"{half")
+    done = run("import", tmp_path, "--json", "--complete", "--store", tmp_path / "new.db")
     assert done.code == 2
-    assert "bad.bin" in done.err and "binary" in done.err
-    assert "chat" in done.out
+    answer = done.document
+    assert [one["session"] for one in answer["sessions"]] == ["chat"]
+    (bad,) = answer["passed_over"]
+    assert (bad["path"], bad["error"]) == (str(tmp_path / "b") + "\\udcff.jsonl", "UnknownFormat")
+    assert answer["total"] == {
+        "sessions": 1,
+        "added": 15,
+        "messages": 4,
+        "observed": 0,
+        "turns": 2,
+        "calls": 2,
+        "compactions": 0,
+        "warned": 0,
+        "passed_over": 1,
+        "failed": 1,
+        "bytes": chat.stat().st_size,
+    }
+
+
+def test_what_waits_and_each_warning_is_told_on_request(run, tmp_path):
+    file = tmp_path / "odd.jsonl"
+    file.write_text('{"role": "user", "content": "x"}\nbroken\n{"role": "user", "con')
+    done = run("import", file, "--verbose", "--store", tmp_path / "new.db")
+    assert "warning: line 2: not readable as JSON" in done.out
+    assert "waits for the next import: line 3" in done.out
+
+
+def test_a_folder_without_a_transcript_leaves_no_store(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = run("import", tmp_path / "empty", "--store", tmp_path / "new.db")
+    assert (done.code, "in this folder" in done.err) == (2, True)
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_the_format_can_be_given(run, tmp_path, chat):
@@ -147,3 +195,13 @@ def test_a_fork_needs_a_free_name_and_a_position_that_exists(run, store):
     outside = run("fork", "work", "new", "--at", 10_000, "--store", store)
     assert outside.code == 2
     assert run("fork", "work", "a/b", "--at", 3, "--store", store).code == 2
+
+
+def test_a_branch_of_a_pi_session_is_listed_as_a_branch(run, tmp_path) -> None:
+    log = Pi(parentSession="/x/2026-01-01T10-00-00_old-id.jsonl").user("go")
+    (tmp_path / "branch.jsonl").write_bytes(log.data())
+    store = tmp_path / "moved.db"
+    assert run("--store", store, "import", tmp_path / "branch.jsonl").code == 0
+    assert "pi-1 (branch of old-id)" in " ".join(run("sessions", "--store", store).out.split())
+    [row] = run("sessions", "--json", "--store", store).document
+    assert (row["belongs_to"], row["link"], row["parent"]) == ("old-id", "branch", None)

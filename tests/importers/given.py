@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from eventctx.engine import Engine
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source.items import (
@@ -23,6 +24,7 @@ from eventctx.importers.source.items import (
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
+from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
 
 NOW = 1_900_000_000_000_000_000
@@ -176,6 +178,14 @@ def salt(size: int) -> bytes:
 async def load(store: MemoryStore, path: Path, **options: Any) -> ImportSummary:
     """Import and return the summary of the file itself, without its subagents."""
     return (await import_file(store, path, clock=lambda: NOW, salt=salt, **options))[0]
+
+
+async def forked(engine: Engine, session: str) -> Context:
+    """A fork of an imported session at its end, to go on from."""
+    info = await engine.store.head(session)
+    assert info is not None
+    await engine.fork(session, info.head, "fork")
+    return await engine.session("fork")
 
 
 async def records(store: MemoryStore, stream: str) -> list[Record]:

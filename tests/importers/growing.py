@@ -15,7 +15,13 @@ def claude_code() -> bytes:
     log.line("queue-operation", operation="enqueue", uuid=..., isSidechain=...)
     log.progress(hook="é").user("go")
     log.answer("m1", text("\n")).answer("m1", thinking("hm", "sig=")).answer("m1", call("t1"))
+    beside = {"uuid": ..., "isSidechain": ...}
+    log.line("queue-operation", operation="enqueue", content="wait", **beside)
+    log.line("queue-operation", operation="enqueue", content="no", **beside)
+    log.line("queue-operation", operation="remove", **beside)
     log.progress(agentId="a1").result("t1", "one 😀").answer("m1", call("t2"), output=9)
+    log.line("queue-operation", operation="remove", content="no", **beside)
+    log.line("attachment", attachment={"type": "queued_command", "prompt": [text("no")]})
     log.user("a skill", isMeta=True).result("t2", "two")
     log.answer("m2", text("end"), stop_reason="end_turn").answer("m2", text("more"))
     log.system("turn_duration").user("[Request interrupted by user]").line("hologram")
@@ -34,7 +40,9 @@ def codex() -> bytes:
     log.says("assistant", "y").event("task_complete").says("user", "z").calls("c3")
     user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
     log.output("c3").counted(20, 30).line("compacted", replacement_history=[user], message="")
-    return log.says("assistant", "end").counted(30, 60).data()
+    log.event("user_message", message="and?").event("agent_message", message="so").calls("c4")
+    log.output("c4").event("agent_message", message="end").says("assistant", "end").counted(30, 60)
+    return log.event("agent_message", message="at last").event("turn_aborted").data()
 
 
 def chat() -> bytes:

@@ -28,7 +28,7 @@ from tests.importers.agents import (
     passing_reminder,
     pi_call,
 )
-from tests.importers.given import ClaudeCode, Codex, call, load, records, text, thinking
+from tests.importers.given import ClaudeCode, Codex, call, forked, load, records, text, thinking
 
 Row = dict[str, Any]
 
@@ -302,7 +302,7 @@ async def _promises(
     engine = Engine(store)
     verified = await engine.verify(session)
     assert not verified.problems, verified.problems
-    context = await engine.session(session)
+    context = await forked(engine, session)
     assert await context.get_messages_for_request() is not None
     await context.close()
 

@@ -65,18 +65,6 @@ def test_a_transcripts_rows_are_taken_as_they_are() -> None:
     assert len(of_type(found, ModelCall)) == 2
 
 
-async def test_the_two_files_of_a_session_are_two_sessions(tmp_path: Path) -> None:
-    folder = tmp_path / "amp-1"
-    (folder / "context-intelligence").mkdir(parents=True)
-    (folder / "transcript.jsonl").write_bytes(jsonl(rows()))
-    (folder / "context-intelligence" / "events.jsonl").write_bytes(amplifier_talk().data())
-    store = MemoryStore()
-    one = await load(store, folder / "transcript.jsonl")
-    two = await load(store, folder / "context-intelligence" / "events.jsonl")
-    assert (one.format, one.session) == ("amplifier", "amp-1")
-    assert (two.format, two.session) == ("amplifier", "amp-1.events")
-
-
 async def test_a_log_that_does_not_name_its_session_is_named_by_its_folder(tmp_path: Path) -> None:
     log = amplifier_talk()
     for row in log.rows:
@@ -84,7 +72,7 @@ async def test_a_log_that_does_not_name_its_session_is_named_by_its_folder(tmp_p
     path = tmp_path / "amp-9" / "context-intelligence" / "events.jsonl"
     path.parent.mkdir(parents=True)
     path.write_bytes(log.data())
-    assert (await load(MemoryStore(), path)).session == "amp-9.events"
+    assert (await load(MemoryStore(), path)).session == "amp-9"
 
 
 def stored() -> list[dict[str, Any]]:
@@ -175,13 +163,13 @@ async def test_the_request_after_a_compaction_is_the_one_that_was_sent(tmp_path:
     path.write_bytes(compacted(AmplifierLog()).data())
     engine = Engine(MemoryStore())
     await import_file(engine.store, path, complete=True, salt=salt)
-    assert (await engine.verify("amp-1.events")).ok
-    audit = await engine.audit("amp-1.events")
-    view = await engine.request_view("amp-1.events", position=audit.requests[-1].position)
+    assert (await engine.verify("amp-1")).ok
+    audit = await engine.audit("amp-1")
+    view = await engine.request_view("amp-1", position=audit.requests[-1].position)
     told = [
         m["content"] if isinstance(m["content"], str) else m["content"][0]["text"]
         for m in view.messages
     ]
     assert told == ["be good", "question 2", "answer 2", "now"]
-    (post,) = await events(engine.store, "amp-1.events", "context:post_compact")  # type: ignore[arg-type]
+    (post,) = await events(engine.store, "amp-1", "context:post_compact")  # type: ignore[arg-type]
     assert (post.messages_before, post.messages_after) == (8, 4)

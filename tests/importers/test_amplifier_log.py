@@ -50,7 +50,7 @@ def test_the_conversation_is_what_was_sent_and_answered() -> None:
     first, result, last = amplifier_talk().talk[1:]
     system = {"role": "system", "content": [text("be good")]}
     assert texts(found) == [system, {"role": "user", "content": "go"}, first, result, last]
-    assert found[0] == Session(1, 1_767_261_600_123_456_000, "amp-1.events")
+    assert found[0] == Session(1, 1_767_261_600_123_456_000, "amp-1")
     assert [item.line for item in of_type(found, TurnBegan)] == [4]
     assert len(of_type(found, ModelCall)) == 2
 
@@ -252,6 +252,107 @@ def test_a_log_that_was_killed_before_the_answer_has_its_request() -> None:
     found = items_of(parse, AmplifierLog().prompt("go").request().data(), always)
     assert roles(found) == ["system", "user"]
     assert len(of_type(found, ModelCall)) == 1
+
+
+# -- answers without requests, and calls logged in levels -----------------------------------------
+
+
+def anthropic_body(value: str) -> dict[str, Any]:
+    usage = {"input_tokens": 3, "cache_read_input_tokens": 40, "output_tokens": 2}
+    about = {"id": "msg", "type": "message", "model": "claude", "stop_reason": "end_turn"}
+    return {**about, "role": "assistant", "content": [text(value)], "usage": usage}
+
+
+def items_body(value: str) -> dict[str, Any]:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
+    said["content"] = [{"type": "output_text", "text": value}]
+    usage = {"input_tokens": 43, "input_tokens_details": {"cached_tokens": 40}, "output_tokens": 2}
+    about = {"id": "resp", "object": "response", "model": "gpt", "status": "completed"}
+    return {**about, "output": [{"type": "reasoning", "summary": []}, said], "usage": usage}
+
+
+def completion_body(value: str) -> dict[str, Any]:
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": value}}
+    usage = {"prompt_tokens": 43, "completion_tokens": 2}
+    return {"id": "cmpl", "model": "gpt", "choices": [choice], "usage": usage}
+
+
+def test_answers_one_after_another_are_a_call_each() -> None:
+    log = AmplifierLog().prompt("go")
+    for number in range(55):
+        log.event("llm:response", model="m", provider="p", usage={"input_tokens": 100 + number})
+    found = items_of(parse, log.data(), always)
+    calls = of_type(found, ModelCall)
+    assert [(one.model, one.provider) for one in calls] == [("m", "p")] * 55
+    assert [usage.prompt for usage in ended_usages(found)] == list(range(100, 155))
+
+
+def test_answers_one_after_another_keep_their_own_blocks() -> None:
+    log = AmplifierLog().prompt("go")
+    for number in range(3):
+        log.event("llm:response", usage={"input_tokens": 5})
+        log.event("content_block:end", block=text(f"part of {number}"))
+        log.event("content_block:end", block=text("more"))
+    found = items_of(parse, log.data(), always)
+    assert texts(found)[1:] == [
+        {"role": "assistant", "content": [text(f"part of {number}"), text("more")]}
+        for number in range(3)
+    ]
+    assert len(of_type(found, CallEnded)) == 3
+
+
+@pytest.mark.parametrize("key", ["raw", "response"])
+@pytest.mark.parametrize("body", [anthropic_body, items_body, completion_body])
+def test_an_answer_is_read_in_every_providers_form(key: str, body: Any) -> None:
+    for value in (body("hi"), {"status_code": 200, "body": body("hi")}):
+        log = AmplifierLog().prompt("go").event("llm:response", model="m", **{key: value})
+        found = items_of(parse, log.data(), always)
+        assert "hi" in json.dumps(texts(found)[-1])
+        (ended,) = of_type(found, CallEnded)
+        assert (ended.usage.prompt, ended.usage.output) == (43, 2)
+        assert ended.finish_reason in ("end_turn", "completed", "stop")
+        assert ended.response_id is not None
+
+
+def in_levels(*, whole_first: bool = False) -> AmplifierLog:
+    """Two calls as releases before 2026 log them: in short, cut, and whole."""
+    log = AmplifierLog().prompt("go")
+    for number in range(2):
+        params = {"model": "claude", "system": "be good", "messages": list(log.talk)}
+        log.event("llm:request", model="claude", provider="anthropic", message_count=1)
+        log.event("llm:request:debug", request={**params, "messages": ["cut…"]})
+        log.event("llm:request:raw", provider="anthropic", params=params)
+        body = anthropic_body(f"answer {number}")
+        short = ("llm:response", {"usage": {"input": 3, "output": 2}, "model": "claude"})
+        whole = ("llm:response:raw", {"response": body})
+        for name, data in (whole, short) if whole_first else (short, whole):
+            log.event(name, **data)
+            log.event("llm:response:debug", response={"content_preview": "ans…"})
+        log.talk.append({"role": "assistant", "content": body["content"]})
+        log.event("content_block:end", block=body["content"][0])
+        log.prompt(f"and {number}")
+    return log
+
+
+@pytest.mark.parametrize("whole_first", [False, True])
+def test_a_call_that_is_logged_in_levels_is_one_call(whole_first: bool) -> None:
+    log = in_levels(whole_first=whole_first)
+    found = items_of(parse, log.data())
+    assert texts(found) == [{"role": "system", "content": "be good"}, *log.talk[:-1]]
+    assert len(of_type(found, ModelCall)) == 2
+    usages = [usage for usage in ended_usages(found) if usage is not None]
+    assert usages[0].prompt == 43  # the short level leaves the cache out
+    parts = [raw.kind for raw in of_type(found, Raw)]
+    assert parts.count("llm:request.rest") == parts.count("llm:request:debug") == 2
+
+
+def test_a_request_in_short_waits_for_the_line_that_may_hold_it_whole() -> None:
+    log = AmplifierLog().prompt("go").event("llm:request", model="m")
+    found = items_of(parse, log.data())
+    assert [item.reason for item in of_type(found, Waiting)] == [
+        "a request whose messages may follow"
+    ]
+    assert len(of_type(items_of(parse, log.data(), always), ModelCall)) == 1
 
 
 # -- bad input -----------------------------------------------------------------------------------

@@ -9,7 +9,15 @@ import pytest
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats import chat, mini_swe_agent, swe_agent
-from eventctx.importers.source.items import CallEnded, ModelCall, Raw, TurnBegan, TurnEnded, Warned
+from eventctx.importers.source.items import (
+    CallEnded,
+    MessageItem,
+    ModelCall,
+    Raw,
+    TurnBegan,
+    TurnEnded,
+    Warned,
+)
 from tests.importers.given import call, items_of, jsonl, of_type, prompts, raw_kinds, roles, texts
 
 TASK: list[dict[str, Any]] = [
@@ -62,6 +70,12 @@ def test_swe_agent_text_runs_have_one_turn() -> None:
     found = items_of(swe_agent.parse, doc({"history": rows, "trajectory": []}))
     assert len(of_type(found, TurnBegan)) == 1
     assert len(of_type(found, ModelCall)) == 1
+    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
+
+
+def test_of_the_rows_in_role_user_only_the_task_is_a_persons() -> None:
+    found = of_type(items_of(swe_agent.parse, doc(swe_file())), MessageItem)
+    assert [m.by_harness for m in found] == [False, True, False, False, False]
 
 
 def test_a_history_row_without_a_role_is_kept_and_not_understood() -> None:
@@ -95,6 +109,7 @@ def test_mini_v1_takes_usage_from_extra_and_the_submission_begins_no_turn() -> N
     assert of_type(found, CallEnded)[0].time == 1_700_000_000_500_000_000
     assert len(of_type(found, TurnBegan)) == 1
     assert len(of_type(found, ModelCall)) == 1
+    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
     assert "extra" not in texts(found)[2]
     assert raw_kinds(found) == ["extra", "document"]
 
@@ -203,6 +218,25 @@ def test_the_log_of_a_request_ends_with_its_answer_and_usage() -> None:
     assert (request.model, request.response_id, request.finish_reason) == ("m", "r1", "stop")
     assert (request.usage.prompt, request.context_window) == (50, 200)
     assert of_type(found, CallEnded)[0].time == 5_000_000_000
+
+
+def test_the_answer_of_a_logged_request_may_be_a_message_or_a_list_of_items() -> None:
+    said = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+    usage = {"input_tokens": 5, "cache_read_input_tokens": 45, "output_tokens": 3}
+    body = {"id": "m1", "type": "message", "model": "m", "stop_reason": "end_turn", **said}
+    log = {"system": "be good", "messages": TASK[1:], "response": {**body, "usage": usage}}
+    found = items_of(chat.parse, doc(log))
+    assert texts(found) == [{"role": "system", "content": "be good"}, TASK[1], said]
+    (request,) = of_type(found, ModelCall)
+    assert (request.usage.prompt, request.finish_reason) == (50, "end_turn")
+    items = [
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"},
+    ]
+    answer = {"id": "r1", "status": "completed", "output": items, "created_at": 5}
+    found = items_of(chat.parse, doc({"input": TASK, "response": answer}))
+    assert texts(found) == [*TASK, *items]
+    assert (len(of_type(found, ModelCall)), of_type(found, CallEnded)[0].time) == (1, 5 * 10**9)
 
 
 @pytest.mark.parametrize("response", [None, 3, {}, {"choices": [3]}, {"choices": [{"message": 3}]}])

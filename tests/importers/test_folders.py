@@ -113,7 +113,7 @@ def test_a_folder_of_events_is_one_session(tmp_path: Path) -> None:
     folder = openhands_talk().folder(tmp_path / "run-7")
     done = run(folder, "--json")
     assert done.exit_code == 0
-    (summary,) = [json.loads(line) for line in done.stdout.splitlines()]
+    (summary,) = json.loads(done.stdout)["sessions"]
     assert (summary["session"], summary["format"], summary["messages"]) == ("run-7", "openhands", 5)
     assert summary["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
     assert "nothing new" in run(folder).stdout
@@ -140,11 +140,17 @@ def test_a_search_takes_folders_of_events_as_wholes_beside_files(tmp_path: Path)
     (tmp_path / "agents" / "events.jsonl").write_bytes(AmplifierLog().prompt("x").data())
     done = run(tmp_path / "agents", "--json", "--complete")
     assert done.exit_code == 0
-    sessions = [json.loads(line)["session"] for line in done.stdout.splitlines()]
-    assert sorted(sessions) == ["amp-1.events", "run-7", "run-8"]
+    answer = json.loads(done.stdout)
+    sessions = [summary["session"] for summary in answer["sessions"]]
+    assert sorted(sessions) == ["amp-1", "run-7", "run-8"]
+    (other,) = answer["passed_over"]
+    assert (other["reason"], other["error"]) == (
+        "no transcript: an object with the keys none",
+        None,
+    )
 
 
 def test_a_folder_of_events_in_another_format_is_an_error(tmp_path: Path) -> None:
     done = run(openhands_talk().folder(tmp_path / "run-7"), "--format", "codex")
     assert done.exit_code == 2
-    assert "found a folder" in done.stderr
+    assert "found a folder" in done.stdout

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.errors import MalformedTranscript, TranscriptError, UnknownFormat
+from eventctx.errors import MalformedTranscript, TranscriptError, UnreadableFile
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source import document, event_folder, lines
@@ -19,7 +19,16 @@ from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, Pi
-from tests.importers.given import ClaudeCode, Codex, jsonl, load, messages, records, text
+from tests.importers.given import (
+    ClaudeCode,
+    Codex,
+    forked,
+    jsonl,
+    load,
+    messages,
+    records,
+    text,
+)
 
 CHAT: list[dict[str, Any]] = [
     {"role": "user", "content": "one"},
@@ -163,7 +172,8 @@ async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_stands(
     assert summary.unknown["unstorable"] >= 1
     assert b"inside" in await raw_bytes(store, summary)
     assert summary.session is not None
-    assert await (await Engine(store).session(summary.session)).get_messages_for_request()
+    context = await forked(Engine(store), summary.session)
+    assert await context.get_messages_for_request()
 
 
 # -- usage ---
@@ -184,7 +194,7 @@ async def test_no_reported_usage_keeps_a_session_from_its_next_request(
     store, summary = await imported(tmp_path, data, format=name)
     assert summary.session is not None
     engine = Engine(store)
-    context = await engine.session(summary.session)
+    context = await forked(engine, summary.session)
     assert len(await context.get_messages_for_request()) == len(
         await messages(store, summary.session)
     )
@@ -251,7 +261,7 @@ async def test_lines_that_name_no_session_are_not_collected_for_ever(
 async def test_what_is_no_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path(os.devnull)):
-        with pytest.raises(UnknownFormat, match=r"expected a file, .* found a pipe or a device"):
+        with pytest.raises(UnreadableFile, match=r"expected a file, .* found a pipe or a device"):
             await load(MemoryStore(), path)
 
 

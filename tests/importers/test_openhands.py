@@ -114,7 +114,12 @@ def test_older_observations_have_a_text_an_error_and_a_picture() -> None:
         log.event("ObservationEvent", tool_call_id="c", observation=observation)
     contents = [message["content"] for message in texts(items_of(parse, log.data()))]
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
-    assert contents == ["out", "boom", [text("page"), picture], '{"value":3}']
+    assert contents == [
+        [text("out")],
+        [text("Error: boom")],
+        [text("page"), picture],
+        [text('{"value":3}')],
+    ]
 
 
 def test_errors_and_refusals_are_failed_results() -> None:
@@ -124,7 +129,8 @@ def test_errors_and_refusals_are_failed_results() -> None:
     results = of_type(items_of(parse, log.seen("c3", is_error=True).data()), MessageItem)[1:]
     assert [result.failed for result in results] == [True, True, True]
     contents = [result.message["content"] for result in results]
-    assert contents == ["no such tool", "Action rejected: not that", [text("done")]]
+    heading = text("[An error occurred during execution.]\n")
+    assert contents == ["no such tool", "Action rejected: not that", [heading, text("done")]]
 
 
 async def test_failed_results_are_tool_errors_in_the_log(tmp_path: Path) -> None:
@@ -149,7 +155,9 @@ def test_skills_are_told_behind_the_words_and_images_one_by_one() -> None:
 def test_only_a_persons_messages_begin_turns() -> None:
     note = {"role": "user", "content": "a hook says"}
     log = openhands_talk().event("MessageEvent", "environment", llm_message=note).user("more")
-    assert [item.line for item in of_type(items_of(parse, log.data()), TurnBegan)] == [2, 7]
+    found = items_of(parse, log.data())
+    assert [item.line for item in of_type(found, TurnBegan)] == [2, 7]
+    assert [item.line for item in of_type(found, MessageItem) if item.by_harness] == [6]
 
 
 def test_a_conversation_that_failed_ends_its_turn() -> None:

@@ -14,6 +14,7 @@ from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
     Branched,
     CompactionItem,
+    MessageItem,
     ModelCall,
     Raw,
     Session,
@@ -99,11 +100,60 @@ def test_a_prompt_is_the_sum_of_three_and_zeros_are_no_usage() -> None:
 
 
 def test_an_aborted_answer_is_a_message_and_cancels_its_turn() -> None:
-    log = Pi().user("go").answer(stop="aborted", errorMessage="Request was aborted").user("again")
+    log = Pi().user("go").answer(text("I"), stop="aborted", errorMessage="aborted").user("again")
     found = items_of(parse, log.data())
-    assert texts(found)[1] == {"role": "assistant", "content": []}
+    assert texts(found)[1] == {"role": "assistant", "content": [text("I")]}
     assert [(e.line, e.status) for e in of_type(found, TurnEnded)] == [(3, "cancelled")]
     assert len(of_type(found, TurnBegan)) == 2
+
+
+@pytest.mark.parametrize("blocks", [[], [text(" \n")], [{"type": "thinking", "thinking": ""}]])
+@pytest.mark.parametrize("stop", ["aborted", "error"])
+def test_an_answer_without_words_is_a_call_and_no_message(blocks: list[Any], stop: str) -> None:
+    log = Pi().user("go").answer(*blocks, stop=stop, errorMessage="x").user("again")
+    found = items_of(parse, log.data())
+    assert roles(found) == ["user", "user"]
+    assert [call.finish_reason for call in of_type(found, ModelCall)] == [stop]
+    assert len(of_type(found, TurnEnded)) == 1
+    kept = next(raw for raw in of_type(found, Raw) if raw.line == 3)
+    assert json.loads(kept.data) == log.rows[2]
+    assert kept.understood
+
+
+def test_a_signature_is_sent_even_without_words() -> None:
+    sealed = {"type": "thinking", "thinking": "", "thinkingSignature": "X"}
+    assert roles(items_of(parse, Pi().user("go").answer(sealed).data())) == ["user", "assistant"]
+
+
+async def test_an_answer_without_words_is_in_no_request_and_counts_for_no_place(
+    tmp_path: Path,
+) -> None:
+    log = Pi(tree=True).user("one").answer(stop="aborted").user("two").answer(text("2"))
+    log.back_to("e2").user("three").answer(text("3"))
+    requests = await requests_of(log, tmp_path)
+    assert requests[-1] == ["one", "three"]
+
+
+def test_commands_extensions_and_summaries_of_branches_are_no_persons_words() -> None:
+    log = Pi(tree=True).user("go").answer(text("x"))
+    ran = {"role": "bashExecution", "command": "ls", "output": "a", "exitCode": 0}
+    log.entry("message", message=ran).entry("custom_message", customType="x", content="hello")
+    log.says("hookMessage", "hello").entry("branch_summary", summary="tried", fromId="e1")
+    found = of_type(items_of(parse, log.user('<skill name="s">x</skill>').data()), MessageItem)
+    assert [m.by_harness for m in found] == [False, False, True, True, True, True, False]
+
+
+async def test_who_spoke_is_known_when_a_branch_is_taken_up_again(tmp_path: Path) -> None:
+    log = long_talk(Pi(tree=True)).entry("custom_message", customType="x", content="hello")
+    log.entry("compaction", summary="S", firstKeptEntryId="e7").back_to("e7").user("on")
+    store, path = MemoryStore(), tmp_path / "file.jsonl"
+    path.write_bytes(log.answer(text("y")).data())
+    session = (await load(store, path)).session or ""
+    last = (await events(store, session, "context:messages_set"))[-1]
+    assert last.harness == (6,)
+    async with Engine(store) as engine:
+        assert (await engine.verify(session)).ok
+        assert [m.origin for m in await engine.transcript(session)][-3:] == ["harness", None, None]
 
 
 def test_an_error_ends_the_turn_only_if_it_was_not_tried_again() -> None:
@@ -137,7 +187,8 @@ def test_changes_of_model_and_thinking_are_kept_and_new_kinds_are_not_understood
 
 def test_a_fork_names_the_session_that_it_came_from() -> None:
     log = Pi(parentSession="C:\\x\\2026-01-01T10-00-00_old-id.jsonl").user("x")
-    assert of_type(items_of(parse, log.data()), Session)[0].parent == "old-id"
+    session = of_type(items_of(parse, log.data()), Session)[0]
+    assert (session.parent, session.link, session.agent) == ("old-id", "branch", None)
 
 
 # -- compactions ---------------------------------------------------------------------------------
@@ -189,7 +240,7 @@ async def requests_of(log: Pi, tmp_path: Path) -> list[list[Any]]:
     shown = []
     for row in (await engine.audit(summary.session)).requests:
         view = await engine.request_view(summary.session, position=row.position)
-        assert view.verified
+        assert view.consistent
         shown.append([message["content"][0]["text"] for message in view.messages])
     return shown
 

@@ -122,15 +122,6 @@ async def test_an_interrupted_turn_is_cancelled(tmp_path: Path) -> None:
     assert [e.status for e in await events(store, session, "prompt:complete")] == ["cancelled"]
 
 
-async def test_time_is_the_files_and_never_runs_backwards(tmp_path: Path) -> None:
-    log = tool_loop()
-    log.rows[3]["timestamp"] = "2020-01-01T00:00:00Z"
-    store, session = await imported(tmp_path, log.data())
-    times = [record.time for record in await records(store, session)]
-    assert times == sorted(times)
-    assert times[0] == 1_767_261_601_500_000_000
-
-
 async def test_a_file_without_times_takes_the_imports(tmp_path: Path) -> None:
     rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
     store, session = await imported(tmp_path, jsonl(rows))

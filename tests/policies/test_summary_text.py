@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages.facts_reader import HARNESS_PREFIXES, read_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.speaker import HARNESS_PREFIXES
 from eventctx.policies.policy import Summary
 from eventctx.policies.summary_text import (
     END,

@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, Final
 
 from eventctx.errors import InvalidMessage
+from eventctx.messages.parts import role_of
 
 MAX_DEPTH: Final = 100
 """Levels of nesting that are kept; a deeper value becomes its text."""
@@ -36,7 +37,7 @@ def converted_to_json(message: Any, error: InvalidMessage) -> dict[str, Any]:
 
     Raises ``error`` for a value that is no message.
     """
-    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+    if not isinstance(message, Mapping) or role_of(dict(message)) is None:
         raise error
     _log.warning("a message is stored with its values told in JSON: %s", error)
     made: dict[str, Any] = _plain(message, 0)

@@ -74,7 +74,8 @@ class _Watched:
     "--budget",
     type=click.IntRange(min=1),
     metavar="TOKENS",
-    help="Tokens per request; default: those of the last request, else 200,000.",
+    help="Tokens per request; default: those of the last request, else 200,000. Less than what "
+    "must stay changes nothing and exits with 1.",
 )
 @click.option(
     "--set",
@@ -85,6 +86,7 @@ class _Watched:
 )
 @click.option("--reason", metavar="TEXT", help="Why it is made; recorded.")
 @click.option("--keep", metavar="TEXT", help="What to keep, in words, for a policy that asks.")
+@opening.on_fork
 @opening.reading
 def compact_command(
     session: str,
@@ -94,22 +96,29 @@ def compact_command(
     given: tuple[str, ...],
     reason: str | None,
     keep: str | None,
+    fork: str | None,
     store: str | None,
     as_json: bool,
 ) -> None:
     """Compact SESSION now, whatever its size, and say what became of every message in view.
 
     With --dry-run nothing is written, and nothing that a model would be asked is asked. Nothing
-    leaves the log in any case: `restore` brings messages back.
+    leaves the log in any case: `restore` brings messages back. An imported session changes by
+    import alone: use --fork.
     """
+    if dry_run and fork is not None:
+        raise click.UsageError("Expected at most one of --dry-run and --fork.")
     chosen, settings = _read(policy, given, budget)
     made = run(
-        _compact(session, chosen, settings, dry_run, {"reason": reason, "keep": keep}, store)
+        _compact(session, chosen, settings, dry_run, {"reason": reason, "keep": keep}, fork, store)
     )
     if as_json:
         put_document(_as_json(made))
-    else:
-        _show(Screen(), made)
+        return
+    screen = Screen()
+    if fork is not None:
+        screen.line("forked ", (session, "bold"), " as it is now as ", (made.session, "bold"))
+    _show(screen, made)
 
 
 class _Made(NamedTuple):
@@ -154,10 +163,12 @@ async def _compact(
     settings: dict[str, Any],
     dry_run: bool,
     words: Mapping[str, str | None],
+    fork: str | None,
     store: str | None,
 ) -> _Made:
     async with opening.existing(store) as engine:
-        name = (await opening.find_session(engine, session)).stream
+        info = await opening.find_session(engine, session)
+        name = info.stream
         before: ViewState = await fold(engine.store, name, request_view)
         sizes: FiguresState = await fold(engine.store, name, projection)
         watched = _Watched(policy)
@@ -165,6 +176,7 @@ async def _compact(
         if dry_run:
             return _made(name, before, sizes, would_be)
         _check_needs_no_model(watched)
+        name = await opening.written(engine, info, fork)
         context = await engine.session(name, **settings)
         limit = settings.get("max_tokens")
         made = await context.compact(

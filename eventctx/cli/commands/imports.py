@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,31 +10,25 @@ from typing import IO, Final
 
 import click
 
+from eventctx.cli.commands.watch import follow_paths
 from eventctx.cli.output import opening
-from eventctx.cli.output.plain import number, plural
-from eventctx.cli.output.program import USAGE, CommandFailed, complain, run
-from eventctx.cli.output.screen import Bar, Screen, progress, put_json
+from eventctx.cli.output.imported import show_passed_over, show_session, show_total
+from eventctx.cli.output.program import USAGE, CommandFailed, run
+from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.engine import Engine
-from eventctx.errors import (
-    EventctxError,
-    MalformedTranscript,
-    StoreUnavailable,
-    StreamExists,
-    UnknownFormat,
-)
-from eventctx.importers.detect import FORMATS
+from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
+from eventctx.importers.detect import FORMATS, is_transcript_folder, session_source
+from eventctx.importers.found import ENDINGS, find
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.source.event_folder import folder_size, is_event_file, is_event_folder
+from eventctx.importers.many import FilePassedOver, import_paths
+from eventctx.importers.source.event_folder import folder_size
+from eventctx.importers.source.lines import unreadable
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
 from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header
 
 EXPORT: Final = "eventctx"
 """The name of our own export format."""
-
-_ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson")
-_BELONGS: Final = "subagents"
-_SHOWN: Final = 5
 
 
 @click.command("import", short_help="Import transcripts of other programs, or exports.")
@@ -52,27 +47,50 @@ _SHOWN: Final = 5
     is_flag=True,
     help="The files grow no more: import their last message groups and end their last turns.",
 )
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Go on: import what is written to the files, and new files, until Ctrl-C.",
+)
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Make the sessions yours for good: they take new messages, and nothing from their files.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="What waits, and each warning, too.")
 @opening.reading
 def import_command(
     files: tuple[Path, ...],
     format_: str | None,
     session: str | None,
     complete: bool,
+    follow: bool,
+    take_over: bool,
+    verbose: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
     """Import transcripts of other agents: Claude Code, Codex, pi, OpenHands, Amplifier, SWE-agent,
-    mini-swe-agent; lists of messages; exports.
+    mini-swe-agent; recorded HTTP of SDKs (VCR); lists of messages; exports.
 
-    A folder is searched for them; one with a file per event, as OpenHands has it, is a transcript
-    itself. Importing a file again adds only what is new in it. With --json,
-    one JSON object a session.
+    A folder is searched for them; one with a file per event, as OpenHands has it, or Amplifier's of
+    a session is a transcript itself. Importing a file again adds only what is new in it. A session
+    mirrors its file and changes by import alone, until --take-over. A file that cannot be read is
+    passed over, named at the end, and makes the exit code 2.
     """
     if session is not None:
         check_session_id(session)
-        if len(files) > 1 or (files[0].is_dir() and not is_event_folder(files[0])):
+        if len(files) > 1 or (files[0].is_dir() and not is_transcript_folder(files[0])):
             raise click.UsageError("--session names one session: give one file with it.")
-    run(_import(files, format_, session, complete, store, as_json))
+    if follow:
+        if complete or take_over or session is not None or format_ == EXPORT:
+            raise click.UsageError(
+                "--follow takes neither --complete, --session, --take-over nor exports."
+            )
+        follow_paths(files, format_, store, as_json)
+        return
+    run(_import(files, format_, session, complete, take_over, verbose, store, as_json))
 
 
 async def _import(
@@ -80,69 +98,55 @@ async def _import(
     format_: str | None,
     session: str | None,
     complete: bool,
+    take_over: bool,
+    verbose: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
-    screen = Screen()
-    failed = skipped = 0
     # The files are searched first: without any, no empty store may be left behind.
-    chosen = list(_found(files))
+    for path in files:
+        _check(path)
+    screen = Screen()
+
+    def told(result: ImportSummary | FilePassedOver) -> None:
+        if isinstance(result, ImportSummary) and not as_json:
+            show_session(screen, result, verbose)
+
     async with opening.created(store) as engine:
-        for path, named in chosen:
-            try:
-                with progress(f"Importing {path.name}", _size(path)) as bar:
-                    found = await _import_one(engine, path, format_, session, complete, bar)
-            except UnknownFormat as error:
-                if named:
-                    complain(f"{path}: {error}")
-                    failed += 1
-                else:
-                    skipped += 1
-            except (StoreUnavailable, OSError):
-                raise
-            except EventctxError as error:
-                complain(f"{path}: {error}")
-                failed += 1
-            else:
-                for summary in found:
-                    _show(screen, summary, as_json)
-    if skipped and not as_json:
-        screen.line((f"{plural(skipped, 'file')} of unknown format passed over", "dim"))
-    if failed:
+
+        async def importing(path: Path) -> list[ImportSummary]:
+            with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
+                return await _import_one(engine, path, format_, session, complete, take_over, bar)
+
+        done = await import_paths(engine.store, files, importing=importing, told=told)
+    if as_json:
+        put_document(
+            {"sessions": done.sessions, "passed_over": done.passed_over, "total": done.total}
+        )
+    else:
+        for one in done.passed_over:
+            show_passed_over(screen, one)
+        show_total(screen, done.total)
+    if done.total.failed:
         raise CommandFailed(USAGE)
 
 
-def _found(files: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
-    """The files to import, each with whether it was named on the command line.
-
-    A file that was found in a named folder counts as not named: it may be of an unknown format.
-    """
-    for path in files:
-        if is_event_folder(path):
-            yield path, True
-        elif path.is_dir():
-            met = sorted(
-                {
-                    # Files of single events are one transcript, so their folder is imported.
-                    inner.parent if is_event_file(inner) else inner
-                    for inner in path.rglob("*")
-                    if inner.suffix in _ENDINGS
-                    and inner.is_file()
-                    # Subagents are imported with the session that they belong to.
-                    and _BELONGS not in inner.relative_to(path).parts
-                }
-            )
-            if not met:
-                raise click.UsageError(f"{path}: no {', '.join(_ENDINGS)} files in this folder.")
-            yield from ((inner, False) for inner in met)
-        elif not path.exists():
+def _check(path: Path) -> None:
+    """Raise UsageError for a path that is not there, and for a folder without any transcript."""
+    if not path.is_dir():
+        # A link to nowhere is there, and is passed over with the reason.
+        if not path.exists() and not path.is_symlink():
             raise click.UsageError(f"{path}: there is no such file.")
-        else:
-            yield path, True
+    elif next(find(path), None) is None:
+        raise click.UsageError(f"{path}: no {', '.join(ENDINGS)} files in this folder.")
 
 
-def _size(path: Path) -> int:
-    return folder_size(path) if path.is_dir() else path.stat().st_size
+def _size(path: Path) -> int | None:
+    """Bytes, for the progress bar; None where the import itself will say what is wrong."""
+    try:
+        return folder_size(path) if path.is_dir() else path.stat().st_size
+    except OSError:
+        return None
 
 
 async def _import_one(
@@ -151,9 +155,15 @@ async def _import_one(
     format_: str | None,
     session: str | None,
     complete: bool,
+    take_over: bool,
     bar: Bar,
 ) -> list[ImportSummary]:
     if format_ == EXPORT or (format_ is None and is_export(path)):
+        if take_over:
+            raise InvalidSetting(
+                "--take-over: expected a file of another program, found an export of eventctx; "
+                "import it without, or take the program's own file over"
+            )
         return [await _import_export(engine, path, session, bar)]
     return await import_file(
         engine.store,
@@ -161,16 +171,20 @@ async def _import_one(
         format=format_,
         session=session,
         complete=complete,
+        take_over=take_over,
         progress=bar.at,
     )
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file is one of our own exports."""
+    """Whether a file is one of our own exports. Raises UnreadableFile."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        return looks_like_export(file.readline(65_536))
+    try:
+        with path.open("rb") as file:
+            return looks_like_export(file.readline(65_536))
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 async def _import_export(
@@ -206,7 +220,8 @@ class _Export:
 
     def __init__(self, path: Path, file: IO[bytes], bar: Bar) -> None:
         self.header = read_header(file.readline())
-        self.size = path.stat().st_size
+        self.size = os.fstat(file.fileno()).st_size
+        self._path = path
         self.seen: Counter[str] = Counter()
         self._file = file
         self._bar = bar
@@ -228,44 +243,10 @@ class _Export:
 
     def _lines(self) -> Iterator[bytes]:
         done = 0
-        for line in self._file:
-            done += len(line)
-            self._bar.at(done, self.size)
-            yield line
-
-
-def _show(screen: Screen, summary: ImportSummary, as_json: bool) -> None:
-    if as_json:
-        put_json(summary)
-        return
-    if summary.session is None:
-        reasons = "; ".join((*summary.waiting, *summary.warnings)) or "nothing in it yet"
-        screen.line((summary.path.name, "bold"), f": nothing imported ({reasons})")
-        return
-    added = f"{plural(summary.added, 'new record')}" if summary.added else "nothing new"
-    screen.line((summary.session, "bold green"), f"  {summary.format}, {added}")
-    screen.line(
-        f"{plural(summary.messages, 'message')}, {plural(summary.turns, 'turn')}, "
-        f"{plural(summary.calls, 'model call')}, {plural(summary.compactions, 'compaction')}",
-        indent=2,
-    )
-    if summary.raw:
-        screen.line((f"kept as they are: {_kinds(summary.raw)}", "dim"), indent=2)
-    if summary.unknown:
-        screen.line((f"of these not understood: {_kinds(summary.unknown)}", "yellow"), indent=2)
-    _listed(screen, "waits for the next import", summary.waiting, len(summary.waiting), "dim")
-    _listed(screen, "warning", summary.warnings, summary.warned, "yellow")
-
-
-def _listed(screen: Screen, title: str, texts: tuple[str, ...], total: int, style: str) -> None:
-    for text in texts[:_SHOWN]:
-        screen.line((f"{title}: {text}", style), indent=2)
-    if total > _SHOWN:
-        screen.line((f"… and {total - _SHOWN} more", style), indent=2)
-
-
-def _kinds(kinds: dict[str, int]) -> str:
-    ranked = sorted(kinds.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{kind} {number(count)}" for kind, count in ranked[:8])
-    rest = sum(count for _, count in ranked[8:])
-    return f"{shown}, {number(rest)} others" if rest else shown
+        try:
+            for line in self._file:
+                done += len(line)
+                self._bar.at(done, self.size)
+                yield line
+        except OSError as error:
+            raise unreadable(self._path, error) from error

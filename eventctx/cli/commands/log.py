@@ -13,9 +13,9 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.numbers import position
 from eventctx.cli.output.passed_over import PassedOver
-from eventctx.cli.output.plain import clock, day, iso, one_line
+from eventctx.cli.output.plain import clock, day, iso, number, one_line, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.records import WITH_MESSAGE, details, type_style
+from eventctx.cli.output.records import WITH_MESSAGE, contents_in_text, details, type_style
 from eventctx.cli.output.records import as_json as record_json
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.engine import Engine
@@ -27,10 +27,13 @@ from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections import figures, timeline
 from eventctx.projections.figures import Figures
+from eventctx.safe_text import escape
 
 _SNIPPET = 240
 _HEAD = 53
 _LINES = 2
+_BODY_LINES = 12
+_LINE_CHARACTERS = 400
 
 
 @click.command("log", short_help="The records of a session, one a line.")
@@ -44,7 +47,12 @@ _LINES = 2
     metavar="NAME",
     help="Only records of this type; `context:*` for a family. May be given several times.",
 )
-@click.option("--bodies", is_flag=True, help="With --json: the contents of each record too.")
+@click.option(
+    "--bodies",
+    is_flag=True,
+    help="The contents of each record too, whole with --json, else the beginning; kept parts of an "
+    "imported file as their text.",
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on showing records as they are written.")
 @opening.reading
 def log_command(session: str, store: str | None, as_json: bool, **options: Any) -> None:
@@ -111,6 +119,8 @@ async def _log(
                 put_json({**record_json(record, contents=bodies), "turn": turn})
             else:
                 printer.put(record, timeline.turn_number(time, record.turn_id), known)
+                if bodies:
+                    printer.contents(record)
     passed_over.tell()
 
 
@@ -172,6 +182,19 @@ class _Printer:
         head.rstrip()
         screen.console.print(head, soft_wrap=True)
         screen.line(one_line(text, _LINES * (screen.width - 8)), indent=7)
+
+    def contents(self, record: Record) -> None:
+        """Show the beginning of each body, a line of it on a line."""
+        for body in record.bodies:
+            text = contents_in_text(record, body)
+            lines = text.split("\n", _BODY_LINES)
+            for line in lines[:_BODY_LINES]:
+                cut = len(line) - _LINE_CHARACTERS
+                more = f" … {number(cut)} characters more" if cut > 0 else ""
+                self._screen.whole("          " + escape(line[:_LINE_CHARACTERS]) + more)
+            if len(lines) > _BODY_LINES:
+                left = lines[-1].count("\n") + 1
+                self._screen.whole(f"          … {plural(left, 'line')} more; --json has all")
 
 
 def _message(record: Record) -> str:

@@ -8,6 +8,8 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.numbers import message_number
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name
 
 
@@ -15,17 +17,23 @@ from eventctx.log.naming import message_name
 @click.argument("session")
 @click.argument("messages", nargs=-1, required=True, type=message_number, metavar="MESSAGE...")
 @click.option("--pin", is_flag=True, help="Keep them there: no compaction takes them again.")
+@opening.on_fork
 @opening.reading
 def restore_command(
-    session: str, messages: tuple[int, ...], pin: bool, store: str | None, as_json: bool
+    session: str,
+    messages: tuple[int, ...],
+    pin: bool,
+    fork: str | None,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Bring MESSAGEs of SESSION back into view, whole and with their tool rounds.
 
     Writes to the store. A MESSAGE is a message's number, as `transcript` shows it behind #, not a
     record's position (docs/reference/numbers-and-positions.md). The next compaction may take them
-    out again unless they are pinned.
+    out again unless they are pinned. An imported session changes by import alone: use --fork.
     """
-    name, back = run(_restore(session, messages, pin, store))
+    name, back = run(_restore(session, messages, pin, fork, store))
     already = sorted({*messages}.difference(back))
     if as_json:
         put_document(
@@ -38,19 +46,35 @@ def restore_command(
             }
         )
         return
-    _show(Screen(), messages, back, already, pin)
+    screen = Screen()
+    if fork is not None:
+        screen.line("forked ", (session, "bold"), " as it is now as ", (name, "bold"))
+    _show(screen, messages, back, already, pin)
 
 
 async def _restore(
-    session: str, messages: tuple[int, ...], pin: bool, store: str | None
+    session: str, messages: tuple[int, ...], pin: bool, fork: str | None, store: str | None
 ) -> tuple[str, tuple[int, ...]]:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        context = await engine.session(info.stream)
+        if fork is not None:
+            await _check_numbers(engine, info.stream, messages)  # a fork that fails would stay
+        name = await opening.written(engine, info, fork)
+        context = await engine.session(name)
         back = await context.restore(*messages)
         if pin:
             await context.pin(*dict.fromkeys(messages))
-        return info.stream, back
+        return name, back
+
+
+async def _check_numbers(engine: Engine, session: str, messages: tuple[int, ...]) -> None:
+    known = {message.number for message in await engine.transcript(session)}
+    unknown = [number for number in messages if number not in known]
+    if unknown:
+        raise InvalidSetting(
+            f"restore: expected message numbers of the transcript, found {unknown}; "
+            f"`eventctx transcript {session}` lists them"
+        )
 
 
 def _show(

@@ -16,7 +16,7 @@ from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.engine import Engine
 from eventctx.errors import StoreError
-from eventctx.log.events import PostCompact, SessionLinked, SessionStart
+from eventctx.log.events import ABOUT_A_SESSION, PostCompact, SessionLinked, SessionStart
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
 from eventctx.projections import figures, transcript, usage
@@ -46,6 +46,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     forked_at: int | None
     format: str | None
     belongs_to: str | None
+    link: str | None
 
 
 async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tuple[SessionRow, int]:
@@ -53,14 +54,15 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
     lines = transcript.initial()
     counts: Counter[str] = Counter()
     first = last = 0
+    imported_at: int | None = None
     kind: str | None = None
-    belongs_to: str | None = None
+    belongs_to = link = None
     try:
         async for record in engine.records(info.stream):
             lines = passed_over.fold(transcript.evolve, lines, record)
-            first = first or record.time
-            # An import writes the link to an agent's session long after the last message.
-            last = last if record.type == "session:linked" else record.time
+            if record.type not in ABOUT_A_SESSION and record.time != imported_at:
+                first = min(first or record.time, record.time)
+                last = max(last, record.time)
             if record.type in _COUNTED:
                 counts[_COUNTED[record.type]] += 1
             elif record.type in _READ:
@@ -70,8 +72,10 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
                         counts["compactions"] += 1
                     case SessionStart():
                         kind = event.format
+                        if event.imported_at == record.time:  # the file has no times
+                            imported_at, first, last = event.imported_at, 0, 0
                     case SessionLinked(relation="parent"):
-                        belongs_to = event.session
+                        belongs_to, link = event.session, event.kind
     except Exception as error:
         passed_over.session(info.stream, error)
     row = SessionRow(
@@ -87,6 +91,7 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
         forked_at=info.forked_at,
         format=kind,
         belongs_to=belongs_to,
+        link=link,
     )
     return row, last
 
@@ -150,7 +155,8 @@ def _named(row: SessionRow) -> str:
     if row.parent is not None:
         return f"{row.session} (fork of {row.parent} {position_name(row.forked_at or 0)})"
     shown = row.belongs_to is None or row.session.startswith(row.belongs_to)
-    return row.session if shown else f"{row.session} (agent of {row.belongs_to})"
+    role = "branch" if row.link == "branch" else "agent"
+    return row.session if shown else f"{row.session} ({role} of {row.belongs_to})"
 
 
 class LossRow(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import parts_in_words, request_json, request_tokens
+from eventctx.cli.output.known import known_in_words, stands
 from eventctx.cli.output.messages import role_of, role_style, show
 from eventctx.cli.output.numbers import one_request, request, request_in_words
 from eventctx.cli.output.numbers import position as position_of_record
@@ -17,6 +18,7 @@ from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.proof import proof_json, show_proof
 from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.cli.output.sent import sent_json, show_beside, show_sent_messages, show_tools
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import (
     RequestName,
@@ -26,7 +28,7 @@ from eventctx.log.naming import (
     request_name,
 )
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
-from eventctx.projections.explain.lost import LeftOut
+from eventctx.projections.explain.left_out import LeftOut
 from eventctx.projections.figures import RequestFigures
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
@@ -111,7 +113,9 @@ def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
         if one.message is None:
             shown += [one] if audience == "developer" else []
             continue
-        shown += [one._replace(message=left) for left in for_audience([one.message], audience)]
+        harness = () if one.origin is None else (0,)
+        left = for_audience([one.message], audience, harness=harness)
+        shown += [one._replace(message=message) for message in left]
     return shown
 
 
@@ -194,7 +198,7 @@ async def _view(
         _show_view(screen, view, figures, left_out, full)
         for one in sent:
             _show_sent(screen, one, full)
-    if not view.verified:
+    if not stands(view):
         raise CommandFailed(FOUND)
 
 
@@ -210,26 +214,41 @@ def _show_view(
     screen.line(
         ("What the model was sent", "bold"),
         f" · {request_in_words(view.turn, view.iteration, view.position)} · "
-        f"{plural(len(view.messages), 'message')} · {request_tokens(figures)}{budget} tokens"
-        f"{', reconstructed by an importer' if prepared.reconstructed else ''}",
+        f"{plural(len(view.messages), 'message')} · {request_tokens(figures)}{budget} tokens",
     )
     if figures.beside != 0:
         screen.line((f"tokens: {parts_in_words(figures)}", "dim"))
-    if view.verified:
-        screen.whole("digest ", view.digest, " ", ("verified", "bold green"))
-    else:
-        screen.whole("digest ", view.digest, " ", ("DOES NOT VERIFY", "bold red"))
-        screen.whole(f"recorded {prepared.digest}; `eventctx verify` says what was changed")
+    _show_digest(screen, view)
     for line in _left_out(view, left_out):
         screen.line((line, "dim"))
     screen.blank()
-    for place, (entry, message) in enumerate(zip(view.entries, view.messages, strict=True)):
+    if view.sent is not None and prepared.wire is not None:
+        show_beside(screen, view.sent, prepared.wire, full)
+        show_sent_messages(screen, view.sent, full)
+        return
+    show_tools(screen, view.tools, None, full)
+    for place, (entry, message) in enumerate(zip(view.entries, view.derived, strict=True)):
         role = role_of(message)
         screen.line(
             (f"[{place}] ", "dim"), (role, role_style(role)), (f"  {_origin(entry)}", "dim")
         )
         show(screen, message, full=full)
         screen.blank()
+
+
+def _show_digest(screen: Screen, view: RequestView) -> None:
+    """The digest, and what its comparison proves."""
+    sent, recorded = view.sent, view.prepared
+    digest = view.digest if sent is None else sent.digest
+    if not stands(view):
+        screen.whole("digest ", digest, " ", ("DOES NOT VERIFY", "bold red"))
+        expected = recorded.digest if recorded.wire is None else recorded.wire.digest
+        screen.whole(f"recorded {expected}; `eventctx verify` says what was changed")
+    elif view.verified:
+        screen.whole("digest ", digest, " ", ("verified", "bold green"))
+    else:
+        screen.whole("digest ", digest, " ", ("consistent", "bold"))
+    screen.line((known_in_words(view), "dim"))
 
 
 def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
@@ -300,11 +319,15 @@ def _as_json(
         "turn": view.turn,
         "iteration": view.iteration,
         "digest": view.digest,
+        "known": view.known,
         "verified": view.verified,
+        "consistent": view.consistent,
         **({} if proof is None else {"proof": proof_json(proof)}),
         **request_json(figures),
         "budget": view.prepared.budget,
         "prepared": prepared,
+        "tools": view.tools,
+        "as_sent": None if view.sent is None else sent_json(view.sent),
         "left_out": [
             {
                 "disposition": one.disposition,
@@ -323,6 +346,6 @@ def _as_json(
                 "shortened": isinstance(entry.ref, MessageRef) and entry.ref.shortened,
                 "message": message,
             }
-            for entry, message in zip(view.entries, view.messages, strict=True)
+            for entry, message in zip(view.entries, view.derived, strict=True)
         ],
     }

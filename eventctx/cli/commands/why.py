@@ -53,6 +53,9 @@ _VERDICTS: Final = {
     "not_added": "not in view: it was added only later",
 }
 
+_COME_BACK: Final = ("summarised", "dropped", "merged", "shortened")
+"""Standings of messages that ``restore`` brings back."""
+
 
 @click.command("why", short_help="Why a message was in a view, or was not.")
 @click.argument("session")
@@ -86,20 +89,26 @@ def why_command(
     if turn is not None and position is not None:
         raise click.UsageError("Expected at most one of --turn and --position.")
     name = one_request(turn, iteration, position)
-    answer = run(_why(session, message, name, store))
+    answer, mirror = run(_why(session, message, name, store))
     if as_json:
         put_document(as_builtins(answer))
     else:
-        _show(Screen(), answer, store)
+        _show(Screen(), answer)
+        _show_way_back(Screen(), answer, store, mirror)
 
 
-async def _why(session: str, message: int, name: RequestName, store: str | None) -> Explanation:
+async def _why(
+    session: str, message: int, name: RequestName, store: str | None
+) -> tuple[Explanation, str | None]:
+    """The answer, and the name of the file that the session mirrors; None for one of ours."""
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        return await engine.why(info.stream, message, **name._asdict())
+        answer = await engine.why(info.stream, message, **name._asdict())
+        comes_back = answer.standing in _COME_BACK
+        return answer, await engine.mirror_of(info.stream) if comes_back else None
 
 
-def _show(screen: Screen, answer: Explanation, store: str | None) -> None:
+def _show(screen: Screen, answer: Explanation) -> None:
     message = answer.message
     role = "erased" if message is None else role_of(message)
     head = f"{message_name(answer.number)} {role}  "
@@ -119,12 +128,23 @@ def _show(screen: Screen, answer: Explanation, store: str | None) -> None:
         _show_ruling(screen, answer)
     _show_view(screen, answer)
     _show_history(screen, answer)
-    if answer.standing in ("summarised", "dropped", "merged", "shortened"):
-        screen.blank()
+
+
+def _show_way_back(
+    screen: Screen, answer: Explanation, store: str | None, mirror: str | None
+) -> None:
+    if answer.standing not in _COME_BACK:
+        return
+    screen.blank()
+    command = f"{spelling()} restore {shlex.quote(answer.session)} {answer.number}"
+    if mirror is None:
         screen.line(("To have it back whole, until the next compaction (--pin: for good):", "dim"))
-        command = f"{spelling()} restore {shlex.quote(answer.session)} {answer.number}"
-        url = opening.named_store(store)
-        screen.whole(command if url is None else f"{command} --store {shlex.quote(url)}")
+    else:
+        which = f"To have it back whole in a fork, since this session is a mirror of {mirror}:"
+        screen.line((which, "dim"))
+        command += " --fork NAME"
+    url = opening.named_store(store)
+    screen.whole(command if url is None else f"{command} --store {shlex.quote(url)}")
 
 
 def _show_ruling(screen: Screen, answer: Explanation) -> None:

@@ -119,6 +119,23 @@ async def find_session(engine: Engine, name: str) -> StreamInfo:
     raise _not_found(name, [info.stream for info in sessions])
 
 
+def on_fork(command: F) -> F:
+    """Give a command ``--fork``, for sessions that it may not write to."""
+    words = "Leave SESSION as it is: fork it as it is now, and do it there."
+    return click.option("--fork", metavar="NAME", help=words)(command)
+
+
+async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
+    """The session that a command writes to: the one found, or a new fork of it at its head.
+
+    Raises ImportedSession for a mirror without a fork, StreamExists, InvalidSessionId.
+    """
+    if fork is None:
+        return info.stream
+    await engine.fork(info.stream, info.head, fork)
+    return fork
+
+
 def _not_found(name: str, names: list[str]) -> StreamNotFound:
     error = StreamNotFound(name)
     near = difflib.get_close_matches(name, names, n=_NEAR, cutoff=0.5)

@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from eventctx.errors import (
+    ContextOverflow,
     DecodeError,
     EventctxError,
     ExportFailed,
@@ -41,7 +42,10 @@ EXIT_CODES: Final = (
     (OK, "done, and nothing is wrong"),
     (
         FOUND,
-        "a problem was found: damage, a request that does not verify, a module that breaks a rule",
+        (
+            "a problem was found: damage, a request that does not verify, a module that breaks a "
+            "rule, a budget below what must stay"
+        ),
     ),
     (USAGE, "bad usage or bad input: an unknown option or session, a file that cannot be read"),
     (
@@ -154,7 +158,7 @@ def _exit_code(error: BaseException) -> int:
 
 def code_of(error: EventctxError) -> int:
     """The exit code of an error."""
-    if isinstance(error, LogCorrupted | DecodeError):
+    if isinstance(error, LogCorrupted | DecodeError | ContextOverflow):
         return FOUND
     if isinstance(error, StreamNotFound | StreamExists | InvalidSetting):
         return USAGE

@@ -7,7 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
-from eventctx.cli.output.plain import NOT_RECORDED, iso, minute, number, plural
+from eventctx.cli.output.plain import NOT_RECORDED, iso, minute, number, plural, size
+from eventctx.errors import DecodeError
+from eventctx.importers.recording.packing import unpacked
 from eventctx.log.codec import Unknown
 from eventctx.log.events import CATALOGUE
 from eventctx.log.naming import position_name
@@ -78,6 +80,8 @@ def details(record: Record, known: Figures | None = None) -> str:
             return f"request {position_name(event.prepared)}: {added} added by the host{missing}"
         case "context:system_prompt_set":
             return "" if record.bodies else "none from here on"
+        case "import:raw" if record.bodies:
+            return _raw_in_words(record, event)
         case "usage:reported":
             cached = f", {number(event.cache_read)} cached" if event.cache_read else ""
             prompt = number(event.prompt) if event.prompt else NOT_RECORDED
@@ -133,16 +137,63 @@ def as_json(record: Record, *, contents: bool) -> dict[str, Any]:
         "span_id": record.span_id,
         "parent_span_id": record.parent_span_id,
         "payload": embedded(record.payload),
-        "bodies": [_body(body, contents) for body in record.bodies],
+        "bodies": [_body(record, body, contents) for body in record.bodies],
         "digest": record.digest.hex(),
     }
 
 
-def _body(body: Body, contents: bool) -> dict[str, Any]:
+MOST_RAW: Final = 16 * 1024 * 1024
+"""Bytes of one container's parts that are unpacked for a screen or a line of JSON."""
+
+
+def _body(record: Record, body: Body, contents: bool) -> dict[str, Any]:
     described: dict[str, Any] = {"digest": body.digest.hex(), "erased": body.erased}
+    if contents and record.type == "import:raw":
+        return {**described, **_raw_json(record)}
     if contents:
         described["content"] = None if body.data is None else embedded(body.data)
     return described
+
+
+def _raw_json(record: Record) -> dict[str, Any]:
+    """The parts of a file in a record as text, with their size and that of the container."""
+    found: dict[str, Any] = {"content": None}
+    try:
+        raw = unpacked(record, MOST_RAW)
+    except DecodeError as error:
+        return {**found, "error": str(error)}
+    if raw is None:
+        return found
+    found["content"] = raw.data.decode("utf-8", errors="backslashreplace")
+    return {**found, "content_bytes": raw.length, "container_bytes": raw.stored}
+
+
+def contents_in_text(record: Record, body: Body) -> str:
+    """A body as text for a screen: of kept parts of a file what they hold, else the stored JSON."""
+    if body.data is None:
+        return "[erased]"
+    if record.type != "import:raw":
+        return body.data.decode("utf-8", errors="backslashreplace")
+    try:
+        raw = unpacked(record, MOST_RAW)
+    except DecodeError as error:
+        return f"[{error}]"
+    return "[erased]" if raw is None else raw.data.decode("utf-8", errors="backslashreplace")
+
+
+def _raw_in_words(record: Record, event: Any) -> str:
+    first, last = event.lines
+    where = f"line {first}" if first == last else f"lines {first}–{last}"
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in event.kinds.items())
+    try:
+        raw = unpacked(record, MOST_RAW)
+    except DecodeError:
+        return f"{where}: {kinds}; the container cannot be unpacked"
+    if raw is None:
+        return f"{where}: {kinds}; erased"
+    length = f"over {size(MOST_RAW)}" if raw.length is None else size(raw.length)
+    packed = f", {size(raw.stored)} in a {event.encoding} container"
+    return f"{where}: {kinds}; {length}{packed if event.encoding != 'plain' else ''}"
 
 
 def embedded(data: bytes) -> Any:

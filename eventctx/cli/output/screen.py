@@ -212,7 +212,8 @@ def put(document: bytes) -> None:
 def _plain(value: object) -> str:
     """A path as its text; msgspec knows all else that an answer holds."""
     if isinstance(value, PurePath):
-        return str(value)
+        # A file's name may be no UTF-8, and JSON is.
+        return str(value).encode("utf-8", "backslashreplace").decode()
     raise NotImplementedError(f"no JSON for {type(value).__name__}")
 
 

@@ -25,7 +25,6 @@ _STYLES: Final = {
 _OVER: Final = (("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000))
 _MILLISECOND: Final = 1_000_000
 _MESSAGE: Final = 200
-_RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
 _WORDS: Final = {
     "threshold": "at the threshold",
     "budget": "over budget",
@@ -48,31 +47,20 @@ def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
             children.setdefault(span.parent_span_id, []).append(span)
         else:
             roots.append(span)
-    imported = any(span.attributes.get(_RECONSTRUCTED) for span in spans)
+    tree = _Tree(children, figures, _turns(spans))
     for place, root in enumerate(roots):
         if place:
             screen.blank()
         _head(screen, root)
-        # Of a file without times, all records of a turn have the same one.
-        timeless = imported and _last_end(root, children) - root.start <= 1
-        tree = _Tree(children, figures, _turns(spans), timeless)
         _branch(screen, root, tree, "", "", root.start)
 
 
 class _Tree(NamedTuple):
-    """The children of each span, the session's figures, and the numbers of its turns by id.
-
-    ``timeless`` is whether the tree's times were not recorded.
-    """
+    """The children of each span, the session's figures, and the numbers of its turns by id."""
 
     children: dict[str, list[Span]]
     figures: Figures
     turns: dict[str, int]
-    timeless: bool
-
-
-def _last_end(span: Span, children: dict[str, list[Span]]) -> int:
-    return max(span.end, *[_last_end(one, children) for one in children.get(span.span_id, ())], 0)
 
 
 def _turns(spans: Sequence[Span]) -> dict[str, int]:
@@ -102,9 +90,8 @@ def _branch(
     mark = "↓ " if style == _STYLES[conv.COMPACT] else ""
     parts: Parts = [(lead, "dim"), (mark + one_line(span.name), style)]
     parts.append((_name(span, tree.turns), "bold"))
-    if (under or lead) and not tree.timeless:
-        parts.append((f"  +{duration(span.start - origin)}", "dim"))
-    parts.append((f"  {_took(span, tree.timeless)}", ""))
+    parts.append((f"  +{duration(span.start - origin)}" if under or lead else "", "dim"))
+    parts.append((f"  {_took(span)}", ""))
     parts += _notes(span, tree.figures)
     below = tree.children.get(span.span_id, ())
     hanging = f"{under}{'│  ' if below else '   '}   "
@@ -126,12 +113,21 @@ def _name(span: Span, turns: dict[str, int]) -> str:
     return f"  {position_name(ended)}" if ended >= 0 else ""
 
 
-def _took(span: Span, timeless: bool) -> str:
-    """The duration; not that of a span without an end, nor of another program's compaction."""
+def _took(span: Span) -> str:
+    """A span's length, and what its program measured for the turn, where that is another.
+
+    Of a span without an end, and of another program's compaction, no length was recorded.
+    """
     imported = span.attributes.get(f"{conv.COMPACTION}trigger") == "imported"
-    if timeless or imported or span.attributes.get(conv.OUTCOME) == "unfinished":
+    if imported or span.attributes.get(conv.OUTCOME) == "unfinished":
         return f"duration {NOT_RECORDED}"
-    return duration(span.end - span.start)
+    length = span.end - span.start
+    measured = span.attributes.get(conv.TURN_DURATION)
+    # The records of a file without times share one, and every span has a nanosecond at least.
+    took = duration(length) if length > 1 else f"duration {NOT_RECORDED}"
+    if not isinstance(measured, int) or measured == length:
+        return took
+    return f"{took} ({duration(measured)} by its program's measure)"
 
 
 def _notes(span: Span, figures: Figures) -> Parts:

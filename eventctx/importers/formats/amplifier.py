@@ -2,7 +2,7 @@
 
 The transcript has a message per line, in Amplifier's own dialect, and is imported as it is. The
 event log (``amplifier_log.py``) holds requests, usage and tools, too. The two describe one session
-in different ways, so they become two sessions: the session's name, and that name with ``.events``.
+in different ways; ``amplifier_folder.py`` says which of them is read.
 """
 
 from __future__ import annotations

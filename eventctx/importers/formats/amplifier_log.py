@@ -3,20 +3,30 @@
 The conversation is read from the calls: the new messages of each ``llm:request``
 (``amplifier_requests.py``) and the answer of each ``llm:response``. A prompt and tool results are
 held back until a request contains them. If requests are logged without their messages, the events
-``prompt:submit``, ``content_block:end`` and ``tool:post`` are used instead. One dialect of the
-format has ``type`` for ``event`` and shorter names in its usage. All lines are kept; a request's
-line is kept without the parts that repeat the request before it.
+``prompt:submit``, ``content_block:end`` and ``tool:post`` are used instead. Older releases log a
+call in levels: ``llm:request`` and ``llm:response`` in short, then ``:debug``, which is cut, and
+``:raw``, which is whole. One dialect of the format has ``type`` for ``event`` and shorter names in
+its usage. All lines are kept; a request's line is kept without the parts that repeat the request
+before it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from eventctx.importers.formats.amplifier_answers import answers, as_block, usage_of
+from eventctx.importers.formats.amplifier_answers import (
+    HeldResult,
+    as_block,
+    as_result,
+    both_ends,
+    ending_of,
+    wire_answer,
+)
 from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
 from eventctx.importers.formats.amplifier_rows import AmplifierRow, is_known, name_of
+from eventctx.importers.formats.provider_answers import answers
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -61,15 +71,6 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     return parse_rows(lines, decode, log.row, log.end(ended))
 
 
-class _Result(NamedTuple):
-    """A tool's result, held back until a request contains it."""
-
-    line: int
-    time: int | None
-    text: str
-    name: str | None
-
-
 class _Log:
     def __init__(self, name: str) -> None:
         self.name = stem(name)
@@ -79,10 +80,13 @@ class _Log:
         self.calling = False
         self.sent = RequestHistory()
         self.prompt: tuple[int, int | None, str] | None = None
-        self.results: dict[str, _Result] = {}
+        self.results: dict[str, HeldResult] = {}
         self.failed: set[str] = set()
         self.expected = False
+        self.asked: AmplifierRow | None = None
         self.ending: CallEnded | None = None
+        self.levels: set[str | None] = set()
+        self.answering: tuple[str | None, str | None] = (None, None)
         self.blocks: list[dict[str, Any]] = []
         self.begun_at = 0
         self.block_time: int | None = None
@@ -92,8 +96,9 @@ class _Log:
         self.steps: dict[str, Callable[[AmplifierRow], Iterator[Item]]] = {
             "prompt:submit": self._prompt,
             "provider:request": self._expect,
-            "llm:request": self._request,
+            "llm:request": self._ask,
             "llm:response": self._response,
+            "llm:response:raw": self._response,
             "content_block:end": self._block,
             "tool:post": self._result,
             "tool:error": self._result,
@@ -114,10 +119,14 @@ class _Log:
             yield from not_understood(line, "untyped", data, "a line without an event")
             return
         found = AmplifierRow(line, row)
-        if name != "llm:response" and not name.startswith("content_block:"):
+        if not name.startswith("llm:request:"):
+            yield from self._sent_in_short()
+        if not name.startswith(("llm:response", "content_block:")):
             yield from self._answered()
-        if name == "llm:request" and messages_of(found.wire) is not None:
+            self.levels.clear()
+        if self._is_request(name, found):
             # Its own step keeps it, without the parts that it repeats.
+            self.asked = None
             yield from self._request(found)
             return
         yield Raw(line, name, data, is_known(name))
@@ -128,10 +137,8 @@ class _Log:
     def _begin(self, line: int, row: dict[str, Any]) -> Session:
         found = AmplifierRow(line, row)
         session = text_or_none(row.get("session_id", found.data.get("session_id"))) or self.name
-        parent = text_or_none(found.data.get("parent_id"))
-        return Session(
-            line, found.time, f"{session}.events", parent=f"{parent}.events" if parent else None
-        )
+        parent = text_or_none(found.data.get("parent_id")) or None
+        return Session(line, found.time, session, parent=parent)
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -155,23 +162,41 @@ class _Log:
 
     # -- requests --------------------------------------------------------------------------------
 
+    def _is_request(self, name: str, found: AmplifierRow) -> bool:
+        """Whether a line holds a request whole that no line before it held."""
+        if name == "llm:request:raw" and self.calling and self.asked is None:
+            return False
+        whole = name in ("llm:request", "llm:request:raw")
+        return whole and messages_of(found.request) is not None
+
+    def _ask(self, found: AmplifierRow) -> Iterator[Item]:
+        """A request in short; the next lines may hold it whole."""
+        self.asked = found
+        return iter(())
+
+    def _sent_in_short(self) -> Iterator[Item]:
+        asked, self.asked = self.asked, None
+        if asked is not None:
+            yield from self._request(asked)
+
     def _request(self, found: AmplifierRow) -> Iterator[Item]:
         line, time = found.line, found.time
-        sent = self.sent.take(line, found.wire)
+        sent = self.sent.take(line, found.request)
         if sent is None:
             yield from self._held(line)
             yield from self._compact(line, None)
         else:
             # Its messages are the held-back ones, in the form in which they were sent.
             self.prompt, self.results = None, {}
-            data = {**found.data, "raw": sent.rest} if "raw" in found.data else sent.rest
+            key = found.request_key
+            data = sent.rest if key is None else {**found.data, key: sent.rest}
             row = {**found.row, "data": data} if "data" in found.row else data
             yield Raw(line, "llm:request.rest", encode(row))
             for message in sent.new:
                 yield from self._add(line, time, message)
             yield from self._compact(line, sent.missing)
         self.calling = self.expected = True
-        model = text_or_none(found.data.get("model")) or text_or_none(found.wire.get("model"))
+        model = text_or_none(found.data.get("model")) or text_or_none(found.request.get("model"))
         yield ModelCall(line, time, model, text_or_none(found.data.get("provider")))
 
     def _add(self, line: int, time: int | None, message: dict[str, Any]) -> Iterator[Item]:
@@ -188,31 +213,30 @@ class _Log:
         prompt, self.prompt = self.prompt, None
         results, self.results = self.results, {}
         for call_id, result in results.items():
-            yield from self._add(line, result.time, self._as_result(call_id, result))
+            yield from self._add(line, result.time, as_result(call_id, result, self.dialect))
         if prompt is not None:
             yield from self._add(line, prompt[1], {"role": "user", "content": prompt[2]})
-
-    def _as_result(self, call_id: str, result: _Result) -> dict[str, Any]:
-        """A result in the dialect of the answer with its call."""
-        if self.dialect == "anthropic":
-            block = {"type": "tool_result", "tool_use_id": call_id, "content": result.text}
-            return {"role": "user", "content": [block]}
-        if self.dialect == "responses":
-            return {"type": "function_call_output", "call_id": call_id, "output": result.text}
-        row = {"role": "tool", "tool_call_id": call_id, "content": result.text}
-        return row if result.name is None else {**row, "name": result.name}
 
     # -- answers ---------------------------------------------------------------------------------
 
     def _response(self, found: AmplifierRow) -> Iterator[Item]:
-        self.ending = CallEnded(
-            found.line,
-            found.time,
-            usage_of(found.data, found.wire),
-            text_or_none(found.wire.get("stop_reason", found.wire.get("finish_reason"))),
-            text_or_none(found.wire.get("id")),
-        )
-        messages = answers(found.wire)
+        level = name_of(found.row)
+        if level in self.levels:
+            # The answer to another call, without an event between them.
+            yield from self._answered()
+            self.levels.clear()
+        again = bool(self.levels) and self.ending is None
+        self.levels.add(level)
+        wire = wire_answer(found.data)
+        ending = ending_of(found, wire)
+        if again:
+            # The level before had the answer. Usage that it did not have is recorded.
+            yield ending
+            return
+        self.ending = both_ends(self.ending, ending)
+        model = text_or_none(found.data.get("model")) or text_or_none(wire.get("model"))
+        self.answering = (model or self.answering[0], text_or_none(found.data.get("provider")))
+        messages = answers(wire)
         if messages:
             # The blocks streamed before are parts of this answer.
             self.blocks = []
@@ -225,7 +249,7 @@ class _Log:
 
     def _block(self, found: AmplifierRow) -> Iterator[Item]:
         block = found.data.get("block")
-        if self.expected and isinstance(block, dict):
+        if (self.expected or self.ending is not None) and isinstance(block, dict):
             if not self.blocks:
                 self.begun_at = found.line
             self.blocks.append(as_block(block))
@@ -243,8 +267,9 @@ class _Log:
         line, time = ending.line, ending.time
         if not self.calling:
             yield from self._held(line)
-            yield ModelCall(line, None)
+            yield ModelCall(line, None, *self.answering)
         self.calling = self.expected = False
+        self.answering = (None, None)
         if messages is None:
             messages = [{"role": "assistant", "content": blocks}] if blocks else []
         for message in messages:
@@ -266,7 +291,7 @@ class _Log:
             self.failed.add(call_id)
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         name = text_or_none(found.data.get("tool_name"))
-        self.results.setdefault(call_id, _Result(found.line, found.time, text, name))
+        self.results.setdefault(call_id, HeldResult(found.line, found.time, text, name))
         yield from ()
 
     def _compacted(self, found: AmplifierRow) -> Iterator[Item]:
@@ -308,6 +333,7 @@ class _Log:
         if not ended():
             yield Waiting(*waits)
             return
+        yield from self._sent_in_short()
         yield from self._answered()
         yield from self._held(self.line)
         yield from self._compact(self.line, None)
@@ -316,6 +342,8 @@ class _Log:
         if self.ending is not None or self.blocks:
             line = self.ending.line if self.ending is not None else self.begun_at
             return line, "the last answer may still get more blocks"
+        if self.asked is not None:
+            return self.asked.line, "a request whose messages may follow"
         if self.results:
             return next(iter(self.results.values())).line, "results that no request has sent yet"
         if self.prompt is not None:

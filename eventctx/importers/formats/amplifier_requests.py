@@ -12,7 +12,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from eventctx.importers.source.lines import facts_or_none, list_or_empty, object_or_empty
+from eventctx.importers.source.lines import item_facts_or_none, list_or_empty, object_or_empty
 from eventctx.importers.source.values import encode
 from eventctx.messages.facts_reader import read_facts
 
@@ -67,11 +67,11 @@ class RequestHistory:
         ]
         present = {place for place in known if place is not None}
         missing = frozenset(range(self.places)) - present
-        rest = self._rest(line, request)
+        rest = self.rest(line, request)
         self._passing = passing
         return NewInRequest(new, missing, rest)
 
-    def _rest(self, line: int, request: dict[str, Any]) -> dict[str, Any]:
+    def rest(self, line: int, request: dict[str, Any]) -> dict[str, Any]:
         """The request, with references to the one before it in place of repetitions."""
         rest: dict[str, Any] = {}
         for key, value in request.items():
@@ -94,7 +94,7 @@ def messages_of(request: dict[str, Any]) -> list[dict[str, Any]] | None:
         return None
     system = request.get("system", request.get("instructions"))
     first = [{"role": "system", "content": system}] if system else []
-    return [*first, *(one for one in request[key] if facts_or_none(one) is not None)]
+    return [*first, *(one for one in request[key] if item_facts_or_none(one) is not None)]
 
 
 def _mark(message: dict[str, Any]) -> bytes:

@@ -36,6 +36,9 @@ def name_of(row: dict[str, Any]) -> str | None:
     return text_or_none(row.get("event")) or text_or_none(row.get("type"))
 
 
+_REQUEST_KEYS: Final = ("raw", "params", "request")
+
+
 class AmplifierRow:
     """The parts of a line that every handler needs. ``data`` is the line itself by default."""
 
@@ -45,5 +48,14 @@ class AmplifierRow:
         self.row = row
         self.data: dict[str, Any] = data if isinstance(data, dict) else row
         self.time = nanoseconds(row.get("ts", row.get("timestamp")))
-        # The provider's own JSON, if it was logged.
-        self.wire = object_or_empty(self.data.get("raw", self.data))
+
+    @property
+    def request_key(self) -> str | None:
+        """Where the data hold the request as it was sent; None where they are it, or have none."""
+        return next((key for key in _REQUEST_KEYS if isinstance(self.data.get(key), dict)), None)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request as it was sent, if it was logged; else the data themselves."""
+        key = self.request_key
+        return self.data if key is None else object_or_empty(self.data[key])

@@ -2,7 +2,8 @@
 
 The list is a JSON array, a JSON object with ``messages`` (or ``input``, the Responses API's name),
 or JSONL with a message per line. In an object, ``system`` or ``instructions`` is the first message,
-and the log of one request may hold its answer under ``response``.
+and the log of one request may hold its answer under ``response`` (a completion, an Anthropic
+message, or a list of items).
 """
 
 from __future__ import annotations
@@ -11,6 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
+from eventctx.importers.formats.provider_answers import (
+    answer_body,
+    answers,
+    finish_of,
+    usage_of,
+)
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
@@ -29,7 +36,7 @@ from eventctx.importers.source.lines import (
     count,
     facts_or_none,
     first_line,
-    list_or_empty,
+    item_facts_or_none,
     nanoseconds,
     not_understood,
     object_or_empty,
@@ -37,7 +44,6 @@ from eventctx.importers.source.lines import (
     text_or_none,
 )
 from eventctx.importers.source.values import decode, encode, read_value
-from eventctx.log.usage import Usage, form_of_provider, read_usage
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import joins
 
@@ -115,12 +121,21 @@ def is_message(value: object) -> bool:
     return facts_or_none(value) is not None
 
 
+def _is_of_responses(facts: Facts | None) -> bool:
+    return facts is not None and facts.dialect == "responses"
+
+
 class _Talk:
-    """The state along a list: the facts of the previous row, and whether a call is open."""
+    """The state along a list: the facts of the previous row, and whether a call is open.
+
+    ``items`` is true once the list is known to hold items of OpenAI's Responses API: from there on
+    one of an unknown type is an item, too, and not another program's line.
+    """
 
     def __init__(self) -> None:
         self.previous: Facts | None = None
         self.calling = False
+        self.items = False
 
     def document(self, value: Any, rows: list[Any]) -> Iterator[Item]:
         """The items of a whole document."""
@@ -128,6 +143,7 @@ class _Talk:
             for key in _PROMPTS:
                 if value.get(key):
                     yield MessageItem(0, None, {"role": "system", "content": value[key]})
+        self.items = any(_is_of_responses(facts_or_none(row)) for row in rows)
         for number, row in enumerate(rows, 1):
             yield from self.row(number, row, encode(row))
         yield from self._logged(len(rows) + 1, object_or_empty(value))
@@ -140,7 +156,8 @@ class _Talk:
 
     def row(self, number: int, row: Any, data: bytes) -> Iterator[Item]:
         """The items of one message."""
-        facts = facts_or_none(row)
+        facts = item_facts_or_none(row) if self.items else facts_or_none(row)
+        self.items = self.items or _is_of_responses(facts)
         if facts is None:
             kind = text_or_none(object_or_empty(row).get("type"))
             problem = "neither a role nor an item type that is known"
@@ -164,10 +181,9 @@ class _Talk:
 
     def _logged(self, number: int, log: dict[str, Any]) -> Iterator[Item]:
         """The answer to these messages, if the document is the log of one request."""
-        response = object_or_empty(log.get("response"))
-        choice = first_choice(response)
-        message = choice.get("message")
-        if not isinstance(message, dict) or message.get("role") != "assistant":
+        response = answer_body(log.get("response"))
+        found = answers(response)
+        if not found:
             return
         yield from self._close(number)
         yield ModelCall(
@@ -175,23 +191,19 @@ class _Talk:
             None,
             model=text_or_none(response.get("model")),
             usage=usage_of(response.get("usage")),
-            finish_reason=text_or_none(choice.get("finish_reason")),
+            finish_reason=finish_of(response),
             context_window=count(log.get("context_window")) or None,
             response_id=text_or_none(response.get("id")),
         )
-        time = nanoseconds(response.get("created"))
-        yield MessageItem(number, time, message)
+        time = nanoseconds(response.get("created", response.get("created_at")))
+        for message in found:
+            yield MessageItem(number, time, message)
         yield CallEnded(number, time)
 
     def _close(self, number: int) -> Iterator[Item]:
         if self.calling:
             self.calling = False
             yield CallEnded(number, None)
-
-
-def first_choice(response: dict[str, Any]) -> dict[str, Any]:
-    """The first choice of a completion; an empty object if there is none."""
-    return object_or_empty(next(iter(list_or_empty(response.get("choices"))), None))
 
 
 def _call(number: int, row: dict[str, Any]) -> ModelCall:
@@ -202,10 +214,3 @@ def _call(number: int, row: dict[str, Any]) -> ModelCall:
         usage=usage_of(row.get("usage")),
         finish_reason=text_or_none(row.get("stop_reason", row.get("finish_reason"))),
     )
-
-
-def usage_of(usage: object) -> Usage | None:
-    """A provider's own counts; None where there is no count of a prompt."""
-    if not isinstance(usage, dict) or usage.keys().isdisjoint(("prompt_tokens", "input_tokens")):
-        return None
-    return read_usage(usage, form_of_provider(usage))

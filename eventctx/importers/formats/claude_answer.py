@@ -22,8 +22,12 @@ class AnswerLines:
     may be answered before the second is written.
     """
 
-    def __init__(self, line: int, time: int | None, message: dict[str, Any]) -> None:
+    def __init__(
+        self, line: int, time: int | None, message: dict[str, Any], request: str | None = None
+    ) -> None:
+        """``request`` is the id of the sent request that it answers, if the line names it."""
         self.line = line
+        self.request = request
         self.time = time
         self.message = message
         self.id = message.get("id")
@@ -63,6 +67,7 @@ class AnswerLines:
             # Only the line with the stop reason is written after the provider's final count.
             output_exact=message.get("stop_reason") is not None,
             response_id=text_or_none(self.id),
+            sent=self.request,
         )
         yield MessageItem(line, time, message)
         yield CallEnded(line, time)

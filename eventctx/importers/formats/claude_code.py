@@ -19,7 +19,9 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.importers.formats import claude_requests
 from eventctx.importers.formats.claude_answer import AnswerLines
+from eventctx.importers.formats.claude_queue import QUEUED_COMMAND, MessageQueue
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -32,6 +34,7 @@ from eventctx.importers.source.items import (
     Raw,
     Session,
     TurnBegan,
+    TurnMeasured,
     Waiting,
     Warned,
     never,
@@ -51,13 +54,20 @@ NAME: Final = "claude-code"
 
 _SYNTHETIC: Final = "<synthetic>"
 
-# The kinds of lines of 2.0.76 to 2.1.42. Other kinds are kept, too, and count as not understood.
+# The kinds of lines of 2.0.76 to 2.1.42, and of 2.1.330, where attachments are known, too. Other
+# kinds are kept, too, and count as not understood.
 _KNOWN: Final = frozenset(
     (
         "progress",
         "file-history-snapshot",
         "queue-operation",
         "summary",
+        "atis-latch",
+        "cost-state",
+        "last-prompt",
+        "mode",
+        "pr-link",
+        "tools-used",
         "system/compact_boundary",
         "system/stop_hook_summary",
         "system/turn_duration",
@@ -67,6 +77,8 @@ _KNOWN: Final = frozenset(
     )
 )
 _ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_boundary"))
+
+_MOST_MILLISECONDS: Final = 10**11
 
 # The first lines may lack a session id; a file names its session soon or never.
 _LINES_WITHOUT_SESSION: Final = 1000
@@ -84,10 +96,31 @@ class ClaudeRow(msgspec.Struct):
     isMeta: bool | None = None  # noqa: N815
     isCompactSummary: bool | None = None  # noqa: N815
     isApiErrorMessage: bool | None = None  # noqa: N815
+    isVisibleInTranscriptOnly: Any = None  # noqa: N815
+    origin: Any = None
+    promptSource: Any = None  # noqa: N815
+    turnOrigin: Any = None  # noqa: N815
     parentToolUseID: str | None = None  # noqa: N815
     message: msgspec.Raw = msgspec.Raw()
     data: msgspec.Raw = msgspec.Raw()
+    attachment: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
+    requestRef: Any = None  # noqa: N815
+    durationMs: Any = None  # noqa: N815
+
+    @property
+    def by_harness(self) -> bool:
+        """Whether the line says that no person wrote its message, as Claude Code itself decides.
+
+        Lines of programs that use Claude Code (``sdk``) count as a person's.
+        """
+        return (
+            self.isMeta is True
+            or self.isVisibleInTranscriptOnly is True
+            or object_or_empty(self.origin).get("kind") not in (None, "human")
+            or self.promptSource == "system"
+            or self.turnOrigin == "task_notification"
+        )
 
 
 class _Progress(msgspec.Struct):
@@ -112,6 +145,12 @@ def _time(row: ClaudeRow) -> int | None:
         return None
 
 
+def _in_nanoseconds(milliseconds: object) -> int | None:
+    """A duration of the file; None for everything that is none."""
+    sound = type(milliseconds) is int and 0 <= milliseconds <= _MOST_MILLISECONDS
+    return milliseconds * 1_000_000 if sound else None  # type: ignore[operator]
+
+
 class _Conversation:
     """The state from line to line; its size does not grow with the file."""
 
@@ -124,6 +163,8 @@ class _Conversation:
         self.last_id: object = None
         self.boundary: tuple[str | None, int | None] = (None, None)
         self.linked: set[str] = set()
+        self.queue = MessageQueue()
+        self.line = 0
 
     # -- the session's name ----------------------------------------------------------------------
 
@@ -154,16 +195,34 @@ class _Conversation:
     # -- lines -----------------------------------------------------------------------------------
 
     def _items(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
-        kind = row.type
+        kind, self.line = row.type, line
         if kind == "progress":
             return self._progress(line, data, row)
         if row.isSidechain and self.sidechain is False:
             return (Raw(line, "sidechain", data),)
         if kind in ("user", "assistant"):
             return self._spoken(line, data, row)
+        if kind in claude_requests.KINDS:
+            return self._sent(line, data, row)
+        if kind in ("queue-operation", "attachment"):
+            return self._queued(line, data, row)
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in _KNOWN),)
         return self._system(line, data, row)
+
+    def _sent(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+        (whole, value), items = claude_requests.request_items(line, _time(row), row.type, data)
+        if not whole:
+            return items
+        envelope = _envelope(whole, value) if value else None
+        kind = row.type if envelope is None else f"{row.type}.envelope"
+        raw = Raw(line, kind, whole if envelope is None else envelope)
+        # What a request sends was in the conversation before it.
+        items = [*self._delivered(line), *items]
+        if self.open is None:
+            return (raw, *items)
+        self.open.held += items
+        return (raw,)
 
     def _progress(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         raw = Raw(line, "progress", data)
@@ -180,6 +239,21 @@ class _Conversation:
         linked = Linked(line, _time(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
         return (raw, linked)
 
+    def _queued(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+        if row.type == "queue-operation":
+            self.queue.operation(line, _time(row), object_or_empty(_value(data)))
+            return (Raw(line, row.type, data),)
+        attachment = object_or_empty(_value(bytes(row.attachment)))
+        kind = text_or_none(attachment.get("type"))
+        if kind == QUEUED_COMMAND:
+            self.queue.attachment(line, _time(row), attachment)
+        return (Raw(line, f"attachment/{kind}", data, understood=kind is not None),)
+
+    def _delivered(self, line: int) -> Iterator[Item]:
+        """The queued messages that the model sees from here on, behind what was open."""
+        for one in self.queue.taken():
+            yield MessageItem(line, one.time, one.message, by_harness=one.by_harness)
+
     def _system(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         kind = f"system/{row.subtype}"
         raw = Raw(line, kind, data, kind in _KNOWN)
@@ -189,8 +263,13 @@ class _Conversation:
                 text_or_none(facts.get("trigger")),
                 count(facts.get("preTokens")) or None,
             )
+        if row.subtype == "turn_duration":
+            took = _in_nanoseconds(row.durationMs)
+            # The program may go on by itself, after a background task for one, so no turn ends.
+            measured = () if took is None else (TurnMeasured(line, _time(row), took),)
+            return (raw, *self._close(), *self._delivered(line), *measured)
         if row.subtype in _ENDS_TURN:
-            return (raw, *self._close())
+            return (raw, *self._close(), *self._delivered(line))
         return (raw,)
 
     def _spoken(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -219,23 +298,29 @@ class _Conversation:
     def _message(self, line: int, row: ClaudeRow, message: dict[str, Any]) -> Iterable[Item]:
         time = _time(row)
         if row.type == "assistant":
-            return self._assistant(line, time, message)
+            return self._assistant(line, time, row, message)
         if row.isCompactSummary:
             trigger, tokens = self.boundary
             self.boundary = (None, None)
             compaction = CompactionItem(line, time, trigger, (message,), tokens_before=tokens)
-            return (*self._close(), compaction)
-        if not row.isMeta and harness.by_person(message):
+            return (*self._close(), *self._delivered(line), compaction)
+        self.queue.said(message)
+        if not row.by_harness and harness.by_person(message):
+            before = (*self._close(), *self._delivered(line))
             if any(part.kind == "result" for part in read_parts(message)):
                 # Results belong to the turn of their calls.
-                return (*self._close(), MessageItem(line, time, message))
-            return (*self._close(), TurnBegan(line, time), MessageItem(line, time, message))
+                return (*before, MessageItem(line, time, message))
+            self.queue.begin_turn()
+            return (*before, TurnBegan(line, time), MessageItem(line, time, message))
+        item = MessageItem(line, time, message, by_harness=row.by_harness)
         if self.open is None:
-            return (MessageItem(line, time, message),)
-        self.open.held.append(MessageItem(line, time, message))
+            return (item,)
+        self.open.held.append(item)
         return self._close() if harness.interrupts(message) else ()
 
-    def _assistant(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
+    def _assistant(
+        self, line: int, time: int | None, row: ClaudeRow, message: dict[str, Any]
+    ) -> Iterable[Item]:
         if message.get("model") == _SYNTHETIC:
             return (*self._close(), MessageItem(line, time, message))
         answer_id = message.get("id")
@@ -249,7 +334,8 @@ class _Conversation:
             return items
         else:
             items.extend(self._close())
-            self.open = AnswerLines(line, time, message)
+            items.extend(self._delivered(line))
+            self.open = AnswerLines(line, time, message, text_or_none(row.requestRef))
         if self.open.complete:
             items.extend(self._close())
         return items
@@ -270,18 +356,28 @@ class _Conversation:
                 yield Waiting(1, "no line names the session yet")
             elif self.waited:
                 yield self._begin(None, stem(self.name), None)
-        if self.open is not None:
-            if ended():
-                yield from self._close()
-            else:
-                yield Waiting(self.open.line, "the last answer may still grow")
+        first = self.queue.first
+        if self.open is not None and not ended():
+            yield Waiting(self.open.line, "the last answer may still grow")
+        elif first is not None and not ended():
+            yield Waiting(first.line, "the model has not answered a queued message yet")
+        else:
+            yield from self._close()
+            yield from self._delivered(self.line)
 
 
-_SPACED: Final = re.compile(rb'"message"\s*:\s*$')
+def _value(data: bytes) -> Any:
+    try:
+        return decode(data) if data else None
+    except BROKEN:
+        return None
+
+
+_SPACED: Final = re.compile(rb'"(?:message|shape)"\s*:\s*$')
 
 
 def _envelope(data: bytes, message: bytes) -> bytes | None:
-    """The line with ``null`` for its message; None if the line does not contain the message."""
+    """The line with ``null`` for its message or shape; None if the line does not contain it."""
     start = data.find(b'"message":' + message)
     if start >= 0:
         start += len(b'"message":')

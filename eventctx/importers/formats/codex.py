@@ -1,5 +1,7 @@
 """Codex rollouts: ``response_item`` lines are what the model sees; ``event_msg`` lines repeat them.
 
+A message that only an event has is taken from there (``codex_events.py``).
+
 The items of OpenAI's Responses API are kept as they are, one message each. A model call begins at
 the first item that the model wrote. It ends at its ``token_count`` (the order is calls, count,
 outputs) or at the next item sent to the model, whichever comes first.
@@ -12,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.importers.formats.codex_events import SPOKEN, EventMessages
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -32,7 +35,7 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     count,
-    facts_or_none,
+    item_facts_or_none,
     nanoseconds,
     not_understood,
     object_or_empty,
@@ -46,7 +49,10 @@ from eventctx.log.usage import CODEX, Usage, read_usage
 NAME: Final = "codex"
 
 TYPES: Final = frozenset(
-    ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
+    (
+        *("session_meta", "response_item", "event_msg", "turn_context", "compacted"),
+        *("world_state", "token_usage_record", "inter_agent_communication_metadata"),
+    )
 )
 
 # Events for the user interface; response items repeat them, or they concern no item.
@@ -66,14 +72,18 @@ _EVENTS: Final = frozenset(
         "exec_command_end",
         "exec_command_output_delta",
         "exited_review_mode",
+        "item_completed",
         "mcp_tool_call_begin",
         "mcp_tool_call_end",
         "patch_apply_begin",
         "patch_apply_end",
         "plan_update",
         "stream_error",
+        "sub_agent_activity",
         "task_complete",
         "task_started",
+        "thread_goal_updated",
+        "thread_settings_applied",
         "token_count",
         "turn_aborted",
         "turn_diff",
@@ -107,7 +117,7 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one rollout. ``name`` stands in for a session id that no line gives."""
     rollout = _Rollout(name)
-    return parse_rows(lines, decode_row, rollout.row, rollout.end())
+    return parse_rows(lines, decode_row, rollout.row, rollout.end(ended))
 
 
 class _Rollout:
@@ -118,9 +128,12 @@ class _Rollout:
         self.model: str | None = None
         self.provider: str | None = None
         self.window: int | None = None
+        self.events = EventMessages()
+        self.line = 0
 
     def row(self, line: int, data: bytes, row: RolloutRow) -> Iterable[Item]:
         """The items of one line."""
+        self.line = line
         time = nanoseconds(row.timestamp)
         if row.type == "session_meta":
             return self._meta(line, time, data, row)
@@ -173,7 +186,7 @@ class _Rollout:
         if item in _NOT_SENT:
             yield Raw(line, kind, data)
             return
-        facts = facts_or_none(payload)
+        facts = item_facts_or_none(payload)
         if facts is None:
             yield Raw(line, kind, data, understood=False)
             return
@@ -182,15 +195,35 @@ class _Rollout:
             yield Warned(line, repaired)
         else:
             yield Raw(line, "response_item.envelope", _envelope(data, None))
+        by_harness = _by_harness(payload)
+        spoken = item == "message" and harness.by_person(payload) and not by_harness
+        if spoken or (item == "message" and facts.role == "assistant"):
+            self.events.item(payload)
+        if item != "reasoning":
+            yield from self._unrepeated(line)
         if facts.kind == "assistant":
-            if not self.calling:
-                self.calling = True
-                yield ModelCall(line, None, self.model, self.provider, context_window=self.window)
+            yield from self._call(line)
         else:
             yield from self._close(line, time)
-            if facts.role == "user" and item == "message" and harness.by_person(payload):
+            if spoken:
                 yield TurnBegan(line, time)
-        yield MessageItem(line, time, payload)
+        yield MessageItem(line, time, payload, by_harness=by_harness)
+
+    def _call(self, line: int) -> Iterator[Item]:
+        if not self.calling:
+            self.calling = True
+            yield ModelCall(line, None, self.model, self.provider, context_window=self.window)
+
+    def _unrepeated(self, line: int) -> Iterator[Item]:
+        """The messages that only events have, now that their items cannot follow."""
+        for one in self.events.taken():
+            if one.role == "assistant":
+                yield from self._call(line)
+            else:
+                yield from self._close(line, one.time)
+                if harness.by_person(one.message):
+                    yield TurnBegan(line, one.time)
+            yield MessageItem(line, one.time, one.message)
 
     def _close(self, line: int, time: int | None, usage: Usage | None = None) -> Iterator[Item]:
         if self.calling or usage is not None:
@@ -204,15 +237,22 @@ class _Rollout:
         except BROKEN:
             event = ""
         yield Raw(line, f"event_msg/{event}", data, event in _EVENTS)
-        if event == "token_count":
+        if event in SPOKEN:
+            payload, _ = _value(row.payload)
+            self.events.event(line, time, event, payload)
+        elif event == "token_count":
             payload, _ = _value(row.payload)
             usage = self._count(object_or_empty(payload).get("info"))
             if usage is not None:
+                if self.events.answered:
+                    yield from self._unrepeated(line)
                 yield from self._close(line, time, usage)
         elif event == "task_started":
             payload, _ = _value(row.payload)
             self.window = count(object_or_empty(payload).get("model_context_window")) or self.window
         elif event in ("task_complete", "turn_aborted"):
+            yield from self._unrepeated(line)
+            self.events.end_turn()
             yield from self._close(line, time)
             yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
 
@@ -226,6 +266,7 @@ class _Rollout:
     def _compacted(
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
+        yield from self._unrepeated(line)
         yield from self._close(line, time)
         payload, repaired = _value(row.payload)
         history = object_or_empty(payload).get("replacement_history")
@@ -239,10 +280,15 @@ class _Rollout:
         yield Raw(line, "compacted", data if whole else _envelope(data, rest))
         yield CompactionItem(line, time, None, tuple(messages))
 
-    def end(self) -> Iterator[Item]:
-        """Nothing but a missing session waits, because every item is a message of its own."""
+    def end(self, ended: Ended) -> Iterator[Item]:
+        """The messages that only events have; an item of theirs may still come."""
+        first = self.events.first
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
+        elif ended():
+            yield from self._unrepeated(self.line)
+        elif first is not None:
+            yield Waiting(first.line, "an item with the same words may follow")
 
 
 def _value(raw: msgspec.Raw) -> tuple[Any, str]:
@@ -261,10 +307,26 @@ def _envelope(data: bytes, payload: object) -> bytes:
     return encode({**value, "payload": payload})
 
 
+def _by_harness(payload: dict[str, Any]) -> bool:
+    """Whether an item says that Codex wrote all its contents, as items of later releases do."""
+    about = object_or_empty(payload.get("internal_chat_message_metadata_passthrough"))
+    kinds, content = about.get("content_item_kinds"), payload.get("content")
+    if payload.get("role") != "user" or not isinstance(kinds, list) or not kinds:
+        return False
+    whole = isinstance(content, list) and len(content) == len(kinds)
+    return whole and not any(isinstance(kind, str) and _is_persons(kind) for kind in kinds)
+
+
+def _is_persons(kind: str) -> bool:
+    """Whether contents of this kind count as a person's; what replaces an image does, too."""
+    beside = ("", "unknown", "images.preparation_error", "images.unsupported", "audio.unsupported")
+    return kind.startswith("user.") or kind in beside
+
+
 def _replacement(history: object, payload: Any) -> list[dict[str, Any]]:
     """The messages in place of all earlier ones: the list, or in older releases the summary."""
     if isinstance(history, list):
-        return [item for item in history if facts_or_none(item) is not None]
+        return [item for item in history if item_facts_or_none(item) is not None]
     summary = text_or_none(object_or_empty(payload).get("message"))
     if summary is None or not summary.strip():
         return []

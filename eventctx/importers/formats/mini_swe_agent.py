@@ -63,10 +63,11 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
             yield MessageItem(number, time, message)
             yield CallEnded(number, time)
             continue
-        if role == "user" and not begun:
+        task = role == "user" and not begun
+        if task:
             begun = True
             yield TurnBegan(number, time)
-        yield MessageItem(number, time, message)
+        yield MessageItem(number, time, message, by_harness=role == "user" and not task)
     yield from outcome(document, len(rows), exact=True)
     yield envelope(document, "messages")
 

@@ -221,7 +221,8 @@ class _Conversation:
         person = event.get("source") == "user" and found.message["role"] == "user"
         if person and harness.by_person(found.message):
             yield TurnBegan(line, time)
-        yield MessageItem(line, time, found.message, found.failed)
+        spoken = found.message["role"] == "user" and not person
+        yield MessageItem(line, time, found.message, found.failed, by_harness=spoken)
 
     # -- answers with calls ----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from eventctx.importers.formats.openhands_observations import shown, text_block, with_pictures
 from eventctx.importers.source.lines import list_or_empty, object_or_empty, text_or_none, without
 from eventctx.importers.source.values import encode
 
@@ -34,7 +35,9 @@ def system_prompt(event: dict[str, Any]) -> Made | None:
     used = tuple(key for key in ("system_prompt", "dynamic_context") if event.get(key))
     if "system_prompt" not in used:
         return None
-    content = [_text(event[key]) if isinstance(event[key], str) else event[key] for key in used]
+    content = [
+        text_block(event[key]) if isinstance(event[key], str) else event[key] for key in used
+    ]
     return Made({"role": "system", "content": content}, used, {})
 
 
@@ -47,8 +50,8 @@ def spoken(event: dict[str, Any]) -> Made | None:
     extended = list_or_empty(event.get("extended_content"))
     content = message.get("content")
     if isinstance(content, list) or extended:
-        before = [_text(content)] if isinstance(content, str) else list_or_empty(content)
-        made["content"] = _blocks([*before, *extended])
+        before = [text_block(content)] if isinstance(content, str) else list_or_empty(content)
+        made["content"] = with_pictures([*before, *extended])
     if isinstance(message.get("tool_calls"), list):
         made["tool_calls"] = [_call(call) for call in message["tool_calls"]]
     used = ("llm_message", "extended_content") if extended else ("llm_message",)
@@ -65,8 +68,10 @@ def action(event: dict[str, Any]) -> Made | None:
     name = text_or_none(call.get("name")) or text_or_none(event.get("tool_name"))
     function = {**call, "id": call_id, "name": name, "arguments": arguments}
     thought = event.get("thought")
-    content = [_text(thought)] if isinstance(thought, str) and thought else list_or_empty(thought)
-    message = {"role": "assistant", "content": _blocks(content) or None}
+    content = (
+        [text_block(thought)] if isinstance(thought, str) and thought else list_or_empty(thought)
+    )
+    message = {"role": "assistant", "content": with_pictures(content) or None}
     thinking = {key: event[key] for key in _THINKING if event.get(key)}
     message.update(thinking)
     message["tool_calls"] = [_call(function)]
@@ -94,23 +99,16 @@ def joined(first: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def observation(event: dict[str, Any]) -> Made | None:
-    """A tool's result. Fields of its kind (exit codes, folders) are not in the message."""
+    """A tool's result as the model is shown it, with the texts that rules for its file added."""
     call_id, seen = text_or_none(event.get("tool_call_id")), event.get("observation")
     if call_id is None:
         return None
-    rest: dict[str, Any] = {}
-    if isinstance(seen, dict):
-        content, keys = _seen(seen)
-        rest = {"observation": without(seen, *keys)}
-        failed = seen.get("is_error") is True or bool(seen.get("error"))
-    else:
-        content, failed = _shown(seen), False
+    result = shown(seen)
+    rest = {"observation": without(seen, *result.used)} if isinstance(seen, dict) else {}
     extended = list_or_empty(event.get("extended_content"))
-    if extended:
-        blocks = [_text(content)] if isinstance(content, str) else content
-        content = [*blocks, *_blocks(extended)]
+    content = [*result.blocks, *with_pictures(extended)]
     used = ("observation", "extended_content") if extended else ("observation",)
-    return Made(_result(event, call_id, content), used, rest, failed)
+    return Made(_result(event, call_id, content), used, rest, result.failed)
 
 
 def failure(event: dict[str, Any]) -> Made | None:
@@ -126,7 +124,7 @@ def failure(event: dict[str, Any]) -> Made | None:
 
 def summary_of(text: str) -> dict[str, Any]:
     """The message in place of forgotten events."""
-    return {"role": "user", "content": [_text(text)]}
+    return {"role": "user", "content": [text_block(text)]}
 
 
 def _result(event: dict[str, Any], call_id: str, content: str | list[Any]) -> dict[str, Any]:
@@ -135,30 +133,8 @@ def _result(event: dict[str, Any], call_id: str, content: str | list[Any]) -> di
     return message if name is None else {**message, "name": name}
 
 
-def _seen(seen: dict[str, Any]) -> tuple[str | list[Any], tuple[str, ...]]:
-    """The content of an observation and the keys that it comes from; older ones have a text."""
-    if isinstance(seen.get("content"), list):
-        return _blocks(seen["content"]), ("content",)
-    if isinstance(seen.get("content"), str):
-        return seen["content"], ("content",)
-    if "output" not in seen and "error" not in seen:
-        return _shown(without(seen, "kind")), ()
-    used = [key for key in ("output", "error") if seen.get(key) not in (None, "")]
-    text = "\n".join(_shown(seen[key]) for key in used)
-    picture = seen.get("screenshot_data")
-    if isinstance(picture, str) and picture:
-        url = picture if picture.startswith("data:") else f"data:image/png;base64,{picture}"
-        content = [_text(text), {"type": "image_url", "image_url": {"url": url}}]
-        return content, (*used, "screenshot_data")
-    return text, tuple(used)
-
-
 def _shown(value: object) -> str:
     return value if isinstance(value, str) else encode(value).decode()
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 def _call(call: Any) -> Any:
@@ -167,15 +143,3 @@ def _call(call: Any) -> Any:
         return call
     function = {"name": call["name"], "arguments": _shown(call.get("arguments"))}
     return {"id": call.get("id"), "type": "function", "function": function}
-
-
-def _blocks(blocks: list[Any]) -> list[Any]:
-    """The blocks, with a block for each image of a block of several."""
-    made: list[Any] = []
-    for block in blocks:
-        urls = block.get("image_urls") if isinstance(block, dict) else None
-        if isinstance(urls, list):
-            made += [{"type": "image_url", "image_url": {"url": url}} for url in urls]
-        else:
-            made.append(block)
-    return made

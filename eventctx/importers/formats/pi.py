@@ -105,7 +105,9 @@ class _Conversation:
         if before:
             # It is a path: <time>_<id>.jsonl.
             parent = session_name(stem(before.replace("\\", "/").rpartition("/")[2]).split("_")[-1])
-        yield Session(line, nanoseconds(header.get("timestamp")), session, parent=parent)
+        yield Session(
+            line, nanoseconds(header.get("timestamp")), session, parent=parent, link="branch"
+        )
 
     # -- the tree --------------------------------------------------------------------------------
 
@@ -120,15 +122,21 @@ class _Conversation:
             if self.tree.leaf is not None:
                 yield Warned(line, "the entry's parent is not in the file; file order is followed")
             return
-        order = self.tree.go_to(parent, self.places)
+        order, harness = self.tree.go_to(parent, self.places)
         self.places += sum(not isinstance(one, int) for one in order)
-        yield Branched(line, nanoseconds(row.get("timestamp")), tuple(order))
+        yield Branched(line, nanoseconds(row.get("timestamp")), tuple(order), harness)
 
-    def _entered(self, row: dict[str, Any], message: dict[str, Any] | None = None) -> None:
+    def _entered(
+        self,
+        row: dict[str, Any],
+        message: dict[str, Any] | None = None,
+        by_harness: bool = False,
+    ) -> None:
         """Remember the entry, and the message just yielded for it."""
         entry = self._entry(row)
         if entry is not None:
             entry.place = None if message is None else self.places - 1
+            entry.by_harness = by_harness
             self.tree.add(entry, message)
 
     def _entry(self, row: dict[str, Any]) -> TreeEntry | None:
@@ -153,6 +161,8 @@ class _Conversation:
             yield Raw(line, kind, data, known)
             if not known:
                 yield Warned(line, "a message of a role or a shape that is not known")
+            elif source.get("role") == "assistant":
+                yield from self._answer(line, time, source, None)
             self._entered(row)
             return
         if source.get("role") == "bashExecution":
@@ -160,18 +170,19 @@ class _Conversation:
         else:
             rest = {**row, "message": without(source, "content")}
             yield Raw(line, f"{kind}.envelope", encode(rest))
+        by_harness = pi_messages.by_harness(source)
         if source.get("role") == "assistant":
             yield from self._answer(line, time, source, message)
         else:
             if source.get("role") == "user" and harness.by_person(message):
                 yield from self._failed(line, time)
                 yield TurnBegan(line, time)
-            yield MessageItem(line, time, message)
+            yield MessageItem(line, time, message, by_harness=by_harness)
         self.places += 1
-        self._entered(row, message)
+        self._entered(row, message, by_harness)
 
     def _answer(
-        self, line: int, time: int | None, source: dict[str, Any], message: dict[str, Any]
+        self, line: int, time: int | None, source: dict[str, Any], message: dict[str, Any] | None
     ) -> Iterator[Item]:
         reason = text_or_none(source.get("stopReason"))
         yield ModelCall(
@@ -184,7 +195,8 @@ class _Conversation:
             finish_reason=reason,
             response_id=text_or_none(source.get("responseId")),
         )
-        yield MessageItem(line, time, message)
+        if message is not None:
+            yield MessageItem(line, time, message)
         yield CallEnded(line, time)
         self.broke_off = None
         if reason == "aborted":
@@ -216,9 +228,9 @@ class _Conversation:
             self._entered(row)
             return
         yield Raw(line, f"{kind}.envelope", encode(without(row, field)))
-        yield MessageItem(line, time, message)
+        yield MessageItem(line, time, message, by_harness=True)
         self.places += 1
-        self._entered(row, message)
+        self._entered(row, message, by_harness=True)
 
     def _compaction(
         self, line: int, time: int | None, data: bytes, row: dict[str, Any]

@@ -26,8 +26,10 @@ _BRANCH: Final = (
 def convert(message: dict[str, Any]) -> dict[str, Any] | None:
     """The message as pi sends it; None for one that is never sent, or of an unknown shape."""
     role, content = message.get("role"), message.get("content")
+    if not_sent(message):
+        return None
     if role == "bashExecution":
-        return None if message.get("excludeFromContext") is True else _ran(message)
+        return _ran(message)
     if not isinstance(content, str | list):
         return None
     if role in ("user", "custom", "hookMessage"):
@@ -45,7 +47,32 @@ def convert(message: dict[str, Any]) -> dict[str, Any] | None:
 
 def not_sent(message: dict[str, Any]) -> bool:
     """Whether pi itself leaves the message out of requests."""
+    if message.get("role") == "assistant":
+        return _is_empty(message.get("content"))
     return message.get("role") == "bashExecution" and message.get("excludeFromContext") is True
+
+
+def by_harness(message: dict[str, Any]) -> bool:
+    """Whether a message that is sent in the user's role is no person's words to the model.
+
+    An extension's message is none, and neither is the report of a command that the person ran.
+    """
+    return message.get("role") not in ("user", "assistant", "toolResult")
+
+
+def _is_empty(content: object) -> bool:
+    """Whether an answer has nothing that is sent: it was broken off before its first words."""
+    if not isinstance(content, str | list):
+        return False
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return all(_is_blank(block) for block in blocks)
+
+
+def _is_blank(block: Any) -> bool:
+    if not isinstance(block, dict) or block.get("type") not in ("text", "thinking"):
+        return False
+    text = block.get(block["type"])
+    return isinstance(text, str) and not text.strip() and not block.get("thinkingSignature")
 
 
 def summary_of(text: str) -> dict[str, Any]:

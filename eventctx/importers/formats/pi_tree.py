@@ -23,7 +23,7 @@ from eventctx.importers.source.values import decode, encode
 class TreeEntry(msgspec.Struct):
     """One entry. ``place`` is the place of its message among all messages, if it has one.
 
-    ``message`` is where on the tree's shelf the message lies.
+    ``message`` is where on the tree's shelf the message lies; ``by_harness`` as in ``MessageItem``.
 
     ``first_kept`` is set on compactions only: the first entry that the compaction keeps.
     """
@@ -34,6 +34,7 @@ class TreeEntry(msgspec.Struct):
     message: int | None = None
     compacts: bool = False
     first_kept: object = None
+    by_harness: bool = False
 
 
 class Tree:
@@ -79,12 +80,15 @@ class Tree:
                 return entry.place
         return None
 
-    def go_to(self, entry_id: str | None, next_place: int) -> list[int | dict[str, Any]]:
-        """The conversation at an earlier entry, as ``Branched.order``."""
+    def go_to(
+        self, entry_id: str | None, next_place: int
+    ) -> tuple[list[int | dict[str, Any]], frozenset[int]]:
+        """The conversation at an earlier entry, as ``Branched.order`` and ``Branched.harness``."""
         self.leaf = entry_id
         path = self._path(entry_id)
         last = next((entry for entry in reversed(path) if entry.compacts), None)
         order: list[int | dict[str, Any]] = []
+        harness: set[int] = set()
         if last is not None and (last.id != self._in_force or self._spelled_out):
             # The log applies another compaction: spell out this one's summary and kept messages.
             order.append(self._message(last))
@@ -102,12 +106,14 @@ class Tree:
             if entry.id in self._present:
                 order.append(entry.place)
             else:
+                if entry.by_harness:
+                    harness.add(len(order))
                 order.append(self._message(entry))
                 entry.place = next_place
                 next_place += 1
             present.add(entry.id)
         self._present = present
-        return order
+        return order, frozenset(harness)
 
     def _message(self, entry: TreeEntry) -> Any:
         assert entry.message is not None  # noqa: S101 - an entry with a place has a message

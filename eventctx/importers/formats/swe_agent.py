@@ -50,11 +50,12 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
             yield MessageItem(number, None, row)
             yield CallEnded(number, None)
             continue
-        if row["role"] == "user" and not begun and not _demonstrates(row):
-            # Later rows in role user hold observations, or complain about the answer's form.
+        # Later rows in role user hold observations, or complain about the answer's form.
+        task = row["role"] == "user" and not begun and not _demonstrates(row)
+        if task:
             begun = True
             yield TurnBegan(number, None)
-        yield MessageItem(number, None, row)
+        yield MessageItem(number, None, row, by_harness=row["role"] == "user" and not task)
     for number in range(len(rows) + 1, len(steps) + 1):
         yield Raw(number, "trajectory", encode(steps[number - 1]))
     yield from outcome(document, len(rows), exact=False)

@@ -29,11 +29,13 @@ class Unstorable(NamedTuple):
     warning: Warned
 
 
-def content_of(line: int, message: dict[str, Any]) -> Stored | Unstorable:
+def content_of(
+    line: int, message: dict[str, Any], *, by_harness: bool = False
+) -> Stored | Unstorable:
     """The body of a message of ``line``; one that is too deep, or has no role, has none."""
     try:
         data = encode_message(message)
-        facts = read_facts(message)
+        facts = read_facts(message, by_harness=by_harness)
     except InvalidMessage as error:
         raw = Raw(line, "unstorable", msgspec.json.encode(message), understood=False)
         return Unstorable(raw, Warned(line, str(error)))

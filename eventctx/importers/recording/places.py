@@ -35,14 +35,17 @@ class Places:
         contents: list[Content] = []
         unstorable: list[Unstorable] = []
         runs: list[tuple[int, int]] = []
-        for one in item.order:
+        harness: list[int] = []
+        for place, one in enumerate(item.order):
             if isinstance(one, dict):
-                found = content_of(item.line, one)
+                found = content_of(item.line, one, by_harness=place in item.harness)
                 number = self.number(self._next)
                 self.took(stored=isinstance(found, Stored))
                 if isinstance(found, Unstorable):
                     unstorable.append(found)
                     continue
+                if place in item.harness:
+                    harness.append(len(contents))
                 contents.append(found.content)
             elif one in self._unstorable:
                 continue
@@ -52,4 +55,5 @@ class Places:
                 runs[-1] = (runs[-1][0], number)
             else:
                 runs.append((number, number))
-        return MessagesSet(order=tuple(runs)), tuple(contents), unstorable
+        event = MessagesSet(order=tuple(runs), harness=tuple(harness))
+        return event, tuple(contents), unstorable

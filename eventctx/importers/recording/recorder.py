@@ -24,6 +24,7 @@ from eventctx.importers.recording.long_view import LongView
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
 from eventctx.importers.recording.track import NO_IDS, Content, Track
+from eventctx.importers.recording.wires import Wires
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     Branched,
@@ -34,13 +35,17 @@ from eventctx.importers.source.items import (
     MessageItem,
     ModelCall,
     Raw,
+    RecordedContent,
+    RecordedRequest,
     Session,
     TurnBegan,
     TurnEnded,
+    TurnMeasured,
     Waiting,
     Warned,
 )
 from eventctx.importers.source.naming import event_id
+from eventctx.importers.source.values import encode
 from eventctx.log import events
 from eventctx.log.ids import RecordIds, derive_span_id
 from eventctx.log.outcomes import OK, SpanOutcome
@@ -52,10 +57,13 @@ from eventctx.log.turn_recorder import (
     TurnSpan,
     usage_record,
 )
+from eventctx.messages import calibration
 from eventctx.messages.facts import Facts
 from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
 from eventctx.version import __version__
+
+_RECORDS_REQUESTS: Final = ("claude-code",)
 
 _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 
@@ -91,19 +99,25 @@ class Recorder:
         self._turn = TurnRecorder(self._new_span_id)
         self._cycle = self._turn.outside()
         self._interrupted = False
+        self._began: int | None = None
+        self._latest: int | None = None
         self._call: TurnSpan[ModelRequest] | None = None
         self._last_call: TurnSpan[ModelRequest] | None = None
         self._announced: dict[str, str] = {}
         self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
         self._places = Places()
+        self.wires = Wires(records=format in _RECORDS_REQUESTS)
         self._compactions: list[int] = []
         track.observe = self._observe
         self._steps: dict[type[Any], Callable[[Any], Any]] = {
             Session: self._session,
             TurnBegan: self._turn_began,
             TurnEnded: self._turn_ended,
+            TurnMeasured: self._turn_measured,
             MessageItem: self._message,
             ModelCall: self._model_call,
+            RecordedContent: self._sent_content,
+            RecordedRequest: self._sent_request,
             CallEnded: self._call_ended,
             CompactionItem: self._compaction,
             Branched: self._branched,
@@ -162,6 +176,8 @@ class Recorder:
         new_id: bytes | None = None,
     ) -> Record:
         await self.raw.match(needed=True)
+        if time is not None and self._latest is not None:
+            self._latest = max(self._latest, time)
         new_id = new_id or self._opening.pop(ids.span_id or "", None) or self._id(type(event))
         return await self._track.put(event, new_id, self._at, time, ids, data)
 
@@ -179,24 +195,27 @@ class Recorder:
                 format=self._format,
                 imported_at=self._imported_at,
             ),
-            item.time if item.time is not None else self._imported_at,
+            item.time,
         )
         known = any(record.type == "session:linked" for record in self._track.aside)
         if item.parent is not None and self._track.next is None and not known:
             link = events.SessionLinked(
-                session=item.parent, relation="parent", call_id=self._call_id
+                session=item.parent, relation="parent", kind=item.link, call_id=self._call_id
             )
             new_id = event_id(self._key, item.line, "session:linked", item.parent)
-            await self._put(link, item.time, new_id=new_id)
+            await self._put(link, None, new_id=new_id)
 
     async def _turn_began(self, item: TurnBegan) -> None:
-        await self._end_turn(item.time, OK)
+        # A file that does not say when a turn ended knows only its last record.
+        await self._end_turn(None, OK)
         self.counts.turns += 1
         number = self.counts.turns
         begins = events.PromptSubmit(number=number, agent=self._agent)
         self._in_turn(TurnRecorder(self._new_span_id, f"turn-{number:04d}", begins))
         self._interrupted = False
+        self._began = self._latest = None
         await self._record(self._turn.span.begin(), item.time)
+        self._began = self._latest = self._track.time
 
     def _in_turn(self, turn: TurnRecorder) -> None:
         self._turn, self._cycle = turn, turn.outside()
@@ -204,13 +223,27 @@ class Recorder:
     async def _turn_ended(self, item: TurnEnded) -> None:
         await self._end_turn(item.time, SpanOutcome(item.status, message=item.error))
 
+    async def _turn_measured(self, item: TurnMeasured) -> None:
+        await self._end_call(None)
+        if self._turn.ids.turn_id is None:
+            return
+        # The file has the line's time, too, but the turn took just as long as it says.
+        began, self._began = self._began, None
+        time = item.time if began is None else began + item.duration
+        measured = events.PromptMeasured(duration=item.duration)
+        await self._put(measured, self._not_before(time), self._turn.ids)
+
+    def _not_before(self, time: int | None) -> int | None:
+        """No time in a turn is later than its end, whatever the clock of its program did."""
+        return max([one for one in (time, self._latest) if one is not None], default=None)
+
     async def _end_turn(self, time: int | None, outcome: SpanOutcome) -> None:
         await self._end_call(None)
         if self._turn.ids.turn_id is None:
             return
         if outcome.status == "ok" and self._interrupted:
             outcome = msgspec.structs.replace(outcome, status="cancelled")
-        await self._record(self._turn.span.end(outcome), time)
+        await self._record(self._turn.span.end(outcome), self._not_before(time))
         self._in_turn(TurnRecorder(self._new_span_id))
 
     # -- model calls -----------------------------------------------------------------------------
@@ -220,18 +253,52 @@ class Recorder:
         self.counts.calls += 1
         self._interrupted = False
         self._cycle = self._turn.iteration()
-        # A transcript holds no budget but the model's window.
-        event = request_view.prepared(
-            self._view, model=item.model, budget=item.context_window, reconstructed=True
-        )
         ids = self._cycle.ids.child(self._new_span_id(events.RequestPrepared))
-        prepared = await self._put(event, item.time, ids)
+        await self.raw.match(needed=True)
+        prepared = await self._put(self._prepared(item), self._sent_at(item), ids)
         call = self._cycle.model_call(item.model, item.provider)
         call.of.prepared = prepared.position
         call.of.usage, call.of.output_exact = item.usage, item.output_exact
         call.of.finish_reason, call.of.response_id = item.finish_reason, item.response_id
-        await self._record(call.begin(), item.time)
+        await self._record(call.begin(), self._sent_at(item))
         self._call = self._last_call = call
+
+    def _prepared(self, item: ModelCall) -> events.RequestPrepared:
+        """The event of a request, for a record at the track's position."""
+        view = request_view.with_model(self._view, item.model)
+        wire = None
+        if item.sent is not None:
+            wire = self.wires.form(item.sent, self._track.position, view.estimator)
+        beside = 0 if wire is None else wire.tokens - view.layout.tokens
+        # A transcript holds no budget but the model's window.
+        return request_view.prepared(
+            view,
+            scale=calibration.scale(view.calibration, beside),
+            model=item.model,
+            budget=item.context_window,
+            reconstructed=True,
+            wire=wire,
+        )
+
+    def _sent_at(self, item: ModelCall) -> int | None:
+        return self.wires.time_of(item.sent) if item.time is None else item.time
+
+    async def _sent_content(self, item: RecordedContent) -> None:
+        if self.wires.holds(item):
+            return
+        numbers, injected = self.wires.carries(item)
+        event = events.RequestContent(
+            kind=item.kind,
+            digest="" if item.kind == "message" else item.digest.hex(),
+            numbers=numbers,
+            injected=injected,
+        )
+        content = Content(encode(item.value), b"")
+        record = await self._put(event, item.time, self._turn.ids, (content,))
+        self.wires.stored(item, record, len(injected))
+
+    async def _sent_request(self, item: RecordedRequest) -> None:
+        self.wires.remember(item)
 
     async def _call_ended(self, item: CallEnded) -> None:
         last = self._last_call
@@ -262,7 +329,7 @@ class Recorder:
     # -- messages --------------------------------------------------------------------------------
 
     async def _message(self, item: MessageItem) -> None:
-        found = content_of(item.line, item.message)
+        found = content_of(item.line, item.message, by_harness=item.by_harness)
         self._places.took(stored=isinstance(found, Stored))
         if isinstance(found, Unstorable):
             await self._not_stored(found)
@@ -273,7 +340,10 @@ class Recorder:
             await self._results(item, facts)
         answers = facts.kind == "assistant" and self._call is not None
         ids = self._call.ids if answers and self._call else self._turn.ids
-        await self._put(events.MessageAdded(), item.time, ids, (content,))
+        number = self._view.next_number
+        added = events.MessageAdded(origin="harness" if item.by_harness else None)
+        record = await self._put(added, item.time, ids, (content,))
+        self.wires.said(number, record, 0, item.message)
         if facts.calls and self._call is not None:
             names = call_names(item.message)
             for call_id in facts.calls:
@@ -310,13 +380,17 @@ class Recorder:
         await self.raw.match(needed=True)
         self._compactions.append(self._track.position)
         event = step.after(self._track.stream, self._track.position)
-        await self._put(event, item.time, ids, tuple(step.contents))
+        record = await self._put(event, item.time, ids, tuple(step.contents))
+        for index, message in enumerate(item.messages):
+            self.wires.said(None, record, index, message)
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)
         event, contents, unstorable = self._places.branched(item)
         await self._not_stored(*unstorable)
+        latest = self._latest
         await self._put(event, item.time, self._turn.ids, contents)
+        self._latest = latest  # the person went back: what comes next says if the turn went on
 
     # -- the rest --------------------------------------------------------------------------------
 

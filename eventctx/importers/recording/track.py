@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from eventctx.errors import SessionWasDeleted, SourceChanged
+import msgspec
+
+from eventctx.errors import SessionWasDeleted, SessionWasTakenOver, SourceChanged
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds
+from eventctx.log.origins import by_harness, stored_by_harness
 from eventctx.log.record import Draft, Record, make_body, place
 from eventctx.log.store import NO_STREAM, Appended, EventStore
 
@@ -30,6 +33,7 @@ NO_IDS: Final = RecordIds()
 _ASIDE: Final = frozenset(
     (
         "session:linked",
+        "session:signed",
         "session:end",
         "context:pinned",
         "context:unpinned",
@@ -38,6 +42,9 @@ _ASIDE: Final = frozenset(
     )
 )
 """Records that others may add to an imported session, as they leave its conversation as it is."""
+
+
+_TAKEN_OVER: Final = "session:taken_over"
 
 
 class Content(NamedTuple):
@@ -54,15 +61,20 @@ class Content(NamedTuple):
 class Track:
     """The stream being written. ``put`` matches or appends one record and returns it."""
 
-    def __init__(self, store: EventStore, stream: str, salt: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, store: EventStore, stream: str, salt: Callable[[int], bytes], now: int
+    ) -> None:
+        """``now`` stands in for the times of a file that has none, in UTC nanoseconds."""
         self.stream = stream
         self.added = 0
-        self.time = 0
+        self.time: int | None = None
         self.aside: list[Record] = []
         self.volatile: set[bytes] = set()
         self.observe: Callable[[Record], None] = lambda record: None
         self._store = store
         self._salt = salt
+        self._now = now
+        self._before_first = True
         self._stored: AsyncIterator[Record] | None = None
         self._next: Record | None = None
         self._position = -1
@@ -93,8 +105,11 @@ class Track:
                 self._stored, self._next = None, None
                 return
             self._position = record.position
-            self.time = max(self.time, record.time)
+            if record.position == 0:
+                self._now = record.time  # that of the first import, where the file has no time
             self._next = record
+            if record.type == _TAKEN_OVER:
+                raise SessionWasTakenOver(self.stream, record.time)
             if not self._is_aside(record):
                 return
             self.aside.append(record)
@@ -109,8 +124,9 @@ class Track:
         return record.type in _ASIDE
 
     def _match(
-        self, stored: Record, event_id: bytes, kind: str, line: int, data: Sequence[Content]
+        self, stored: Record, event_id: bytes, event: Event, line: int, data: Sequence[Content]
     ) -> None:
+        kind = str(event.__struct_config__.tag)
         where = f"session {self.stream!r}, position {stored.position}"
         if stored.id != event_id or stored.type != kind:
             raise SourceChanged(
@@ -131,8 +147,34 @@ class Track:
                 f"line {line}: expected the text that was imported before, found another "
                 f"({where}); import the file as another session with --session NEW"
             )
+        if by_harness(event) != stored_by_harness(stored.type, stored.payload):
+            raise SourceChanged(
+                f"line {line}: expected a message of the speaker that was imported before, found "
+                f"another ({where}): an earlier release read this format in another way; import "
+                "the file as another session with --session NEW"
+            )
+
+    async def check_ours(self) -> None:
+        """Raise SessionWasTakenOver if a later record of the stream says so."""
+        if self._next is not None:
+            start = self._next.position
+            async for record in self._store.read(self.stream, start=start, bodies=False):
+                if record.type == _TAKEN_OVER:
+                    raise SessionWasTakenOver(self.stream, record.time)
 
     # -- writing ---------------------------------------------------------------------------------
+
+    def _dated(self, time: int) -> None:
+        """Take the time of a record that the file dates.
+
+        The first one behind the header dates what came before it: a header without a time, or one
+        that was written after the messages, as in a session that was branched from another one.
+        """
+        if self._before_first and self._position >= 0:
+            self._before_first = False
+            first = time if self.time is None else min(self.time, time)
+            self._pending = [msgspec.structs.replace(one, time=first) for one in self._pending]
+        self.time = time
 
     @property
     def position(self) -> int:
@@ -148,18 +190,23 @@ class Track:
         ids: RecordIds = NO_IDS,
         data: Sequence[Content] = (),
     ) -> Record:
-        """Match or append one record. Its time never runs backwards."""
+        """Match or append one record.
+
+        ``time`` is what the file says, also where it runs backwards; a record without one has that
+        of the last record with one.
+        """
+        if time is not None:
+            self._dated(time)
         stored = self._next
         if stored is not None:
-            self._match(stored, event_id, str(event.__struct_config__.tag), line, data)
+            self._match(stored, event_id, event, line, data)
             await self._advance()
             self.observe(stored)
             return stored
-        if time is not None and time > self.time:
-            self.time = time
         kind, version, payload = encode_event(event)
         bodies = tuple([make_body(c.data, c.facts, self._salt) for c in data])
-        draft = Draft(event_id, kind, version, self.time, payload, bodies, *ids)
+        moment = self._now if self.time is None else self.time
+        draft = Draft(event_id, kind, version, moment, payload, bodies, *ids)
         self._position += 1
         record = place(draft, self.stream, self._position, -1, b"")
         self._pending.append(draft)

@@ -16,7 +16,7 @@ from eventctx.importers.source.lines import (
     too_large,
     without,
 )
-from eventctx.importers.source.values import encode, may_begin, read_value
+from eventctx.importers.source.values import TooDeep, encode, may_begin, read_value
 
 _LOOKED_AT: Final = 50
 _OPENS: Final = (b"[", b"{", b",", b":")
@@ -81,9 +81,11 @@ def _document(lines: list[FileLine], name: str) -> JsonDocument:
     try:
         value, repaired = read_value(data)
     except ValueError as error:
+        remedy = "if a program is still writing it, import it when that is done"
+        if isinstance(error, TooDeep):
+            remedy = "no program can read it as it is"
         raise MalformedTranscript(
-            f"{name}: expected one whole JSON document, found {error}; if a program is still "
-            "writing it, import it when that is done"
+            f"{name}: expected one whole JSON document, found {error}; {remedy}"
         ) from error
     return JsonDocument(
         value, [Raw(0, "document.repaired", data, volatile=True)] if repaired else []
@@ -134,7 +136,7 @@ def first_record(line: FileLine) -> object:
 
 def stem(name: str) -> str:
     """A file's name without the endings of transcripts."""
-    for ending in (".jsonl", ".json", ".traj", ".ndjson"):
+    for ending in (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml"):
         if name.lower().endswith(ending) and len(name) > len(ending):
             return stem(name[: -len(ending)])
     return name

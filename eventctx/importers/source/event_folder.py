@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,11 @@ def is_event_folder(path: Path) -> bool:
 def is_event_file(path: Path) -> bool:
     """Whether a file has the name of an event file."""
     return _NAME.fullmatch(path.name) is not None
+
+
+def is_event_path(path: str) -> bool:
+    """Whether a path as text ends in the name of an event file."""
+    return _NAME.fullmatch(path.rpartition(os.sep)[2]) is not None
 
 
 def event_files(path: Path) -> list[tuple[int, Path]]:

@@ -18,7 +18,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from eventctx.log.events import ContentKind
 from eventctx.log.usage import Usage
+from eventctx.log.wire import CacheMark
 
 
 class FileLine(NamedTuple):
@@ -33,13 +35,17 @@ class FileLine(NamedTuple):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """The first item. ``session_id`` is the file's own id, ``parent`` that of a linked session."""
+    """The first item. ``session_id`` is the file's own id, ``parent`` that of a linked session.
+
+    ``link`` says what this one is to its parent: an agent that it started, or a branch of it.
+    """
 
     line: int
     time: int | None
     session_id: str
     agent: str | None = None
     parent: str | None = None
+    link: Literal["subagent", "branch"] = "subagent"
 
 
 class TurnBegan(msgspec.Struct, frozen=True):
@@ -58,22 +64,33 @@ class TurnEnded(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class TurnMeasured(msgspec.Struct, frozen=True):
+    """What the file's program measured for the turn so far, in nanoseconds."""
+
+    line: int
+    time: int | None
+    duration: int
+
+
 class MessageItem(msgspec.Struct, frozen=True):
     """A message as it was sent to the model or came from it, in its own dialect.
 
     ``failed`` marks the result of a failed tool in a dialect that has no field for that.
+    ``by_harness`` is set where the file says beside the message that a harness wrote it.
     """
 
     line: int
     time: int | None
     message: dict[str, Any]
     failed: bool = False
+    by_harness: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True):
     """A model call that saw all messages before this item; the next messages are its answer.
 
-    ``output_exact`` is false where ``usage`` was written before the answer was complete.
+    ``output_exact`` is false where ``usage`` was written before the answer was complete. ``sent``
+    is the id of the ``RecordedRequest`` that it answers, where the file holds it.
     """
 
     line: int
@@ -85,6 +102,39 @@ class ModelCall(msgspec.Struct, frozen=True):
     context_window: int | None = None
     response_id: str | None = None
     output_exact: bool = True
+    sent: str | None = None
+
+
+class RecordedContent(msgspec.Struct, frozen=True):
+    """A content of requests as they were sent, which the file holds once under the name ``key``.
+
+    ``digest`` is that of ``messages/canonical.py``; the parser has compared it with the file's own.
+    """
+
+    line: int
+    time: int | None
+    kind: ContentKind
+    key: str
+    digest: bytes
+    value: Any
+
+
+class RecordedRequest(msgspec.Struct, frozen=True):
+    """A request as it was sent: the first ``keep`` messages of request ``base``, then ``tail``.
+
+    ``tail`` are digests of messages: of a ``RecordedContent`` or an answer in the file. ``shape``
+    is the key of its system prompt and tools, ``parameters`` that of all its other fields.
+    """
+
+    line: int
+    time: int | None
+    id: str
+    tail: tuple[bytes, ...]
+    base: str | None = None
+    keep: int = 0
+    shape: str | None = None
+    parameters: str | None = None
+    cache_control: tuple[CacheMark, ...] = ()
 
 
 class CallEnded(msgspec.Struct, frozen=True):
@@ -125,12 +175,14 @@ class Branched(msgspec.Struct, frozen=True):
     """The conversation goes back to an earlier point; from here on it is the list ``order``.
 
     A number is the place of a message that is in the conversation now. A dict is a message that
-    had left the conversation and returns; it takes the next place.
+    had left the conversation and returns; it takes the next place. ``harness`` are the places in
+    ``order`` of returning messages that a harness wrote.
     """
 
     line: int
     time: int | None
     order: tuple[int | dict[str, Any], ...]
+    harness: frozenset[int] = frozenset()
 
 
 class Linked(msgspec.Struct, frozen=True):
@@ -172,12 +224,21 @@ class Waiting(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Paused(msgspec.Struct, frozen=True):
+    """The present end of a file that is being written; the next item may come later."""
+
+    line: int
+
+
 Item = (
     Session
     | TurnBegan
     | TurnEnded
+    | TurnMeasured
     | MessageItem
     | ModelCall
+    | RecordedContent
+    | RecordedRequest
     | CallEnded
     | CompactionItem
     | Branched
@@ -185,6 +246,7 @@ Item = (
     | Raw
     | Warned
     | Waiting
+    | Paused
 )
 
 Ended = Callable[[], bool]

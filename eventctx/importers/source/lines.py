@@ -13,12 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from eventctx.errors import InvalidMessage, MalformedTranscript
-from eventctx.importers.source.items import FileLine, Item, Raw, Session, Waiting, Warned
+from eventctx.errors import InvalidMessage, MalformedTranscript, UnreadableFile
+from eventctx.importers.source.items import FileLine, Item, Paused, Raw, Session, Waiting, Warned
 from eventctx.importers.source.values import BROKEN, encode, read_value
 from eventctx.log.usage import MOST_TOKENS
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.response_items import is_known
 
 Row = TypeVar("Row")
 
@@ -27,6 +28,9 @@ _BUFFER_BYTES = 1 << 20
 MAX_BYTES: Final = 64 << 20
 """The longest line, and the largest document, that is read: reading takes several times as much
 memory. Providers take requests of up to 32 MB."""
+
+PAUSE: Final = FileLine(0, b"")
+"""Stands at the present end of a file that is being written (``growing_lines.py``)."""
 
 _LAST_SECOND = 2**63 // 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,10 +48,15 @@ def read_lines(path: Path) -> Iterator[FileLine]:
             number += 1
             if len(data) > MAX_BYTES:
                 raise too_large(f"{path.name}, line {number}", "a line")
-            if number == 1 and data.startswith(_BOM):
-                data = data[len(_BOM) :]
-            end = data.endswith(b"\n")
-            yield FileLine(number, data.rstrip(b"\r\n") if end else data, end)
+            yield line_of(number, data)
+
+
+def line_of(number: int, data: bytes) -> FileLine:
+    """A line without its end, and without a byte order mark at the start of the file."""
+    if number == 1 and data.startswith(_BOM):
+        data = data[len(_BOM) :]
+    end = data.endswith(b"\n")
+    return FileLine(number, data.rstrip(b"\r\n") if end else data, end)
 
 
 def too_large(where: str, what: str) -> MalformedTranscript:
@@ -57,6 +66,11 @@ def too_large(where: str, what: str) -> MalformedTranscript:
         "reading it takes several times as much memory; shorten its images or tool results, or "
         "import the file without it"
     )
+
+
+def unreadable(path: Path, error: OSError) -> UnreadableFile:
+    """The error for a file that the operating system does not let us read."""
+    return UnreadableFile(f"{path}: expected a file to read, found {error.strerror or error}")
 
 
 def parse_rows(
@@ -77,6 +91,8 @@ def read_rows(
     """Decode each record of each line and yield the items of ``handle(line, data, row)``."""
     for line in lines:
         if not line.data or line.data.isspace():
+            if line is PAUSE:
+                yield Paused(line.number)
             continue
         try:
             row = decode(line.data)
@@ -251,7 +267,16 @@ def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def facts_or_none(value: object) -> Facts | None:
-    """The facts of a message or an item in a known dialect; None for everything else."""
+    """The facts of a message or an item in a known dialect; None for everything else.
+
+    For telling messages from the lines of other programs: any object may have a ``type``.
+    """
+    facts = item_facts_or_none(value)
+    return facts if facts is None or not facts.item or is_known(object_or_empty(value)) else None
+
+
+def item_facts_or_none(value: object) -> Facts | None:
+    """The facts of a message, or of an item of any type, where the file is known to hold such."""
     try:
         return read_facts(value) if isinstance(value, dict) else None
     except InvalidMessage:

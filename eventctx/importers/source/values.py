@@ -38,6 +38,13 @@ class NotWhole(msgspec.DecodeError):
     """JSON that decodes, but to a value that says less than the text, or that is too deep."""
 
 
+class TooDeep(ValueError):
+    """JSON, or what begins like it, with more than ``MAX_DEPTH`` levels."""
+
+    def __init__(self) -> None:
+        super().__init__(_TOO_DEEP)
+
+
 def decode(data: bytes) -> Any:
     """The value of JSON text that needs no repair. Raises one of ``BROKEN``."""
     value = _decode(data)
@@ -68,9 +75,9 @@ def read_value(data: bytes) -> tuple[Any, str]:
     try:
         value = json.loads(data.decode("utf-8", errors="replace"))
     except RecursionError as error:
-        raise ValueError(_TOO_DEEP) from error
+        raise TooDeep from error
     if _is_deep(value, data):
-        raise ValueError(_TOO_DEEP)
+        raise TooDeep
     repaired = _repaired(value)
     return repaired, REPEATED if repaired == value and _is_utf8(data) else REPLACED
 
@@ -132,6 +139,20 @@ class _Repetition(Exception):
 def _without_repetition(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) < len(pairs):
         raise _Repetition
+
+
+def json_values(value: Any) -> Any:
+    """A value of another notation as JSON can hold it: text keys, and lists.
+
+    Bytes stay bytes, which only the reader of a body knows how to take.
+    """
+    if isinstance(value, dict):
+        return {str(json_values(key)): json_values(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [json_values(inner) for inner in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return _repaired(value)
+    return value if isinstance(value, bytes) else str(value)
 
 
 def _repaired(value: Any) -> Any:

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import InvalidMessage, ProviderFailed
 from eventctx.log.outcomes import described
 from eventctx.log.usage import MOST_TOKENS
-from eventctx.messages.encoding import encode_message
+from eventctx.messages.encoding import plain_message
 from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import Answer, ToolRequest, Usage
 
@@ -58,8 +58,7 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
     known: list[str] = []
     try:
         for message in answer.messages:
-            encode_message(message)
-            facts = read_facts(message)
+            facts = read_facts(plain_message(message))
             known += facts.calls
             if facts.kind != "assistant":
                 return f"expected a message of the assistant, found role {facts.role!r}"

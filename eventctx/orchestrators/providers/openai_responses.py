@@ -158,7 +158,7 @@ def _without_lone_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]
 def _is_given(item: dict[str, Any]) -> bool:
     """Whether the model was given the item. An unknown item is more likely part of an answer."""
     role = item.get("role", "assistant")
-    return role != "assistant" or str(item.get("type")).endswith("_output")
+    return role != "assistant" or str(item.get("type")).endswith(("_output", "_response"))
 
 
 def _text(item: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from eventctx.log.naming import message_name
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
-from eventctx.projections.explain.lost import LeftOut, left_out, lost
+from eventctx.projections.explain.left_out import LeftOut, left_out
 from eventctx.projections.explain.view_diff import compare, token_groups
 from eventctx.projections.explain.why import ViewHistory, Why
 from eventctx.projections.view.refs import InsertionRef, MessageRef
@@ -45,14 +45,6 @@ async def why(
         found = msgspec.structs.replace(found, added=ViewHistory(now).added(number))
     [answer] = await _explained(store, stream, seen, [found])
     return answer
-
-
-async def lost_messages(
-    store: EventStore, stream: str, selector: RequestSelector = NOW
-) -> tuple[Explanation, ...]:
-    """A person's messages that a view does not show. Raises StreamNotFound, InvalidSetting."""
-    (seen,), _ = await states_at(store, stream, [selector])
-    return tuple(await _explained(store, stream, seen, lost(ViewHistory(seen.state, seen.figures))))
 
 
 async def left_out_of(

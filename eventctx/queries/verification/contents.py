@@ -10,6 +10,7 @@ import msgspec
 from eventctx.errors import EventctxError, LogCorrupted
 from eventctx.log.codec import decode_event
 from eventctx.log.events import Erased, PostCompact
+from eventctx.log.origins import stored_by_harness
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
@@ -49,6 +50,7 @@ class ContentChecker:
     def take(self, record: Record) -> None:
         """Check the bodies of a record."""
         factless = self._without_facts(record) if self._facts and record.bodies else frozenset()
+        harness = stored_by_harness(record.type, record.payload)
         for index, body in enumerate(record.bodies):
             at = record.position
             if body.erased:
@@ -60,7 +62,7 @@ class ContentChecker:
             elif sha256(body.salt + body.data).digest() != body.digest:
                 self._found.report(at, "body", f"body {index} was edited")
             elif self._facts and index not in factless:
-                self._check_facts(at, index, body)
+                self._check_facts(at, index, body, index in harness)
         if record.type == "context:erased":
             self._named |= _named_by(record)
 
@@ -77,11 +79,11 @@ class ContentChecker:
         scores = event.scores if isinstance(event, PostCompact) else None
         return frozenset() if scores is None else frozenset({scores})
 
-    def _check_facts(self, position: int, index: int, body: Body) -> None:
+    def _check_facts(self, position: int, index: int, body: Body, by_harness: bool) -> None:
         assert body.data is not None  # noqa: S101 - tells the type checker
         if not body.facts:
             self._found.report(position, "facts", f"the facts of body {index} are missing")
-        elif not _facts_are_true(body.facts, body.data):
+        elif not _facts_are_true(body.facts, body.data, by_harness):
             text = f"the facts of body {index} are not those of its message"
             self._found.report(position, "facts", text)
 
@@ -118,14 +120,14 @@ def _named_by(record: Record) -> set[tuple[int, int]]:
     return set(event.bodies) if isinstance(event, Erased) else set()
 
 
-def _facts_are_true(facts: bytes, data: bytes) -> bool:
+def _facts_are_true(facts: bytes, data: bytes, by_harness: bool) -> bool:
     """Whether stored facts equal those that this reader reads.
 
     Facts of another reader are compared in what no reader ever changed.
     """
     try:
         stored = decode_facts(facts)
-        read = read_facts(decode_body(data))
+        read = read_facts(decode_body(data), by_harness=by_harness)
     except (EventctxError, msgspec.DecodeError):
         return False
     if stored.reader != READER:
@@ -135,7 +137,12 @@ def _facts_are_true(facts: bytes, data: bytes) -> bool:
 
 
 def _agree(older: Facts, newer: Facts) -> bool:
-    """Whether a later reader found at least the calls and results that an older one did."""
+    """Whether a later reader found at least the calls and results that an older one did.
+
+    Older readers took an item's own id for a call's, so of an item only the dialect is compared.
+    """
+    if newer.item:
+        return older.dialect == newer.dialect
     return (
         (older.role, older.dialect) == (newer.role, newer.dialect)
         and set(older.calls) <= set(newer.calls)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from eventctx.errors import SessionWasDeleted, StreamNotFound
 from eventctx.log.codec import encode_event
-from eventctx.log.events import SessionDeleted
+from eventctx.log.events import ABOUT_A_SESSION, SessionDeleted
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.session.appending import Clock
@@ -77,16 +77,12 @@ async def expired(store: EventStore, before: int) -> list[ExpiredSession]:
     return found
 
 
-_NO_USE: Final = frozenset({"context:erased", "session:signed", "session:linked"})
-"""Records that are written about a session, long after anybody used it."""
-
-
 async def _last_use(store: EventStore, info: StreamInfo) -> int:
     """The time of the last record of a session's use, in UTC nanoseconds."""
     records: Any = store.read(info.stream, backward=True, bodies=False)
     async with aclosing(records):
         async for record in records:
-            if record.type not in _NO_USE:
+            if record.type not in ABOUT_A_SESSION:
                 return int(record.time)
     return info.created
 

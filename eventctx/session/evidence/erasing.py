@@ -27,6 +27,7 @@ from eventctx.session.evidence.erasure_plan import (
     check_numbers,
     messages_of,
     plan_stream,
+    sent_copies,
     texts_of,
     whole_rounds,
 )
@@ -103,6 +104,7 @@ async def plan(
     chosen = await _reaching(store, family, messages, seeds)
     if words is None:
         addresses = [messages[session][number].address for number in sorted(chosen[session])]
+        addresses += await sent_copies(store, session, chosen[session])
         words = await texts_of(store, session, addresses)
     found = [
         await plan_stream(store, name, messages[name], picked, words)

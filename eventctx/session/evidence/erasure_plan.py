@@ -16,10 +16,11 @@ import msgspec
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event
-from eventctx.log.events import PostCompact, RequestPrepared
+from eventctx.log.events import PostCompact, RequestContent, RequestPrepared
 from eventctx.log.plan import Insertion
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore
+from eventctx.messages.canonical import message_digest
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import Facts, decode_facts, encode_facts, outline_facts
 from eventctx.messages.overlap import Overlap, texts_in, words_in
@@ -81,12 +82,31 @@ def whole_rounds(messages: Sequence[Placed], numbers: Iterable[int]) -> set[int]
     return found
 
 
+async def sent_copies(store: EventStore, stream: str, numbers: set[int]) -> list[Address]:
+    """Where the messages ``numbers`` are stored once more, as a program sent them."""
+    return [
+        Address(record.position, 0)
+        async for record in store.read(stream, bodies=False)
+        if record.type == "context:request_content" and _carries(decode_event(record), numbers)
+    ]
+
+
+def _carries(event: object, numbers: set[int]) -> bool:
+    return isinstance(event, RequestContent) and not numbers.isdisjoint(event.numbers)
+
+
 async def texts_of(store: EventStore, stream: str, addresses: Sequence[Address]) -> Overlap:
-    """The words of the messages at ``addresses``, to find their copies."""
+    """The words of the messages at ``addresses``, to find their copies.
+
+    With them the digests under which a program may have recorded the messages as it sent them: of a
+    short message a digest without salt tells as much as its text.
+    """
     texts: list[str] = []
     for body in await store.bodies(stream, addresses):
         if body.data is not None:
-            texts += words_in(decode_body(body.data))
+            message = decode_body(body.data)
+            texts += words_in(message)
+            texts.append(message_digest(message).hex())
     return Overlap(texts)
 
 
@@ -136,6 +156,8 @@ def _derived(record: Record, numbers: set[int], words: Overlap) -> set[int]:
         insertions = plan.insertions
     elif isinstance(event, RequestPrepared):
         insertions = event.insertions
+    elif _carries(event, numbers):
+        found.add(0)
     found |= {one.body for one in insertions if one.at is None and _stands_for(one, numbers)}
     for index, body in enumerate(record.bodies):
         if index not in found and any(map(words.shares, _texts_of(record, body))):

@@ -1,10 +1,10 @@
-"""Messages that a view does not show, or not whole: all of them in runs, human ones one by one."""
+"""Messages that a view does not show, or not whole, in runs of the same reason."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventctx.projections.explain.why import ViewHistory, Why
+from eventctx.projections.explain.why import ViewHistory
 
 
 class LeftOut(NamedTuple):
@@ -18,21 +18,6 @@ class LeftOut(NamedTuple):
     disposition: str
     reason: str
     runs: tuple[tuple[int, int], ...]
-
-
-def lost(history: ViewHistory) -> tuple[Why, ...]:
-    """The human messages added so far that a view does not show, each with the reason.
-
-    A message that is shortened or stripped of its thinking is in view. Messages that a set or a
-    clear took out of the transcript are included, since the model does not see them either.
-    """
-    return tuple(
-        [
-            history.why(number)
-            for number, origin in enumerate(history.state.origins)
-            if origin.ref.facts.human and number not in history.shown
-        ]
-    )
 
 
 def left_out(history: ViewHistory) -> tuple[LeftOut, ...]:

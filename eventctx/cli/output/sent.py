@@ -1,0 +1,126 @@
+"""A request as it was sent: what stood beside its messages, and what the program put into them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+
+from eventctx.cli.output.messages import role_of, role_style, show
+from eventctx.cli.output.numbers import runs_in_words
+from eventctx.cli.output.plain import number, one_line, plural, size
+from eventctx.cli.output.screen import Screen
+from eventctx.log.wire import WireForm
+from eventctx.queries.sent import SentForm, SentMessage
+
+_SHOWN_TOOLS = 12
+
+
+def show_beside(screen: Screen, sent: SentForm, form: WireForm, full: bool) -> None:
+    """System prompt and tool definitions, folded to a line each unless ``full``."""
+    if sent.system is not None:
+        _show_folded(screen, "system prompt", sent.system, form.system_tokens)
+        if full:
+            show(screen, {"role": "system", "content": sent.system}, full=True)
+            screen.blank()
+    show_tools(screen, sent.tools, form.tools_tokens, full)
+
+
+def show_tools(screen: Screen, tools: Any, tokens: int | None, full: bool) -> None:
+    """The tool definitions, folded to a line unless ``full``."""
+    if tools is None:
+        return
+    _show_folded(screen, plural(len(tools), "tool definition"), tools, tokens)
+    names = [_tool_name(one) for one in tools]
+    if full:
+        for name, one in zip(names, tools, strict=True):
+            screen.line((f"{name} ", "cyan"), msgspec.json.encode(one).decode(), indent=2)
+    else:
+        more = f", and {len(names) - _SHOWN_TOOLS} more" if len(names) > _SHOWN_TOOLS else ""
+        screen.line((one_line(", ".join(names[:_SHOWN_TOOLS]), 400) + more, "dim"), indent=2)
+    screen.blank()
+
+
+def show_sent_messages(screen: Screen, sent: SentForm, full: bool) -> None:
+    """The messages as they were sent, each with the transcript's messages that it carries."""
+    for place, one in enumerate(sent.messages):
+        role = "erased" if one.message is None else role_of(one.message)
+        screen.line((f"[{place}] ", "dim"), (role, role_style(role)), (f"  {_origin(one)}", "dim"))
+        show(screen, one.message if full else _folded(one), full=full)
+        screen.blank()
+
+
+def sent_json(sent: SentForm) -> dict[str, Any]:
+    """The sent request with stable keys."""
+    return {
+        "digest": sent.digest,
+        "verified": sent.holds,
+        "system": sent.system,
+        "tools": sent.tools,
+        "parameters": sent.parameters,
+        "cache_control": msgspec.to_builtins(sent.cache_control),
+        "messages": [
+            {
+                "numbers": list(one.numbers),
+                "injected": [msgspec.structs.asdict(text) for text in one.injected],
+                "message": one.message,
+            }
+            for one in sent.messages
+        ],
+    }
+
+
+def _show_folded(screen: Screen, title: str, value: Any, tokens: int | None) -> None:
+    about = "" if tokens is None else f" · ~{number(tokens)} tokens"
+    length = size(len(msgspec.json.encode(value)))
+    screen.line((title, "bold"), f" · {length}{about}", (" · --full shows all of it", "dim"))
+
+
+def _tool_name(tool: Any) -> str:
+    """A tool's name in any dialect; its type where it has none."""
+    found = tool if isinstance(tool, dict) else {}
+    inner = found.get("function")
+    named = inner if isinstance(inner, dict) else found
+    return str(named.get("name") or found.get("type") or "?")
+
+
+def _origin(one: SentMessage) -> str:
+    if not one.numbers:
+        return "in no transcript: the program's own"
+    runs: list[tuple[int, int]] = []
+    for value in one.numbers:
+        if runs and runs[-1][1] == value - 1:
+            runs[-1] = (runs[-1][0], value)
+        else:
+            runs.append((value, value))
+    return f"message {runs_in_words(tuple(runs))}"
+
+
+def _folded(one: SentMessage) -> dict[str, Any] | None:
+    """The message with a line in place of each text that the program put into it."""
+    if one.message is None or not one.injected:
+        return one.message
+    found: Any = copy.deepcopy(one.message)
+    # From the end, so that the places of the texts before stay what they are.
+    for text in sorted(one.injected, key=lambda text: (text.place, text.start), reverse=True):
+        try:
+            holder = found
+            for step in text.place[:-1]:
+                holder = holder[step]
+            whole = holder[text.place[-1]]
+            holder[text.place[-1]] = (
+                whole[: text.start].rstrip("\n")
+                + _in_its_place(whole[text.start : text.end], bool(text.start))
+                + whole[text.end :]
+            )
+        except (LookupError, TypeError):
+            continue  # erased, or written by a later release
+    return dict(found)
+
+
+def _in_its_place(text: str, follows: bool) -> str:
+    begins = one_line(text, 60)
+    length = number(len(text))
+    begins_line = "\n" if follows else ""
+    return f"{begins_line}[put in by the program, {length} characters: {begins}]"

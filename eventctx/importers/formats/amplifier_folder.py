@@ -1,0 +1,114 @@
+"""Amplifier's folder of a session: which of its files tells the session.
+
+A folder has ``transcript.jsonl``, and logs: ``events.jsonl`` in it, or in a folder
+``context-intelligence``, or both. They tell one session. A log with the text of answers is the
+source, because it has the transcript's messages and the requests, usage, tools and compactions
+besides; of two, the one with whole requests. The transcript is the source where no log has the
+text of an answer: a log may have calls and their usage alone, and nothing says which call gave
+which answer. Programs write the log first, so the choice stays the same while the files grow.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from eventctx.errors import MalformedTranscript
+from eventctx.importers.formats import amplifier_rows
+from eventctx.importers.formats.amplifier_answers import wire_answer
+from eventctx.importers.formats.amplifier_requests import messages_of
+from eventctx.importers.formats.amplifier_rows import AmplifierRow
+from eventctx.importers.formats.provider_answers import answers
+from eventctx.importers.source.document import first_record
+from eventctx.importers.source.lines import read_lines
+
+TRANSCRIPT: Final = "transcript.jsonl"
+_LOG: Final = "events.jsonl"
+_BETWEEN: Final = "context-intelligence"
+_BESIDE: Final = ("metadata.json", _LOG, _BETWEEN)
+
+_REQUESTS: Final = ("llm:request", "llm:request:raw")
+_ANSWERS: Final = ("llm:response", "llm:response:raw")
+_BLOCK: Final = "content_block:end"
+_MARKS: Final = (b"llm:re", b"content_block:end")
+
+
+def source_of(path: Path) -> Path:
+    """The file that tells the session of a file or a folder; the path itself where it is alone."""
+    folder = _folder_of(path)
+    if folder is None:
+        return path
+    logs = [log for log in (folder / _LOG, folder / _BETWEEN / _LOG) if log.is_file()]
+    transcript = folder / TRANSCRIPT
+    files = [*logs, *([transcript] if transcript.is_file() else [])]
+    if len(files) < 2:
+        return files[0] if files and path == folder else path
+    told = {log: _told(log) for log in logs}
+    best = max(logs, key=lambda log: told[log], default=transcript)
+    if not told.get(best):
+        return transcript if transcript in files else (logs[0] if path == folder else path)
+    return best
+
+
+def passed_over(path: Path) -> str | None:
+    """Why a file of a session folder is not imported: another one tells its session."""
+    if path.is_dir():
+        return None
+    source = source_of(path)
+    if source == path:
+        return None
+    if source.name == TRANSCRIPT:
+        return f"a log without the text of answers; {TRANSCRIPT} tells its session"
+    where = f"{_BETWEEN}/{_LOG}" if source.parent.name == _BETWEEN else _LOG
+    return f"{where} tells the same session, with more of it"
+
+
+def is_session_folder(path: Path) -> bool:
+    """Whether a folder is that of one session."""
+    return path.is_dir() and _is_session(path)
+
+
+def is_transcript(path: Path) -> bool:
+    """Whether a file is a transcript by its name and place; its rows may not tell."""
+    return path.name == TRANSCRIPT and any((path.parent / one).exists() for one in _BESIDE)
+
+
+def _folder_of(path: Path) -> Path | None:
+    if path.is_dir():
+        return path if _is_session(path) else None
+    if path.name == TRANSCRIPT:
+        return path.parent
+    if path.name != _LOG:
+        return None
+    return path.parent.parent if path.parent.name == _BETWEEN else path.parent
+
+
+def _is_session(folder: Path) -> bool:
+    # A log alone is found as any other file; beside it may lie folders of other sessions.
+    transcript = folder / TRANSCRIPT
+    return (folder / _BETWEEN / _LOG).is_file() or (
+        transcript.is_file() and is_transcript(transcript)
+    )
+
+
+def _told(log: Path) -> int:
+    """How much a log tells: 2 with whole requests, 1 with texts of answers, 0 with neither."""
+    try:
+        for line in read_lines(log):
+            row = first_record(line) if any(mark in line.data for mark in _MARKS) else None
+            told = _told_by(row) if isinstance(row, dict) else 0
+            if told:
+                return told
+    except (OSError, MalformedTranscript):
+        return 0  # reading it says what is wrong with it
+    return 0
+
+
+def _told_by(row: dict[str, Any]) -> int:
+    if not amplifier_rows.is_row(row):
+        return 0
+    name, found = amplifier_rows.name_of(row), AmplifierRow(0, row)
+    if name in _REQUESTS and messages_of(found.request) is not None:
+        return 2
+    block = name == _BLOCK and isinstance(found.data.get("block"), dict)
+    return int(block or (name in _ANSWERS and bool(answers(wire_answer(found.data)))))

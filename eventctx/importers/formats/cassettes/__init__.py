@@ -1,0 +1,1 @@
+"""Recorded HTTP of provider SDKs: cassettes as sessions."""

@@ -1,0 +1,127 @@
+"""The messages of a recorded request, compared with those that a conversation has so far.
+
+A client sends back what it was answered in its own form: without empty fields, with a text for a
+block, with a mark up to which the provider caches. ``mark`` says which message one is, and ``same``
+whether it still says the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from eventctx.importers.source.lines import (
+    facts_or_none,
+    list_or_empty,
+    object_or_empty,
+    text_or_none,
+)
+
+_REFERENCE: Final = "item_reference"
+_SYSTEM: Final = ("system",)
+_SEALED: Final = frozenset(("reasoning", "compaction"))
+_TEXTS: Final = frozenset(("text", "input_text", "output_text"))
+_PASSING: Final = frozenset(("cache_control", "status", "annotations", "logprobs", "index"))
+
+
+class Row(NamedTuple):
+    """A message that the model was shown. ``place`` is None for one that a compaction put in."""
+
+    message: dict[str, Any]
+    place: int | None
+    answer: bool = False
+
+
+def rows_of(sent: dict[str, Any]) -> list[dict[str, Any]]:
+    """The system prompt and the messages of a request, in order."""
+    system = sent.get("system", sent.get("instructions"))
+    given = sent.get("messages", sent.get("input"))
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    first = [{"role": "system", "content": system}] if system else []
+    return [*first, *(one for one in list_or_empty(given) if _is_row(one))]
+
+
+def _is_row(value: object) -> bool:
+    return facts_or_none(value) is not None or object_or_empty(value).get("type") == _REFERENCE
+
+
+def is_system(message: dict[str, Any]) -> bool:
+    """Whether a message is a system prompt, or a part of one."""
+    facts = facts_or_none(message)
+    return facts is not None and facts.kind == "system"
+
+
+def sealed_mark(message: dict[str, Any]) -> object:
+    """What names an item whose content the provider keeps to itself; None for any other."""
+    if message.get("type") not in _SEALED:
+        return None
+    return message.get("encrypted_content") or message.get("id")
+
+
+def is_(row: Row, message: dict[str, Any]) -> bool:
+    """Whether a message of a request is this one, in whatever form."""
+    if message.get("type") == _REFERENCE:
+        return message.get("id") == row.message.get("id")
+    return _mark(row.message) == _mark(message)
+
+
+def same(row: Row, message: dict[str, Any]) -> bool:
+    """Whether a message that is this one says the same."""
+    referred = message.get("type") == _REFERENCE
+    return referred or _plain(row.message) == _plain(message)
+
+
+def may_be_left_out(row: Row) -> bool:
+    """Whether a client may leave a part of an answer out and go on: thoughts, hosted tools."""
+    facts = facts_or_none(row.message)
+    return row.answer and "role" not in row.message and (facts is None or not facts.calls)
+
+
+def _mark(message: dict[str, Any]) -> object:
+    facts = facts_or_none(message)
+    if facts is None:
+        return _plain(message)
+    if facts.kind == "system":
+        return _SYSTEM
+    if facts.results or facts.calls:
+        return facts.role, facts.results, facts.calls
+    sealed = sealed_mark(message)
+    if sealed is not None:
+        return message["type"], sealed
+    return facts.role, _text(message.get("content")) or _plain(message)
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content.strip()
+    texts = [object_or_empty(block).get("text") for block in list_or_empty(content)]
+    return "\n".join(text for text in texts if isinstance(text, str)).strip()
+
+
+def _plain(message: dict[str, Any]) -> Any:
+    """A message in one form, without what may differ where it says the same."""
+    sealed = sealed_mark(message)
+    if sealed is not None:
+        return sealed
+    plain = {key: value for key, value in message.items() if key != "id" or "role" not in message}
+    if "role" in plain and plain.get("type") == "message":
+        del plain["type"]
+    if "output" in plain or plain.get("type") in ("function_call", "custom_tool_call"):
+        plain.pop("id", None)
+    content = plain.get("content")
+    if isinstance(content, list) and all(_is_text(block) for block in content):
+        plain["content"] = "".join(block["text"] for block in content)
+    return _without_empty(plain)
+
+
+def _is_text(block: object) -> bool:
+    fields = object_or_empty(block)
+    return fields.get("type") in _TEXTS and text_or_none(fields.get("text")) is not None
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: inner for key, inner in value.items() if key not in _PASSING}
+        cleaned = {key: _without_empty(inner) for key, inner in kept.items()}
+        return {key: inner for key, inner in cleaned.items() if inner not in (None, [], "")}
+    return [_without_empty(inner) for inner in value] if isinstance(value, list) else value

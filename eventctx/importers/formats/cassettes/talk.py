@@ -1,0 +1,279 @@
+"""A conversation in recorded HTTP: requests that continue each other, and their answers.
+
+A request continues a conversation if it has all that the conversation has, and more; or if it names
+the conversation's last response (``previous_response_id``) or the provider's record of it
+(``conversation``), and sends what is new alone; or if it begins with a compaction of it. Where it
+has a message in another form, or has left one out, the conversation is set to what it has, so that
+the view of every call is what was sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from eventctx.importers.formats.amplifier_requests import RequestHistory
+from eventctx.importers.formats.cassettes import rows
+from eventctx.importers.formats.cassettes.rows import Row
+from eventctx.importers.formats.provider_answers import answers, finish_of, usage_of
+from eventctx.importers.source import harness
+from eventctx.importers.source.http_recording import Exchange
+from eventctx.importers.source.items import (
+    Branched,
+    CallEnded,
+    CompactionItem,
+    Item,
+    MessageItem,
+    ModelCall,
+    Raw,
+    Session,
+    TurnBegan,
+    Warned,
+)
+from eventctx.importers.source.lines import (
+    facts_or_none,
+    list_or_empty,
+    nanoseconds,
+    object_or_empty,
+    text_or_none,
+)
+from eventctx.importers.source.values import encode
+
+COMPACT: Final = "/responses/compact"
+_STATE: Final = ("previous_response_id", "conversation")
+_FAILED: Final = 400
+
+
+class CassetteRequest(NamedTuple):
+    """A request to a model: its body exactly as it was sent, and the body of the answer."""
+
+    exchange: Exchange
+    path: str
+    sent: dict[str, Any]
+    answer: dict[str, Any]
+    provider: str | None
+
+
+class _Step(NamedTuple):
+    """What a request has: of the conversation, in order, and behind that.
+
+    ``shown`` pairs a row of the conversation, or None, with the message that stands for it now.
+    ``compacted`` are the messages that a compaction left; None without one. ``kept_from`` is the
+    place from which on it left all.
+    """
+
+    shown: list[tuple[Row | None, dict[str, Any]]]
+    new: list[dict[str, Any]]
+    compacted: list[dict[str, Any]] | None = None
+    kept_from: int | None = None
+
+
+class Talk:
+    """One conversation. ``items`` grow request by request."""
+
+    def __init__(self, name: str, first: CassetteRequest) -> None:
+        exchange = first.exchange
+        self.number = exchange.number
+        self.opening = Session(exchange.number, _begun(first), name)
+        self.items: list[Item] = []
+        self._rows: list[Row] = []
+        self._places = 0
+        self._response: str | None = None
+        self._conversation: str | None = None
+        self._compacted: list[dict[str, Any]] = []
+        self._requests = RequestHistory()
+        self._failed = False
+
+    def continued_by(self, request: CassetteRequest) -> bool:
+        """Whether a request goes on with this conversation."""
+        return self._step(request) is not None
+
+    def take(self, request: CassetteRequest) -> None:
+        """Add a request and its answer."""
+        line = request.exchange.number
+        step = self._step(request) or _Step([], rows.rows_of(request.sent))
+        self._keep(request)
+        if not self._rows:
+            self._warn_of_unknown_state(request)
+        self._compact(line, step)
+        self._show(line, step)
+        for message in step.new:
+            self._add(line, message)
+        self._call(request)
+
+    # -- continuing ------------------------------------------------------------------------------
+
+    def _step(self, request: CassetteRequest) -> _Step | None:
+        if not self._rows:
+            return None
+        sent = rows.rows_of(request.sent)
+        if self._is_state(request.sent):
+            return self._behind_state(sent)
+        if _names_state(request.sent):
+            return None
+        again = self._failed or request.path == COMPACT
+        return self._after_compaction(sent) or _aligned(self._rows, sent, again)
+
+    def _is_state(self, sent: dict[str, Any]) -> bool:
+        previous, conversation = (_id(sent.get(key)) for key in _STATE)
+        by_response = previous is not None and previous == self._response
+        return by_response or (conversation is not None and conversation == self._conversation)
+
+    def _behind_state(self, sent: list[dict[str, Any]]) -> _Step:
+        """The provider adds what it has; a request's instructions hold for this request alone."""
+        system = [one for one in sent if rows.is_system(one)]
+        before = [row for row in self._rows if rows.is_system(row.message)]
+        talk = [(row, row.message) for row in self._rows if row not in before]
+        known = [*before, *[None] * len(system)][: len(system)]
+        shown: list[tuple[Row | None, dict[str, Any]]] = [*zip(known, system, strict=True), *talk]
+        return _Step(shown, [one for one in sent if one not in system])
+
+    def _after_compaction(self, sent: list[dict[str, Any]]) -> _Step | None:
+        system = [one for one in sent if rows.is_system(one)]
+        rest = sent[len(system) :]
+        mark = rows.sealed_mark(rest[0]) if rest and rest[0].get("type") == "compaction" else None
+        last = max((n for n, one in enumerate(rest) if _among(one, self._compacted)), default=None)
+        before = [row for row in self._rows if rows.is_system(row.message)]
+        if last is not None and any(one.get("type") == "compaction" for one in rest[: last + 1]):
+            aligned = _aligned(before, system, True)
+            return aligned and aligned._replace(new=rest[last + 1 :], compacted=rest[: last + 1])
+        if mark is None:
+            return None
+        for number, row in enumerate(self._rows):
+            if rows.sealed_mark(row.message) == mark and row.place is not None:
+                kept = [*before, *self._rows[number:]]
+                aligned = _aligned(kept, sent, self._failed)
+                return aligned and aligned._replace(compacted=[], kept_from=row.place)
+        return None
+
+    def _warn_of_unknown_state(self, request: CassetteRequest) -> None:
+        for key in _STATE:
+            name = _id(request.sent.get(key))
+            if name is not None:
+                told = f"it continues {key} {name}, of which the file does not have all"
+                self.items.append(Warned(request.exchange.number, told))
+
+    # -- what the model is shown -----------------------------------------------------------------
+
+    def _compact(self, line: int, step: _Step) -> None:
+        if step.compacted is None:
+            return
+        left = tuple(step.compacted)
+        self.items.append(CompactionItem(line, None, None, left, kept_from=step.kept_from))
+        system = [row for row in self._rows if rows.is_system(row.message)]
+        kept = [row for row, _ in step.shown if row is not None and row not in system]
+        self._rows = [*system, *(Row(message, None) for message in left), *kept]
+        self._compacted = []
+
+    def _show(self, line: int, step: _Step) -> None:
+        """Set the conversation to what the request has of it, unless it is that already."""
+        inserted = [] if step.compacted is None else [Row(one, None) for one in step.compacted]
+        system = [pair for pair in step.shown if rows.is_system(pair[1])]
+        others = [pair for pair in step.shown if not rows.is_system(pair[1])]
+        shown = [*system, *((row, row.message) for row in inserted), *others]
+        if not inserted:
+            shown = step.shown
+        unchanged = [row for row, message in shown if row is not None and rows.same(row, message)]
+        if unchanged == self._rows and len(unchanged) == len(shown):
+            return
+        order: list[int | dict[str, Any]] = []
+        now: list[Row] = []
+        for row, message in shown:
+            if row is not None and row.place is not None and rows.same(row, message):
+                order.append(row.place)
+                now.append(row)
+            else:
+                order.append(message)
+                now.append(Row(message, self._places, row is not None and row.answer))
+                self._places += 1
+        self._rows = now
+        self.items.append(Branched(line, None, tuple(order)))
+
+    def _add(self, line: int, message: dict[str, Any], *, answer: bool = False) -> None:
+        facts = facts_or_none(message)
+        if (
+            facts is not None
+            and facts.role == "user"
+            and facts.human
+            and harness.by_person(message)
+        ):
+            self.items.append(TurnBegan(line, None))
+        self.items.append(MessageItem(line, None, message))
+        self._rows.append(Row(message, self._places, answer))
+        self._places += 1
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def _keep(self, request: CassetteRequest) -> None:
+        """Keep the exchange: its request without what it repeats, and its answer as it came.
+
+        ``request.sent`` is the request exactly as it was sent, with its tools and parameters: where
+        requests are recorded as they were sent, it is to be recorded from here.
+        """
+        exchange = request.exchange
+        sent = self._requests.rest(exchange.number, request.sent)
+        whole = {**exchange.rest, "sent": sent, "answered": exchange.answered}
+        self.items.append(Raw(exchange.number, "exchange", encode(whole)))
+
+    def _call(self, request: CassetteRequest) -> None:
+        exchange, answer, sent = request.exchange, request.answer, request.sent
+        line = exchange.number
+        model = text_or_none(answer.get("model")) or text_or_none(sent.get("model"))
+        self.items.append(ModelCall(line, _begun(request), model, request.provider))
+        compacts = request.path == COMPACT
+        found = [] if compacts or exchange.status >= _FAILED else answers(answer)
+        for message in found:
+            self._add(line, message, answer=True)
+        self._failed = not found
+        if compacts:
+            output = list_or_empty(answer.get("output"))
+            self._compacted = [one for one in output if facts_or_none(one) is not None]
+        else:
+            self._response = text_or_none(answer.get("id")) or self._response
+            conversation = answer.get("conversation", sent.get("conversation"))
+            self._conversation = _id(conversation) or self._conversation
+        finish = finish_of(answer)
+        if exchange.status >= _FAILED:
+            kind = text_or_none(object_or_empty(answer.get("error")).get("type"))
+            finish = f"HTTP {exchange.status}" + (f" {kind}" if kind else "")
+        ended = nanoseconds(answer.get("completed_at")) or exchange.time
+        usage, name = usage_of(answer.get("usage")), text_or_none(answer.get("id"))
+        self.items.append(CallEnded(line, ended, usage, finish, name))
+
+
+def _aligned(known: list[Row], sent: list[dict[str, Any]], again: bool) -> _Step | None:
+    """A request's messages beside those of a conversation; None where it does not continue it.
+
+    With ``again`` it may be the same request once more, as after an answer that failed.
+    """
+    shown: list[tuple[Row | None, dict[str, Any]]] = []
+    at = 0
+    for row in known:
+        system = rows.is_system(row.message)
+        while not system and at < len(sent) and rows.is_system(sent[at]):
+            shown.append((None, sent[at]))
+            at += 1
+        if at < len(sent) and rows.is_(row, sent[at]):
+            shown.append((row, sent[at]))
+            at += 1
+        elif not system and not rows.may_be_left_out(row):
+            return None
+    new = sent[at:]
+    return _Step(shown, new) if new or again else None
+
+
+def _among(message: dict[str, Any], others: list[dict[str, Any]]) -> bool:
+    return any(rows.is_(Row(other, None), message) for other in others)
+
+
+def _names_state(sent: dict[str, Any]) -> bool:
+    return any(_id(sent.get(key)) is not None for key in _STATE)
+
+
+def _id(value: object) -> str | None:
+    """An id that is a text, or in an object."""
+    return text_or_none(value.get("id") if isinstance(value, dict) else value)
+
+
+def _begun(request: CassetteRequest) -> int | None:
+    answer = request.answer
+    return nanoseconds(answer.get("created", answer.get("created_at"))) or request.exchange.time

@@ -1,0 +1,116 @@
+"""The files that were imported, and how they were then: beside the store, and never needed.
+
+Whoever follows folders need not read a file again that has not changed since it was imported. This
+is a cache: without it, or after an update of eventctx, all files are read again, and nothing is
+added twice. It is replaced as a whole, so a reader sees one state or the other. It holds names of
+files and sessions and no content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from eventctx.importers.found import FileState
+from eventctx.importers.many import FilePassedOver
+from eventctx.log.private_files import FILE_RIGHTS
+from eventctx.log.store import StreamInfo
+from eventctx.version import __version__
+
+SUFFIX: Final = "-imported.json"
+"""Behind the name of the store."""
+
+_OF_THE_STORE: Final = ("SourceChanged", "SessionWasDeleted", "InvalidSessionId")
+"""Errors that do not only depend on the file, so the file is read again."""
+
+
+class _Session(msgspec.Struct, frozen=True, array_like=True):
+    created: int
+    head: int
+
+
+class KnownFile(msgspec.Struct, frozen=True):
+    """The files that an import read, the sessions that it made, or why it was passed over."""
+
+    files: tuple[FileState, ...]
+    sessions: dict[str, _Session] = {}
+    passed_over: FilePassedOver | None = None
+
+
+class _Known(msgspec.Struct, frozen=True):
+    library: str
+    imported: dict[str, KnownFile]
+
+
+class KnownFiles:
+    """What is known of the files that were imported into one store; without a path, nothing."""
+
+    def __init__(self, store: Path | None) -> None:
+        self._path = None if store is None else store.with_name(store.name + SUFFIX)
+        self._changed = False
+        self._known: dict[str, KnownFile] = {}
+        if self._path is None:
+            return
+        with suppress(OSError, msgspec.DecodeError):
+            stored = msgspec.json.decode(self._path.read_bytes(), type=_Known, dec_hook=_path)
+            if stored.library == __version__:
+                self._known = stored.imported
+
+    def get(
+        self, path: Path, files: tuple[FileState, ...], streams: Mapping[str, StreamInfo]
+    ) -> KnownFile | None:
+        """What is known of a path, if its ``files`` and its sessions are as they were left.
+
+        ``streams`` are those of the store. A session may have got more records since.
+        """
+        known = self._known.get(os.fspath(path))
+        if known is None or known.files != files:
+            return None
+        for name, session in known.sessions.items():
+            there = streams.get(name)
+            if there is None or there.created != session.created:
+                return None
+            if there.head < session.head and not there.deleted:
+                return None
+        return known
+
+    def note(
+        self,
+        path: Path,
+        files: tuple[FileState, ...],
+        sessions: Mapping[str, StreamInfo],
+        passed_over: FilePassedOver | None,
+    ) -> None:
+        """Note the outcome of an import that has read these files to their ends."""
+        if passed_over is not None and passed_over.error in _OF_THE_STORE:
+            self._changed = self._known.pop(os.fspath(path), None) is not None or self._changed
+            return
+        heads = {name: _Session(info.created, info.head) for name, info in sessions.items()}
+        self._known[os.fspath(path)] = KnownFile(files, heads, passed_over)
+        self._changed = True
+
+    def save(self) -> None:
+        """Write what was noted. A failure costs a second reading of the files, and is not told."""
+        if self._path is None or not self._changed:
+            return
+        self._changed = False
+        new = self._path.with_name(self._path.name + ".new")
+        with suppress(OSError, UnicodeEncodeError):
+            data = msgspec.json.encode(_Known(__version__, self._known), enc_hook=os.fspath)
+            with open(new, "wb", opener=_private) as file:
+                file.write(data)
+            new.replace(self._path)
+
+
+def _path(kind: type, value: object) -> Path:
+    """The one type of a value that JSON does not have."""
+    return Path(str(value))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_RIGHTS)

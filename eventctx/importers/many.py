@@ -1,0 +1,145 @@
+"""Importing many files: one that cannot be read is passed over, and named with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from eventctx.errors import EventctxError, NotATranscript, SessionWasTakenOver
+from eventctx.importers.detect import passed_over
+from eventctx.importers.found import Candidate, find
+from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
+from eventctx.log.store import EventStore
+
+
+class FilePassedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that became no session, and why.
+
+    ``error`` names the exception's class. It is None where nothing is wrong: the file is no
+    transcript, and a search met it; or it holds nothing to import yet.
+    """
+
+    path: Path
+    reason: str
+    error: str | None = None
+
+
+class ImportTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over an import: of all sessions' records, not only new ones, but for ``added``.
+
+    ``sessions`` counts names: two files of one session count once. ``failed`` counts the files
+    among the ``passed_over`` that have an error. ``bytes`` are those of the imported files.
+    """
+
+    sessions: int = 0
+    added: int = 0
+    messages: int = 0
+    turns: int = 0
+    calls: int = 0
+    compactions: int = 0
+    observed: int = 0
+    warned: int = 0
+    passed_over: int = 0
+    failed: int = 0
+    bytes: int = 0
+
+
+class ImportedPaths(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an import of many files: a summary of each session, and what was left out."""
+
+    sessions: tuple[ImportSummary, ...]
+    passed_over: tuple[FilePassedOver, ...]
+
+    @property
+    def total(self) -> ImportTotal:
+        """The sums."""
+        last = {summary.session: summary for summary in self.sessions}
+        return ImportTotal(
+            sessions=len(last),
+            added=sum([one.added for one in self.sessions]),
+            messages=sum([one.messages for one in last.values()]),
+            turns=sum([one.turns for one in last.values()]),
+            calls=sum([one.calls for one in last.values()]),
+            compactions=sum([one.compactions for one in last.values()]),
+            observed=sum([one.observed for one in last.values()]),
+            warned=sum([one.warned for one in self.sessions]),
+            passed_over=len(self.passed_over),
+            failed=sum([one.error is not None for one in self.passed_over]),
+            bytes=sum([one.bytes for one in self.sessions]),
+        )
+
+
+ImportOne = Callable[[Path], Awaitable[Sequence[ImportSummary]]]
+"""Imports the sessions of one path."""
+
+Told = Callable[[ImportSummary | FilePassedOver], None]
+"""Called with each result as soon as there is one."""
+
+
+async def import_paths(
+    store: EventStore,
+    paths: Iterable[str | Path],
+    *,
+    complete: bool = False,
+    importing: ImportOne | None = None,
+    told: Told | None = None,
+) -> ImportedPaths:
+    """Import files, and all transcripts in folders; an error of one file does not end the others.
+
+    ``complete`` is that of ``import_file``; ``importing`` takes its place, for other options.
+
+    Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
+    imported. What was imported before stays.
+    """
+
+    async def plainly(path: Path) -> Sequence[ImportSummary]:
+        return await import_file(store, path, complete=complete)
+
+    sessions: list[ImportSummary] = []
+    left_out: list[FilePassedOver] = []
+    for path in paths:
+        for found in find(Path(path)):
+            for result in await _results(found, importing or plainly):
+                if isinstance(result, FilePassedOver):
+                    left_out.append(result)
+                else:
+                    sessions.append(result)
+                if told is not None:
+                    told(result)
+    return ImportedPaths(sessions=tuple(sessions), passed_over=tuple(left_out))
+
+
+async def _results(found: Candidate, importing: ImportOne) -> list[ImportSummary | FilePassedOver]:
+    try:
+        if found.error is not None:
+            raise found.error
+        reason = None if found.named else passed_over(found.path)
+        if reason is not None:
+            return [FilePassedOver(path=found.path, reason=reason)]
+        return [result_of(summary) for summary in await importing(found.path)]
+    except ENDS_ALL:
+        raise
+    except EventctxError as error:
+        return [passed_over_for(found.path, error, named=found.named)]
+
+
+def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:
+    """A file without a session is passed over: it has a damage, or nothing to import yet."""
+    if summary.session is not None:
+        return summary
+    reason = "; ".join((*summary.waiting, *summary.warnings)) or "nothing to import in it yet"
+    return FilePassedOver(path=summary.path, reason=reason, error=summary.error)
+
+
+def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePassedOver:
+    """What is said of a file whose import raised ``error``; not ``named`` if a search met it."""
+    if isinstance(error, NotATranscript) and not named:
+        return FilePassedOver(path=path, reason=f"no transcript: {error.found}")
+    if isinstance(error, SessionWasTakenOver) and not named:
+        return FilePassedOver(path=path, reason=str(error))
+    reason = str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
+    # It may hold a file's name, which may be no UTF-8.
+    reason = reason.encode("utf-8", "backslashreplace").decode()
+    return FilePassedOver(path=path, reason=reason, error=type(error).__name__)

@@ -1,0 +1,91 @@
+"""The form in which a request was sent, as the log keeps it: addresses of contents, and a digest.
+
+A request repeats nearly all of the one before it. So it names an earlier request, how many of its
+messages it begins with, and the addresses of the others: its size in the log does not grow with the
+conversation. Each content is stored once, as a message of the transcript or as a
+``context:request_content``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
+BodyAt = tuple[int, int]
+"""The address of a body: the position of its record, and its index there."""
+
+
+class CacheMark(msgspec.Struct, frozen=True, array_like=True):
+    """A ``cache_control`` of a request: its path in the request's body, and its value."""
+
+    path: tuple[str | int, ...]
+    value: Any
+
+
+class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request as it was sent.
+
+    Its messages are the first ``keep`` ones of the request at position ``base``, then those at
+    ``tail``; of a stored message only role and content were sent. ``system``, ``tools`` and
+    ``parameters`` (all other fields of the request) are addresses, too. The client named each of
+    these contents by a hash when it sent them; ``rule`` names the rule of these hashes, by which
+    each was made again before it was believed. ``digest`` (hex) covers the salted digests of the
+    stored bodies, so that it tells nothing of an erased text.
+    ``message_tokens``, ``system_tokens`` and ``tools_tokens`` are our estimates; ``injected``
+    counts the texts in its messages that the client put there.
+    """
+
+    rule: str
+    digest: str
+    tail: tuple[BodyAt, ...]
+    messages: int
+    base: int | None = None
+    keep: int = 0
+    system: BodyAt | None = None
+    tools: BodyAt | None = None
+    parameters: BodyAt | None = None
+    cache_control: tuple[CacheMark, ...] = ()
+    message_tokens: int = 0
+    system_tokens: int = 0
+    tools_tokens: int = 0
+    injected: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Our estimate for the whole request."""
+        return self.message_tokens + self.system_tokens + self.tools_tokens
+
+
+class Injected(msgspec.Struct, frozen=True, array_like=True):
+    """A text that the client put into a message: characters ``start`` to ``end`` of a text in it.
+
+    ``place`` are the keys and indexes that lead from the message to that text.
+    """
+
+    place: tuple[str | int, ...]
+    start: int
+    end: int
+
+
+def hash_of(messages: Iterable[bytes], after: Hash | None = None) -> Hash:
+    """A hash over the body digests of messages, behind those that ``after`` has taken already."""
+    found = sha256() if after is None else after.copy()
+    for message in messages:
+        found.update(message)
+    return found
+
+
+def request_digest(
+    messages: Hash, system: bytes | None, tools: bytes | None, parameters: bytes | None
+) -> str:
+    """The digest of a wire form, in hex, from the body digests of its parts."""
+    found = messages.copy()
+    for part in (system, tools, parameters):
+        found.update(b"\0" if part is None else b"\1" + part)
+    return found.hexdigest()

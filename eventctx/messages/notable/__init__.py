@@ -1,0 +1,1 @@
+"""The notable things in a message: instructions, decisions, files, commands, and their outcomes."""

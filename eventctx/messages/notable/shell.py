@@ -1,0 +1,159 @@
+"""Commands in tool calls, and the files that a shell command certainly reads or writes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Final, Literal
+
+How = Literal["read", "written", "edited"]
+
+TOOLS: Final = frozenset(
+    (
+        *("bash", "shell", "sh", "exec", "exec_command", "shell_command", "run_command"),
+        *("terminal", "execute_bash", "execute_command", "run_shell_command", "run_terminal_cmd"),
+        *("local_shell_call", "shell_call", "container.exec", "run_bash", "command"),
+    )
+)
+"""Names of tools that run a command, in lower case."""
+
+_HEREDOC: Final = re.compile(
+    r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE
+)
+_PREFIX: Final = re.compile(
+    r"^\s*(?:cd\s+(?:\"[^\"]*\"|'[^']*'|\S+)\s*(?:&&|;|\n)|(?:export\s+)?[A-Z_][A-Z0-9_]*=\S*"
+    r"(?:\s*(?:&&|;))?\s|(?:sudo|time|nohup)\s|timeout\s+\S+\s|set\s+-\S+\s*(?:&&|;|\n))\s*"
+)
+_SUFFIX: Final = re.compile(
+    r"\s*(?:\|\s*(?:tail|head|less|cat|wc)\b[^|;&]*|\d?>&\d|2>\s*/dev/null|\|\|\s*true|;\s*echo[^;]*)$"
+)
+_SEPARATORS: Final = frozenset(("&&", "||", ";", "|", "&", "(", ")", ";;", "|&"))
+_UNSURE: Final = re.compile(r"[*?$`{}\[\]<>|\"\\]|^-|^/dev/|^&")
+_ON_FILES: Final = frozenset(("cat", "head", "tail", "sed", "nl", "tee", "cd"))
+_SUBCOMMAND: Final = re.compile(r"[a-z][\w:.-]*")
+
+
+def core(command: str) -> str:
+    """A command without what stands around it: ``cd x &&``, variables, ``2>&1 | tail -5``."""
+    text = command.strip()
+    while True:
+        shorter = _PREFIX.sub("", text, count=1)
+        shorter = _SUFFIX.sub("", shorter)
+        if shorter == text or not shorter.strip():
+            return " ".join(text.split())
+        text = shorter.strip()
+
+
+def files_of(command: str) -> list[tuple[str, How]]:
+    """The files that a command surely reads, writes or edits; none where that is not sure.
+
+    Read are the operands of ``cat``, ``head``, ``tail``, ``nl`` and ``sed -n``; edited those of
+    ``sed -i``; written those of ``tee`` and of a redirection. Patterns and variables are passed
+    over.
+    """
+    found: list[tuple[str, How]] = []
+    for simple in _simple_commands(command):
+        found += [one for one in _of_simple(simple) if not _UNSURE.search(one[0])]
+    return found
+
+
+def only_files(command: str) -> bool:
+    """Whether a command does nothing but show, write or edit files."""
+    simple = [one for one in _simple_commands(command) if one]
+    return bool(simple) and all(one[0] in _ON_FILES for one in simple)
+
+
+def _simple_commands(command: str) -> Iterator[list[str]]:
+    text = _HEREDOC.sub(r"<<\2 \3 ;", command)
+    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    try:
+        for token in lexer:
+            if token in _SEPARATORS:
+                yield words
+                words = []
+            else:
+                words.append(token)
+    except ValueError:
+        return  # an open quotation: nothing about the rest is sure
+    yield words
+
+
+def _of_simple(words: list[str]) -> Iterator[tuple[str, How]]:
+    if not words:
+        return
+    plain: list[str] = []
+    place = 0
+    while place < len(words):
+        word = words[place]
+        if word in (">", ">>") and place + 1 < len(words):
+            if plain and plain[-1] in ("1", "2"):
+                plain.pop()
+            else:
+                yield words[place + 1], "written"
+            place += 2
+        elif word.startswith(("<", ">", "&")):
+            place += 2  # a here-document, an input or a copy of an output
+        else:
+            plain.append(word)
+            place += 1
+    if not plain:
+        return
+    program, operands = plain[0], plain[1:]
+    # BSD's sed takes an empty word behind -i: sed -i '' s/a/b/ file
+    files = [word for word in operands if word and not word.startswith("-")]
+    if program in ("cat", "nl"):
+        yield from [(file, "read") for file in files]
+    elif program in ("head", "tail"):
+        yield from [(file, "read") for file in files if not file.isdigit()]
+    elif program == "sed" and len(files) > 1 and "-e" not in operands:
+        how: How = "edited" if any(one.startswith("-i") for one in operands) else "read"
+        yield from [(file, how) for file in files[1:]]
+    elif program == "tee":
+        yield from [(file, "written") for file in files]
+
+
+def identifying(command: str) -> tuple[str, list[str]]:
+    """The program with its subcommand, and the words that tell this run from another.
+
+    Those words are paths, names with a digit or a mark, and quoted texts.
+    """
+    words = core(command).split()
+    if not words:
+        return "", []
+    at = 1
+    program = words[0].rsplit("/", 1)[-1]
+    if (
+        program
+        in (
+            "npx",
+            "uv",
+            "poetry",
+            "bundle",
+            "pnpm",
+            "yarn",
+            "npm",
+            "mix",
+            "cargo",
+            "git",
+            "go",
+            "python",
+            "python3",
+            "docker",
+            "make",
+            "bd",
+        )
+        and len(words) > 1
+    ):
+        at = 2
+        program = f"{program} {words[1]}" if _SUBCOMMAND.fullmatch(words[1]) else program
+    marked = [
+        word.strip("\"'`()")
+        for word in words[at:]
+        if not word.startswith("-")
+        and re.search(r"[A-Za-z]", word)
+        and re.search(r"[\d_/.:\"'-]", word)
+    ]
+    return program, [word for word in marked if len(word) >= 4]

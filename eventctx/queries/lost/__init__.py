@@ -1,0 +1,1 @@
+"""The answer to "what is no longer in view": items, each whole, shortened, in a summary or gone."""

@@ -1,0 +1,145 @@
+"""The report of what left a view: messages in counts, and items one by one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+ItemKind = Literal["instruction", "file", "command", "decision", "result"]
+"""- ``instruction``: a sentence of a person: the first one of a message, or one with a demand;
+- ``file``: a file that a tool call read, wrote or edited;
+- ``command``: a command that was run, with one outcome: it succeeded, or failed with this error;
+- ``decision``: a sentence in which the model states what it will do instead of something else;
+- ``result``: a tool result that holds names or lines which the model used again later."""
+
+ItemState = Literal["whole", "shortened", "summary", "gone"]
+"""- ``whole``: a message with it is in view as it was added;
+- ``shortened``: its message is in view cut, and the item itself is still in what is left;
+- ``summary``: no message in view has it, but the text of a summary in view mentions it;
+- ``gone``: neither."""
+
+LeftBy = Literal["compaction", "set", "clear", "erased", "unanswered"]
+"""``unanswered``: it holds results of calls that are not in view."""
+
+KINDS: tuple[ItemKind, ...] = ("instruction", "file", "command", "decision", "result")
+STATES: tuple[ItemState, ...] = ("gone", "summary", "shortened", "whole")
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What took a message out of the view, and the position of its record (``at``: ``@48``).
+
+    ``compaction`` is the number of the compaction among the applied ones, from 1; None where
+    another record did it.
+    """
+
+    by: LeftBy
+    at: str
+    position: int
+    compaction: int | None = None
+
+
+class FileUse(msgspec.Struct, frozen=True):
+    """How many messages read, wrote and edited a file."""
+
+    read: int
+    written: int
+    edited: int
+
+
+class CommandUse(msgspec.Struct, frozen=True):
+    """How often a command ran with this outcome.
+
+    ``status`` is the exit status, None where none is told; ``error`` is the first line that names
+    an error, "" where it did not fail.
+    """
+
+    runs: int
+    failed: bool
+    status: int | None
+    error: str
+
+
+class ViewItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in the messages, and whether the view still has it.
+
+    - ``text``: the sentence, the path, the command, or the call that a result answers.
+    - ``name`` (``#6``), ``number``, ``turn``: the last message with it, and that message's turn.
+      ``messages`` are the messages with it, of which ``in_view`` are in view.
+    - ``used_again``: how many later messages touch the same file, run the same command, or use a
+      name or line of it; later than it first left the view, or than the compaction asked about.
+    - ``left``: what took its last message out; None while that is in view.
+    - ``file``, ``command``: for items of these kinds. ``quoted``: for a result, the names and
+      lines of it that the model used again, the most used first, ten at most.
+    """
+
+    kind: ItemKind
+    state: ItemState
+    text: str
+    name: str
+    number: int
+    turn: int | None
+    messages: int
+    in_view: int
+    used_again: int
+    left: Left | None = None
+    file: FileUse | None = None
+    command: CommandUse | None = None
+    quoted: tuple[str, ...] = ()
+
+
+class MessageCounts(msgspec.Struct, frozen=True):
+    """Messages: ``total`` is ``whole`` + ``shortened`` + ``left``.
+
+    ``left_by`` counts those that left by what took them out; ``left_of`` by who wrote them:
+    ``person``, ``model``, ``tool``, ``other``. Both add up to ``left``. ``erased`` are messages
+    without contents, of which no item is known.
+    """
+
+    total: int
+    whole: int
+    shortened: int
+    left: int
+    left_by: dict[LeftBy, int]
+    left_of: dict[str, int]
+    erased: int
+
+
+class StateCounts(msgspec.Struct, frozen=True):
+    """Items of one kind by state; ``total`` is the sum."""
+
+    kind: ItemKind
+    total: int
+    whole: int
+    shortened: int
+    summary: int
+    gone: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """What is no longer in a view.
+
+    ``about`` is ``now`` (the view as it stands), ``compaction`` or ``turn`` (the last request of
+    a turn). ``compaction`` is its number from 1, of ``compactions`` applied ones up to there;
+    ``turn`` is that of the compaction or the request; ``position`` (``at``: ``@48``) is that of its
+    record, for ``now`` the last of the log.
+
+    ``messages`` counts, for a compaction, those that were in view before it; else all that were
+    ever added. ``summaries`` are the texts in view that stand for others; ``sealed`` of them are
+    encrypted, so that nothing can be found in them. ``items`` are sorted: instructions first, in a
+    kind those that are gone first, then by how often they were used again. For a compaction, items
+    that were gone before it are left out.
+    """
+
+    session: str
+    about: Literal["now", "compaction", "turn"]
+    compaction: int | None
+    compactions: int
+    turn: int | None
+    at: str | None
+    position: int | None
+    messages: MessageCounts
+    summaries: int
+    sealed: int
+    counts: tuple[StateCounts, ...]
+    items: tuple[ViewItem, ...]

@@ -1,0 +1,127 @@
+"""Answers "what is no longer in view" from a store: one fold, and every body once, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.errors import LogCorrupted
+from eventctx.log.soundness import sound_bodies
+from eventctx.log.store import Address, EventStore
+from eventctx.messages.encoding import decode_body
+from eventctx.messages.notable.mentions import Mentions
+from eventctx.messages.overlap import normal
+from eventctx.messages.parts import SEALED, read_parts
+from eventctx.messages.recall_text import text_of
+from eventctx.queries.explain.selectors import NOW, RequestSelector
+from eventctx.queries.lost.answers import Lost
+from eventctx.queries.lost.gathering import Gathering
+from eventctx.queries.lost.report import Report, Scene
+from eventctx.queries.lost.views import Asked, ViewContents, asked, place
+
+BATCH: Final = 256
+"""Bodies in memory at a time."""
+
+
+async def what_left(
+    store: EventStore,
+    stream: str,
+    *,
+    compaction: int | None = None,
+    selector: RequestSelector = NOW,
+) -> Lost:
+    """What is no longer in the view after a compaction, of a request, or now.
+
+    Raises StreamNotFound, InvalidSetting, and LogCorrupted for a body that was damaged.
+    """
+    about = await asked(store, stream, compaction=compaction, selector=selector)
+    after, sealed = await _scene(store, stream, about.after)
+    before = None if about.before is None else (await _scene(store, stream, about.before))[0]
+    gathering = Gathering(_is_whole(after), _since(about))
+    erased = 0
+    origins = about.origins
+    for last in range(len(origins), 0, -BATCH):
+        numbers = range(last - 1, max(0, last - BATCH) - 1, -1)
+        messages = await _decoded(store, stream, [place(origins[one].ref) for one in numbers])
+        for number, message in zip(numbers, messages, strict=True):
+            ref = origins[number].ref
+            if message is not None:
+                gathering.read(number, ref.position, ref.facts, message)
+            elif number < about.after.known:
+                erased += 1
+    return Report(about, after, before, gathering).make(stream, erased, sealed)
+
+
+async def _scene(store: EventStore, stream: str, view: ViewContents) -> tuple[Scene, int]:
+    """A view with its texts, and how many of its summaries are encrypted."""
+    cut = [ref for ref in view.shown.values() if ref.shortened]
+    shortened: dict[int, str] = {}
+    for start in range(0, len(cut), BATCH):
+        some = cut[start : start + BATCH]
+        messages = await _decoded(store, stream, [place(ref) for ref in some])
+        for ref, message in zip(some, messages, strict=True):
+            shortened[ref.number] = "" if message is None else normal(text_of(message))
+    summaries = await _decoded(store, stream, [place(ref) for ref in view.summaries])
+    found = [one for one in summaries if one is not None]
+    sealed = sum(map(_is_sealed, found))
+    return Scene(view, shortened, Mentions([_text(one) for one in found])), sealed
+
+
+async def _decoded(
+    store: EventStore, stream: str, places: Sequence[Address]
+) -> list[dict[str, Any] | None]:
+    """The messages at these places; None for an erased one."""
+    messages: list[dict[str, Any] | None] = []
+    for address, body in zip(places, await sound_bodies(store, stream, places), strict=True):
+        try:
+            messages.append(None if body.data is None else decode_body(body.data))
+        except msgspec.DecodeError as error:
+            raise LogCorrupted(
+                stream, address.position, f"body {address.index} is no JSON"
+            ) from error
+    return messages
+
+
+def _text(message: dict[str, Any]) -> str:
+    """The text of a summary; also that which a provider's own compaction lets be read."""
+    opened = _thinking(message, sealed=False) if message.get("type") == "compaction" else ()
+    return "\n".join([text_of(message), *opened])
+
+
+def _is_sealed(message: dict[str, Any]) -> bool:
+    return any(_thinking(message, sealed=True))
+
+
+def _thinking(message: dict[str, Any], *, sealed: bool) -> Iterable[str]:
+    parts = read_parts(message)
+    return [
+        part.value
+        for part in parts
+        if part.kind == "thinking" and (part.type in SEALED) == sealed and part.value
+    ]
+
+
+def _is_whole(scene: Scene) -> Any:
+    """Whether the view shows a message as it was added."""
+    shown = scene.view.shown
+
+    def is_whole(number: int) -> bool:
+        ref = shown.get(number)
+        return ref is not None and not ref.shortened
+
+    return is_whole
+
+
+def _since(about: Asked) -> Any:
+    """From which position on a use of a message counts as "again"; None where none does."""
+    before, left, position = about.before, about.after.left, about.position
+
+    def since(number: int) -> int | None:
+        if before is not None:
+            return position if number in before.shown else None
+        found = left.get(number)
+        return None if found is None else found.position
+
+    return since

@@ -1,0 +1,186 @@
+"""A request as it was sent, rebuilt from the log and compared with the digest of what was sent."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventctx.log.codec import decode_known
+from eventctx.log.record import Body, Record
+from eventctx.log.soundness import check, is_sound
+from eventctx.log.store import Address, EventStore
+from eventctx.log.wire import (
+    BodyAt,
+    CacheMark,
+    Injected,
+    WireForm,
+    hash_of,
+    request_digest,
+)
+from eventctx.messages.canonical import as_sent
+from eventctx.messages.encoding import decode_body
+
+_ERASED: Final = "[erased]"
+
+
+class SentMessage(msgspec.Struct, frozen=True):
+    """A message of a sent request; ``message`` is None where its contents were erased.
+
+    ``numbers`` are the messages of the transcript that it carries, ``injected`` the texts in it
+    that the client put there.
+    """
+
+    message: dict[str, Any] | None
+    numbers: tuple[int, ...] = ()
+    injected: tuple[Injected, ...] = ()
+
+
+class SentForm(msgspec.Struct, frozen=True):
+    """A request as it was sent.
+
+    ``system`` is as the provider's field of that name, ``tools`` are the definitions,
+    ``parameters`` all other fields. ``digest`` is made of what the log holds; ``holds`` says
+    whether it is the one that was recorded, and every content has its own. ``erased`` says whether
+    contents are gone.
+    """
+
+    messages: tuple[SentMessage, ...]
+    system: Any
+    tools: Any
+    parameters: dict[str, Any]
+    cache_control: tuple[CacheMark, ...]
+    digest: str
+    holds: bool
+    erased: bool = False
+
+    def body(self) -> dict[str, Any]:
+        """The fields of the request as a dict of its own, with its cache marks in their places."""
+        found: dict[str, Any] = {**self.parameters}
+        if self.system is not None:
+            found["system"] = self.system
+        if self.tools is not None:
+            found["tools"] = self.tools
+        found["messages"] = [
+            {"role": "user", "content": _ERASED} if one.message is None else one.message
+            for one in self.messages
+        ]
+        found = copy.deepcopy(found)
+        for mark in self.cache_control:
+            _put_mark(found, mark)
+        return found
+
+
+class Sources(NamedTuple):
+    """What a session's records say of the bodies that requests name.
+
+    ``forms`` are by the position of their request. ``numbers`` and ``injected`` are by the address
+    of a message; ``tools`` are addresses by the digest of the definitions.
+    """
+
+    forms: dict[int, WireForm]
+    numbers: dict[BodyAt, tuple[int, ...]]
+    injected: dict[BodyAt, tuple[Injected, ...]]
+    tools: dict[str, BodyAt]
+
+    def note(self, record: Record, next_number: int) -> None:
+        """Take a record; ``next_number`` is that of the next message before it."""
+        match record.type:
+            case "context:message_added":
+                self.numbers[(record.position, 0)] = (next_number,)
+            case "context:request_content":
+                event = decode_known(record)
+                at = (record.position, 0)
+                if event.kind == "tools":
+                    self.tools[event.digest] = at
+                elif event.kind == "message":
+                    self.numbers[at], self.injected[at] = event.numbers, event.injected
+            case "context:request_prepared" if b'"wire"' in record.payload:
+                wire = decode_known(record).wire
+                if wire is not None:
+                    self.forms[record.position] = wire
+
+
+def no_sources() -> Sources:
+    """The sources of an empty stream."""
+    return Sources({}, {}, {}, {})
+
+
+def addresses_of(forms: Mapping[int, WireForm], form: WireForm) -> list[BodyAt]:
+    """The addresses of all messages of a request, in order."""
+    found: list[BodyAt] = list(form.tail)
+    keep, base = form.keep, form.base
+    while keep and base is not None and base in forms:
+        below = forms[base]
+        found[:0] = below.tail[: max(0, keep - below.keep)]
+        keep, base = min(keep, below.keep), below.base
+    return found
+
+
+async def sent_form(
+    store: EventStore, stream: str, sources: Sources, form: WireForm, *, allow_damage: bool
+) -> SentForm:
+    """Rebuild a request. Raises LogCorrupted for a damaged body, unless that is allowed."""
+    places = addresses_of(sources.forms, form)
+    beside = (form.system, form.tools, form.parameters)
+    wanted = [Address(*at) for at in (*[one for one in beside if one is not None], *places)]
+    bodies = await store.bodies(stream, wanted)
+    if not allow_damage:
+        check(stream, zip(wanted, bodies, strict=True))
+    by_place = dict(zip(wanted, bodies, strict=True))
+    system, tools, parameters = [
+        None if one is None else _value(by_place[Address(*one)]) for one in beside
+    ]
+    stored = [_value(by_place[Address(*at)]) for at in places]
+    digest = request_digest(
+        hash_of([by_place[Address(*at)].digest for at in places]),
+        *[None if one is None else by_place[Address(*one)].digest for one in beside],
+    )
+    messages = [
+        SentMessage(
+            None if one is None else as_sent(one),
+            sources.numbers.get(at, ()),
+            sources.injected.get(at, ()),
+        )
+        for at, one in zip(places, stored, strict=True)
+    ]
+    return SentForm(
+        tuple(messages),
+        system,
+        tools,
+        parameters if isinstance(parameters, dict) else {},
+        form.cache_control,
+        digest,
+        digest == form.digest and all(map(is_sound, bodies)),
+        any(body.data is None for body in bodies),
+    )
+
+
+async def tools_of(
+    store: EventStore, stream: str, sources: Sources, digest: str | None
+) -> list[Any] | None:
+    """The tool definitions with this digest; None where only the digest was kept."""
+    at = sources.tools.get(digest or "")
+    if at is None:
+        return None
+    value = _value((await store.bodies(stream, [Address(*at)]))[0])
+    return value.get("tools") if isinstance(value, dict) else value
+
+
+def _value(body: Body) -> Any:
+    return None if body.data is None else decode_body(body.data)
+
+
+def _put_mark(body: dict[str, Any], mark: CacheMark) -> None:
+    """Put a cache mark at its path; a text that it marks becomes a block, as it did when sent."""
+    value: Any = body
+    try:
+        for step, following in zip(mark.path, (*mark.path[1:], None), strict=True):
+            if isinstance(value[step], str) and isinstance(following, int):
+                value[step] = [{"type": "text", "text": value[step]}]
+            value = value[step]
+        value["cache_control"] = mark.value
+    except (LookupError, TypeError):
+        return  # the path leads nowhere in this request

@@ -1,0 +1,96 @@
+"""``lost`` on a screen: the answer first, then the items, readable at any width."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+import eventctx
+from eventctx.policies.simple import Simple
+from tests.lost.given import BEFORE, ERROR, Row, call, result, user
+
+ODD = "Never print \x1b[31mred\x1b[0m or \u202eback, and [bold]keep[/bold] 漢字の名前を変えないで。"
+
+
+async def write(path: Path, rows: tuple[Row, ...]) -> None:
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("work")
+        async with ctx.turn():
+            for row in rows:
+                await ctx.add_message(row)
+            await ctx.get_messages_for_request()
+        await ctx.compact(policy=Simple(keep_recent=1))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    more: list[Row] = [user(ODD)]
+    for number in range(20, 35):
+        path = f"/repo/shop/a_folder_with_a_long_name/number_{number}.py"
+        more += [call(number, "Read", {"file_path": path}), result(number, "x")]
+    path = tmp_path / "s.db"
+    asyncio.run(write(path, (*BEFORE, *more, user("on"))))
+    return path
+
+
+def shown(run: Any, store: Path, *arguments: object) -> str:
+    done = run("lost", "work", *arguments, "--store", store)
+    assert (done.code, done.err) == (0, "")
+    return str(done.out)
+
+
+def test_the_first_line_answers_the_question(run: Any, store: Path) -> None:
+    first = shown(run, store, "--compaction", 1).splitlines()[0]
+    assert first.startswith("Compaction 1 (@")
+    assert "): 41 of 42 messages left the view. Of 4 instructions 1 is whole, 3 gone; " in first
+    assert "of 17 files 17 are gone; of 1 command 1 is gone" in first
+    assert shown(run, store).startswith("Now: 41 of 42 messages are not in view. ")
+    turn = shown(run, store, "--turn", 1)
+    assert turn.startswith("Turn 1 (request at @")
+    assert turn.endswith("): nothing left the view; 42 messages are whole.\n")
+
+
+def test_a_failure_is_shown_with_its_error(run: Any, store: Path) -> None:
+    lines = shown(run, store).splitlines()
+    at = next(place for place, line in enumerate(lines) if "pytest tests/shop" in line)
+    assert lines[at] == "  gone      #3     pytest tests/shop  failed (1)"
+    assert lines[at + 1].strip() == ERROR
+
+
+def test_rows_are_limited_and_the_rest_is_counted(run: Any, store: Path) -> None:
+    text = shown(run, store, "--limit", 3)
+    assert "  … and 14 more: 14 gone (--limit)" in text
+    assert text.count("number_") == 1
+    assert shown(run, store, "--limit", 100).count("number_") == 15
+    assert "… and 17 more: 17 gone (--limit)" in shown(run, store, "--limit", 0)
+
+
+def test_what_is_whole_is_listed_on_request(run: Any, store: Path) -> None:
+    assert '"on"' not in shown(run, store)
+    assert '  whole     #41    "on"' in shown(run, store, "--all")
+
+
+def test_json_holds_all_items(run: Any, store: Path) -> None:
+    found = run("lost", "work", "--json", "--limit", 1, "--store", store).document
+    assert (found["about"], found["messages"]["left"]) == ("now", 41)
+    assert len([one for one in found["items"] if one["kind"] == "file"]) == 17
+    assert {one["state"] for one in found["items"]} == {"gone", "whole"}
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_on_a_terminal_no_line_is_wider_and_nothing_steers_it(
+    run: Any, store: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    text = shown(run, store, "--all", "--limit", 50)
+    assert "\x1b[31mred" not in text
+    assert "\u202e" not in text
+    assert "[bold]keep[/bold]" in text or width < 120
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert max(cell_len(line) for line in plain.splitlines()) <= width

@@ -1,0 +1,233 @@
+"""Claude Code's own records of its requests become observed requests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.importers.load import ImportSummary, import_file
+from eventctx.importers.recording.packing import raw_of
+from eventctx.log.codec import decode_event
+from eventctx.log.wire import WireForm
+from eventctx.queries.requests import RequestView, request_at
+from eventctx.queries.sent import no_sources, sent_form
+from eventctx.stores.memory import MemoryStore
+from tests.importers.claude_requests import REMINDER, SYSTEM, TOOLS, Recording, message_hash
+from tests.importers.given import NOW, SESSION, call, text
+
+EXACT = "claude-code-exact/session.jsonl"
+
+
+def said(content: Any, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def ask(words: str = "Say three steps") -> dict[str, Any]:
+    return said([REMINDER, {"type": "text", "text": words}])
+
+
+def outcome(call_id: str, words: str) -> dict[str, Any]:
+    return said([{"tool_use_id": call_id, "type": "tool_result", "content": words}])
+
+
+def two_requests() -> Recording:
+    log = Recording().user("Say three steps")
+    assert isinstance(log, Recording)
+    log.sends(ask()).answers("m1", text("On it."), call("t1")).result("t1", "one")
+    asked = said([text("On it."), call("t1")], "assistant")
+    log.sends(ask(), asked, outcome("t1", "one\n\n<system-reminder>9 left</system-reminder>"))
+    return log.answers("m2", text("Done."), stop_reason="end_turn")
+
+
+async def imported(log: Recording, tmp_path: Path, store: Any = None) -> tuple[Any, ImportSummary]:
+    store = MemoryStore() if store is None else store
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(log.data())
+    return store, (await import_file(store, path, clock=lambda: NOW))[0]
+
+
+async def requests_of(store: Any) -> list[RequestView]:
+    rows = (await eventctx.Engine(store).audit(SESSION)).requests
+    return [await request_at(store, SESSION, row.position) for row in rows]
+
+
+async def kinds_of(store: Any) -> list[str]:
+    records = [record async for record in store.read(SESSION)]
+    events: list[Any] = [decode_event(record) for record in records]
+    return [one.kind for one in events if type(one).__name__ == "RequestContent"]
+
+
+async def test_a_recorded_request_is_observed_and_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
+    log = two_requests()
+    store, _ = await imported(log, tmp_path)
+    views = await requests_of(store)
+    assert [view.known for view in views] == ["observed", "observed"]
+    assert all(view.verified and view.consistent for view in views)
+    assert [view.sent and view.sent.body() for view in views] == log.sent
+    assert [view.messages for view in views] == [one["messages"] for one in log.sent]
+    assert [view.tools for view in views] == [TOOLS, TOOLS]
+
+
+async def test_what_the_program_put_in_has_its_place(tmp_path: Path) -> None:
+    store, _ = await imported(two_requests(), tmp_path)
+    sent = (await requests_of(store))[1].sent
+    assert sent is not None
+    assert [one.numbers for one in sent.messages] == [(0,), (1,), (2,)]
+    reminder = sent.messages[0].injected[0]
+    assert (reminder.place, reminder.start) == (("content", 0, "text"), 0)
+    note = sent.messages[2].injected[0]
+    content = (sent.messages[2].message or {})["content"][0]["content"]
+    assert content[note.start : note.end] == "\n\n<system-reminder>9 left</system-reminder>"
+
+
+async def test_every_content_is_stored_once(tmp_path: Path) -> None:
+    store, _ = await imported(two_requests(), tmp_path)
+    kinds = await kinds_of(store)
+    assert sorted(kinds) == ["message", "message", "parameters", "system", "tools"]
+
+
+async def test_a_second_import_adds_nothing_and_a_grown_file_its_new_request(
+    tmp_path: Path,
+) -> None:
+    log = two_requests()
+    store, _ = await imported(log, tmp_path)
+    _, again = await imported(log, tmp_path, store)
+    assert again.added == 0
+    log.user("And now?")
+    answered = said([{"type": "text", "text": "Done."}], "assistant")
+    log.sends(*log.sent[-1]["messages"], answered, ask("And now?"))
+    log.answers("m3", text("Nothing."), stop_reason="end_turn")
+    await imported(log, tmp_path, store)
+    views = await requests_of(store)
+    assert [view.verified for view in views] == [True] * 3
+    assert views[2].sent is not None
+    assert views[2].sent.body() == log.sent[2]
+
+
+async def test_cache_marks_stand_where_they_stood(tmp_path: Path) -> None:
+    log = Recording().user("Say three steps")
+    assert isinstance(log, Recording)
+    log.sends(said("Say three steps"), mark=("messages", 0, "content", 0))
+    log.answers("m1", text("Done."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    sent = (await requests_of(store))[0].sent
+    assert sent is not None
+    marked = {"type": "text", "text": "Say three steps", "cache_control": {"type": "ephemeral"}}
+    assert sent.body()["messages"] == [said([marked])]
+    assert sent.body()["system"] == SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("line", "change"),
+    [
+        ("api-request-blob", {"hash": "0" * 64}),
+        ("api-request-blob", {"message": {"role": "user", "content": "another"}}),
+        ("api-request-blob", {"message": "no message"}),
+        ("api-request-shape", {"shape": {"system": []}}),
+        ("api-request-shape", {"shape": [1]}),
+        ("api-request", {"tail": ["not hex"]}),
+        ("api-request", {"tail": ["00" * 32]}),
+        ("api-request", {"keep": 5, "base": "nobody"}),
+        ("api-request", {"cut": True}),
+        ("api-request", {"tail": 7}),
+        ("api-request", {"id": None}),
+    ],
+)
+async def test_a_record_that_is_not_as_expected_leaves_its_requests_reconstructed(
+    line: str, change: dict[str, Any], tmp_path: Path
+) -> None:
+    log = two_requests()
+    next(row for row in log.rows if row["type"] == line).update(change)
+    store, summary = await imported(log, tmp_path)
+    views = await requests_of(store)
+    assert views[0].known == "reconstructed"
+    assert not views[0].verified
+    assert views[0].consistent
+    assert summary.messages == 4
+    _, again = await imported(log, tmp_path, store)
+    assert again.added == 0
+
+
+async def test_a_record_whose_contents_lost_their_hash_is_kept_and_named(tmp_path: Path) -> None:
+    log = two_requests()
+    next(row for row in log.rows if row["type"] == "api-request-blob")["hash"] = "0" * 64
+    _, summary = await imported(log, tmp_path)
+    assert summary.unknown == {"api-request-blob": 1}
+    assert "expected contents of digest 000000000000" in summary.warnings[0]
+
+
+async def test_a_request_that_failed_and_was_sent_again_is_one_call(tmp_path: Path) -> None:
+    log = Recording().user("Say three steps")
+    assert isinstance(log, Recording)
+    log.sends(ask()).sends(ask()).answers("m1", text("Done."), stop_reason="end_turn")
+    store, summary = await imported(log, tmp_path)
+    assert (summary.calls, summary.observed, summary.unanswered) == (1, 1, 1)
+    assert [view.verified for view in await requests_of(store)] == [True]
+
+
+async def test_a_session_without_these_records_stays_reconstructed(tmp_path: Path) -> None:
+    log = Recording().user("go")
+    assert isinstance(log, Recording)
+    log.answer("m1", text("Done."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    (view,) = await requests_of(store)
+    assert (view.known, view.verified, view.consistent) == ("reconstructed", False, True)
+    assert view.sent is view.tools is None
+
+
+@pytest.mark.parametrize("words", ["yes", "Say three steps, and say them slowly and clearly"])
+async def test_an_erased_message_takes_its_sent_copy_and_its_hash_along(
+    words: str, tmp_path: Path
+) -> None:
+    log = Recording().user(words)
+    assert isinstance(log, Recording)
+    log.sends(said(words)).answers("m1", text("Done."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    await eventctx.Engine(store).erase(SESSION, [0])
+    (view,) = await requests_of(store)
+    assert view.sent is not None
+    assert view.sent.messages[0].message is None
+    assert view.sent.erased
+    assert view.verified
+    left = [record async for record in store.read(SESSION)]
+    hashed = message_hash(said(words)).encode()
+    kept = [raw_of(one) if one.type == "import:raw" else None for one in left]
+    assert not any(hashed in (raw or b"") for raw in kept)
+    assert not any(hashed in record.payload for record in left)
+
+
+async def test_a_sent_copy_that_was_edited_does_not_verify() -> None:
+    form = WireForm(rule="claude-code-1", digest="ab" * 32, tail=((1, 0),), messages=1)
+    store = MemoryStore()
+    engine = eventctx.Engine(store)
+    ctx = await engine.session(SESSION)
+    await ctx.add_message({"role": "user", "content": "go"})
+    await ctx.get_messages_for_request()
+    sources = no_sources()
+    sent = await sent_form(store, SESSION, sources, form, allow_damage=False)
+    assert [one.message for one in sent.messages] == [{"role": "user", "content": "go"}]
+    assert not sent.holds
+
+
+async def test_the_program_s_own_requests_equal_what_its_server_received(
+    recorded_sessions: Path,
+) -> None:
+    path = recorded_sessions / EXACT
+    lines = path.with_name("requests.jsonl").read_text().splitlines()
+    received = [json.loads(line)["body"] for line in lines]
+    store = MemoryStore()
+    (summary,) = await import_file(store, path)
+    engine = eventctx.Engine(store)
+    rows = (await engine.audit(summary.session or "")).requests
+    for row, body in zip(rows, received, strict=True):
+        view = await request_at(store, summary.session or "", row.position)
+        assert view.verified
+        assert view.sent is not None
+        rebuilt = view.sent.body()
+        # Headers, and a billing line that stands first in the prompt, are in no record.
+        del rebuilt["betas"], body["metadata"], body["stream"], body["system"][0]
+        assert rebuilt == body

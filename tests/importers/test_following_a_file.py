@@ -1,0 +1,245 @@
+"""A file that is read while it is written: the same records as an import of the whole file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eventctx.errors import SourceChanged
+from eventctx.importers.load import ImportSummary, follow_file
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import (
+    NOW,
+    SESSION,
+    ClaudeCode,
+    call,
+    load,
+    messages,
+    records,
+    salt,
+    story,
+    text,
+)
+from tests.importers.growing import FILES
+
+
+class Written:
+    """A file that gets its next part whenever the import has reached its end."""
+
+    def __init__(self, path: Path, parts: Iterator[bytes]) -> None:
+        self.path = path
+        self.parts = parts
+        self.paused: list[list[ImportSummary]] = []
+        path.write_bytes(next(parts))
+
+    async def more(self, summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+        self.paused.append(summaries)
+        part = next(self.parts, None)
+        if part is None:
+            return False
+        with self.path.open("ab") as file:
+            file.write(part)
+        assert same()
+        return True
+
+    async def follow(self, store: MemoryStore) -> list[ImportSummary]:
+        return await follow_file(store, self.path, self.more, clock=lambda: NOW, salt=salt)
+
+
+def pieces(data: bytes, seed: int) -> Iterator[bytes]:
+    """The data cut at random places, first after the lines that name the session."""
+    random_ = random.Random(seed)  # noqa: S311 - a seeded draw
+    start = data.index(b"\n", data.index(b"\n", 400)) + 1
+    yield data[:start]
+    while start < len(data):
+        stop = start + random_.choice((1, 9, 80, 500, 3_000))
+        yield data[start:stop]
+        start = stop
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", FILES)
+async def test_reading_on_makes_the_records_of_an_import_of_the_whole(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "file.jsonl"
+    store, other = MemoryStore(), MemoryStore()
+    written = Written(path, pieces(FILES[name], seed))
+    imports = 1
+    (done,) = await written.follow(store)
+    while path.read_bytes() != FILES[name]:
+        # The lines ended, as their last one was whole without its end; or always do.
+        await written.more([done], lambda: True)
+        written.paused.pop()
+        (done,) = await written.follow(store)
+        imports += 1
+    summary = await load(other, path)
+    assert (await load(store, path)).added == 0
+    assert (done.messages, done.calls) == (summary.messages, summary.calls)
+    assert done.warned == summary.warned
+    (stream,) = [info.stream for info in await store.streams()]
+    assert story(await records(store, stream)) == story(await records(other, stream))
+    assert len(written.paused) > imports
+
+
+async def test_what_is_written_is_in_the_store_before_more_is_waited_for(tmp_path: Path) -> None:
+    log = ClaudeCode()
+    parts = [log.user("one").data()]
+    for number in range(5):
+        before = len(log.data())
+        log.answer(f"m{number}", text("yes"), stop_reason="end_turn").user(f"and {number}?")
+        parts.append(log.data()[before:])
+    written = Written(tmp_path / "file.jsonl", iter(parts))
+    store = MemoryStore()
+    seen: list[int] = []
+
+    async def more(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+        seen.append(len(await messages(store, SESSION)))
+        return await written.more(summaries, same)
+
+    await follow_file(store, written.path, more)
+    assert seen == [1, 3, 5, 7, 9, 11]
+    assert [one[0].added for one in written.paused] == sorted(
+        {one[0].added for one in written.paused}
+    )
+
+
+async def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    data = ClaudeCode().user("one").user("two").data()
+    first = data.index(b"\n") + 1
+    written = Written(
+        tmp_path / "file.jsonl", iter([data[:first], data[first : first + 40], data[first + 40 :]])
+    )
+    await written.follow(MemoryStore())
+    assert [one[0].messages for one in written.paused] == [1, 1, 2]
+
+
+async def test_a_last_line_that_is_whole_without_its_end_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(ClaudeCode().user("one").user("two").data().rstrip())
+    store = MemoryStore()
+
+    async def more(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+        raise AssertionError("its end is not known")
+
+    (summary,) = await follow_file(store, path, more)
+    assert summary.messages == 2
+
+
+async def test_an_import_that_was_killed_is_taken_up_and_nothing_doubled(tmp_path: Path) -> None:
+    data = FILES["claude-code"]
+    store, other = MemoryStore(), MemoryStore()
+    written = Written(tmp_path / "file.jsonl", pieces(data, 7))
+
+    class Killed(BaseException):
+        pass
+
+    async def killed(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+        if len(written.paused) % 5 == 4:
+            written.paused.append(summaries)
+            raise Killed
+        return await written.more(summaries, same)
+
+    runs = 0
+    while True:
+        try:
+            await follow_file(store, written.path, killed, clock=lambda: NOW, salt=salt)
+            break
+        except Killed:
+            runs += 1
+    assert runs > 5
+    await load(other, written.path)
+    assert story(await records(store, SESSION)) == story(await records(other, SESSION))
+
+
+async def test_a_file_that_was_cut_or_replaced_is_not_read_on(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    data = ClaudeCode().user("one").user("two").data()
+
+    async def told(change: Callable[[], object]) -> bool:
+        path.unlink(missing_ok=True)
+        path.write_bytes(data)
+        answers: list[bool] = []
+
+        async def more(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+            change()
+            answers.append(same())
+            return False
+
+        await follow_file(MemoryStore(), path, more)
+        return answers[0]
+
+    def replace() -> None:
+        other = tmp_path / "other.jsonl"
+        other.write_bytes(data + data)
+        other.replace(path)
+
+    def append() -> None:
+        with path.open("ab") as file:
+            file.write(data)
+
+    assert await told(append)
+    assert not await told(replace)
+    assert not await told(path.unlink)
+    assert not await told(lambda: path.write_bytes(data[:-20]))
+    assert not await told(lambda: path.write_bytes(data.replace(b"two", b"xyz") + data))
+
+
+async def test_a_file_that_was_imported_as_complete_is_not_read_on(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    log = ClaudeCode().user("one").answer("m", text("x"), stop_reason="end_turn")
+    path.write_bytes(log.data())
+    store = MemoryStore()
+    await load(store, path, complete=True)
+
+    async def more(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+        raise AssertionError("the stream goes on behind what may grow")
+
+    (summary,) = await follow_file(store, path, more)
+    assert summary.added == 0
+    path.write_bytes(log.user("two").data())
+    with pytest.raises(SourceChanged):
+        await follow_file(store, path, more)
+
+
+async def test_subagents_are_imported_and_linked_while_they_write(tmp_path: Path) -> None:
+    log = ClaudeCode().user("go").answer("m1", call("t1"))
+    path = tmp_path / "main.jsonl"
+    folder = tmp_path / "main" / "subagents"
+    folder.mkdir(parents=True)
+    agent = ClaudeCode(agentId="a1", isSidechain=True).user("look")
+    start = log.progress(agentId="a1").data()
+    steps: list[Callable[[], object]] = [
+        lambda: (folder / "agent-a1.jsonl").write_bytes(agent.data()),
+        lambda: (folder / "agent-a1.jsonl").write_bytes(agent.answer("x", text("seen")).data()),
+        lambda: path.write_bytes(log.result("t1").user("more").data()),
+    ]
+    path.write_bytes(start)
+    store, other = MemoryStore(), MemoryStore()
+    seen: list[dict[str | None, int]] = []
+
+    async def more(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+        seen.append({one.session: one.messages for one in summaries})
+        if steps:
+            steps.pop(0)()
+            return True
+        return False
+
+    await follow_file(store, path, more, clock=lambda: NOW, salt=salt)
+    child = f"{SESSION}.agent-a1"
+    assert [one.get(child) for one in seen] == [None, 1, 1, 2]
+    await load(other, path)
+    for stream in (SESSION, child):
+        # The place of the link depends on when the subagent's file was there.
+        ours, theirs = [
+            [r for r in await records(one, stream) if r.type != "session:linked"]
+            for one in (store, other)
+        ]
+        assert story(ours) == story(theirs)
+        links = [r for r in await records(store, stream) if r.type == "session:linked"]
+        assert len(links) == 1
+    # The subagent's call has its result, so its last turn has ended.
+    assert (await records(store, child))[-1].type == "prompt:complete"

@@ -1,0 +1,312 @@
+"""Many files: what cannot be read is passed over with the reason, and the rest is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.errors import StoreFull
+from eventctx.importers.found import find
+from eventctx.importers.load import ImportSummary, import_file
+from eventctx.importers.many import FilePassedOver, ImportedPaths, import_paths
+from eventctx.log.record import Draft
+from eventctx.log.store import NO_STREAM
+from eventctx.stores.memory import MemoryStore
+from tests.importers.agents import openhands_talk
+from tests.importers.given import NOW, ClaudeCode, Codex, jsonl, load, records, text
+from tests.importers.test_bad_input import FullStore
+
+CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+DEEP = b"[" * 100_000 + b"]" * 100_000
+GOOD = "zz-good.jsonl"
+"""The last name, so that all that cannot be read comes before it."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "transcripts"
+    folder.mkdir()
+    (folder / GOOD).write_bytes(jsonl(CHAT))
+    return folder
+
+
+async def imported(*paths: Path, store: MemoryStore | None = None) -> ImportedPaths:
+    return await import_paths(store or MemoryStore(), paths)
+
+
+def draft(kind: str) -> Draft:
+    return Draft(kind.encode().ljust(16)[:16], kind, 1, NOW, b"{}")
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+
+
+def long_line(path: Path) -> None:
+    with path.open("wb") as file:
+        file.write(jsonl(CHAT) + b'{"role":"user","content":"')
+        file.truncate(2 << 30)
+
+
+def a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        os.chdir(path.parent)  # the path of a socket may have no more than 107 bytes
+        made.bind(path.name)
+
+
+def a_device(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes devices")
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
+
+
+BAD: dict[str, tuple[Callable[[Path], Any], str, str]] = {
+    "brackets": (lambda p: p.write_bytes(DEEP), "MalformedTranscript", "deeper than 256"),
+    "open brackets": (lambda p: p.write_bytes(DEEP[:100_000]), "MalformedTranscript", "deeper"),
+    "objects": (lambda p: p.write_bytes(b'{"a":' * 100_000), "MalformedTranscript", "deeper"),
+    "lines of brackets": (lambda p: p.write_bytes(DEEP + b"\n" + DEEP), "Malf", "deeper"),
+    "brackets in a document": (
+        lambda p: p.write_bytes(b'{"history":[{"role":"user","content":' + DEEP + b"}]}"),
+        "MalformedTranscript",
+        "deeper",
+    ),
+    "an empty file": (lambda p: p.write_bytes(b""), "MalformedTranscript", "empty"),
+    "half a line": (lambda p: p.write_bytes(b'{"role": "us'), "UnknownFormat", "neither"),
+    "no UTF-8": (lambda p: p.write_bytes(b"\xff\xfe\x80\n\x81"), "UnknownFormat", "neither"),
+    "NUL bytes": (lambda p: p.write_bytes(b"\0" * 99), "UnknownFormat", "binary"),
+    "2 GB of nothing": (sparse, "UnknownFormat", "binary"),
+    "a line of 2 GB": (long_line, "UnknownFormat", "binary"),
+    "a link to nowhere": (lambda p: p.symlink_to("/nowhere"), "UnreadableFile", "No such file"),
+    "a link to itself": (lambda p: p.symlink_to(p), "UnreadableFile", "symbolic links"),
+    "a pipe": (os.mkfifo, "UnreadableFile", "a pipe, a socket or a device"),
+    "a socket": (a_socket, "UnreadableFile", "a pipe, a socket or a device"),
+    "a device": (a_device, "UnreadableFile", "a pipe, a socket or a device"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+async def test_a_file_that_cannot_be_read_is_passed_over_and_the_rest_imported(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, error, reason = BAD[case]
+    monkeypatch.chdir(folder)
+    make(folder / "bad.jsonl")
+    done = await imported(folder)
+    assert [one.session for one in done.sessions] == ["zz-good"]
+    (bad,) = done.passed_over
+    assert bad.path == folder / "bad.jsonl"
+    assert (bad.error or "").startswith(error)
+    assert reason in bad.reason
+    assert (done.total.sessions, done.total.passed_over, done.total.failed) == (1, 1, 1)
+
+
+async def test_brackets_in_a_string_are_text(folder: Path) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": DEEP.decode()}}
+    rows = [
+        *CHAT,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": DEEP.decode()},
+    ]
+    (folder / "text.jsonl").write_bytes(jsonl(rows))
+    done = await imported(folder)
+    assert [(one.session, one.messages) for one in done.sessions] == [("text", 4), ("zz-good", 2)]
+
+
+async def test_a_line_of_brackets_is_kept_and_its_session_imported(folder: Path) -> None:
+    log = ClaudeCode().user("one").data()
+    deep = b'{"type":"user","sessionId":"s","message":{"role":"user","content":' + DEEP + b"}}\n"
+    (folder / "claude.jsonl").write_bytes(deep + log)
+    (folder / "codex.jsonl").write_bytes(
+        Codex().says("user", "x").data() + b'{"type":"event_msg","payload":' + DEEP + b"}\n"
+    )
+    done = await imported(folder)
+    assert [(one.format, one.warned) for one in done.sessions] == [
+        ("claude-code", 1),
+        ("codex", 1),
+        ("messages", 0),
+    ]
+
+
+async def test_json_that_is_no_transcript_is_named_and_no_error(folder: Path) -> None:
+    (folder / "settings.json").write_text('{"theme": "dark"}')
+    done = await imported(folder)
+    (other,) = done.passed_over
+    assert (other.reason, other.error) == ("no transcript: an object with the keys theme", None)
+    assert done.total.failed == 0
+    # Somebody who names the file says that it is one.
+    (named,) = (await imported(folder / "settings.json")).passed_over
+    assert named.error == "NotATranscript"
+
+
+async def test_a_file_with_nothing_to_import_yet_is_named_and_no_error(folder: Path) -> None:
+    title = {"type": "summary", "summary": "Title", "leafUuid": "x"}
+    (folder / "title.jsonl").write_bytes(jsonl([title]))
+    (waiting,) = (await imported(folder)).passed_over
+    assert (waiting.reason, waiting.error) == ("line 1: no line names the session yet", None)
+
+
+async def test_a_file_that_was_cut_after_its_import_is_passed_over(folder: Path) -> None:
+    store = MemoryStore()
+    path = folder / "cut.jsonl"
+    path.write_bytes(jsonl([*CHAT, *CHAT]))
+    await imported(folder, store=store)
+    path.write_bytes(jsonl(CHAT))
+    done = await imported(folder, store=store)
+    (cut,) = done.passed_over
+    assert (cut.path, cut.error) == (path, "SourceChanged")
+    assert [one.added for one in done.sessions] == [0]
+
+
+async def test_a_deleted_session_is_passed_over(folder: Path) -> None:
+    store = MemoryStore()
+    await imported(folder, store=store)
+    last = (await records(store, "zz-good"))[-1]
+    await store.delete("zz-good", draft("session:deleted"), last.position)
+    (folder / "other.jsonl").write_bytes(jsonl(CHAT))
+    done = await imported(folder, store=store)
+    assert [one.session for one in done.sessions] == ["other"]
+    assert [one.error for one in done.passed_over] == ["SessionWasDeleted"]
+
+
+async def test_two_files_of_one_session_count_once(folder: Path) -> None:
+    data = ClaudeCode().user("x").answer("m", text("y")).data()
+    (folder / "a.jsonl").write_bytes(data)
+    (folder / "b.jsonl").write_bytes(data)
+    done = await imported(folder)
+    assert [one.added > 0 for one in done.sessions] == [True, False, True]
+    assert (done.total.sessions, done.total.messages, done.total.turns) == (2, 3, 2)
+
+
+async def test_a_file_that_vanishes_before_its_turn_is_passed_over(folder: Path) -> None:
+    (folder / "vanishing.jsonl").write_bytes(jsonl(CHAT))
+    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
+    store = MemoryStore()
+
+    async def importing(path: Path) -> list[ImportSummary]:
+        (folder / "vanishing.jsonl").unlink(missing_ok=True)
+        return await import_file(store, path)
+
+    done = await import_paths(store, [folder], importing=importing)
+    assert [one.session for one in done.sessions] == ["a", "zz-good"]
+    assert [one.error for one in done.passed_over] == ["UnreadableFile"]
+
+
+async def test_a_file_that_is_cut_while_it_is_read_is_no_error_of_the_others(folder: Path) -> None:
+    path = folder / "cut.jsonl"
+    path.write_bytes(jsonl([CHAT[0], CHAT[1]] * 40_000))
+    store = MemoryStore()
+
+    def cut(done: int, size: int) -> None:
+        os.truncate(path, 5)
+
+    async def importing(path: Path) -> list[ImportSummary]:
+        return await import_file(store, path, progress=cut)
+
+    done = await import_paths(store, [path], importing=importing)
+    (summary,) = done.sessions
+    assert 0 < summary.messages < 80_000
+    # What is there now is another file than what was imported.
+    (again,) = (await imported(path, store=store)).passed_over
+    assert again.error in ("UnknownFormat", "MalformedTranscript", "SourceChanged")
+
+
+async def test_a_subagents_file_that_cannot_be_read_is_passed_over(folder: Path) -> None:
+    log = ClaudeCode().user("x").answer("m", text("y"))
+    (folder / "main.jsonl").write_bytes(log.data())
+    agents = folder / "main" / "subagents"
+    agents.mkdir(parents=True)
+    (agents / "agent-a1.jsonl").write_bytes(b"x" * 100)
+    (agents / "agent-a2.jsonl").symlink_to("/nowhere")
+    done = await imported(folder)
+    assert [one.format for one in done.sessions] == ["claude-code", "messages"]
+    assert {one.path.name for one in done.passed_over} == {"agent-a1.jsonl", "agent-a2.jsonl"}
+    assert next(one.error for one in done.passed_over if "a2" in one.path.name) == "UnreadableFile"
+
+
+async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
+    (folder / "b.jsonl").write_bytes(jsonl(CHAT))
+    store = FullStore()
+    told: list[ImportSummary | FilePassedOver] = []
+    with pytest.raises(StoreFull):
+        await import_paths(store, [folder], told=told.append)
+    assert [getattr(one, "session", None) for one in told] == ["a"]
+    assert [info.stream for info in await store.streams()] == ["a"]
+
+
+async def test_a_programming_error_ends_the_import(folder: Path) -> None:
+    async def importing(path: Path) -> list[ImportSummary]:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        await import_paths(MemoryStore(), [folder], importing=importing)
+
+
+async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(
+    folder: Path,
+) -> None:
+    store = MemoryStore()
+    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
+
+    async def importing(path: Path) -> list[ImportSummary]:
+        if path.name == "a.jsonl":
+            await load(store, path)
+            await store.append("a", [draft("session:end")], NO_STREAM)
+        return await import_file(store, path)
+
+    done = await import_paths(store, [folder], importing=importing)
+    assert [one.error for one in done.passed_over] == ["WrongExpectedVersion"]
+    assert [one.session for one in done.sessions] == ["zz-good"]
+
+
+def test_a_search_finds_each_transcript_once_and_follows_no_link_to_a_folder(
+    folder: Path,
+) -> None:
+    openhands_talk().folder(folder / "run" / "events")
+    (folder / "named.jsonl").mkdir()
+    (folder / "named.jsonl" / "inner.json").write_text("[]")
+    (folder / "again").symlink_to(folder)
+    (folder / "again.jsonl").symlink_to(folder)
+    (folder / "main" / "subagents").mkdir(parents=True)
+    (folder / "main" / "subagents" / "agent-1.jsonl").write_text("")
+    (folder / "readme.txt").write_text("")
+    found = [one.path.relative_to(folder) for one in find(folder)]
+    assert found == [Path("named.jsonl/inner.json"), Path("run/events"), Path(GOOD)]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are those of POSIX")
+def test_what_may_not_be_read_is_passed_over(folder: Path) -> None:
+    """As root may read everything, a process without rights does the search."""
+    (folder / "secret.jsonl").write_bytes(jsonl(CHAT))
+    (folder / "closed").mkdir()
+    (folder / "closed" / "x.jsonl").write_bytes(jsonl(CHAT))
+    (folder / "secret.jsonl").chmod(0)
+    (folder / "closed").chmod(0)
+    program = (
+        "import asyncio, json, os\n"
+        "from eventctx.importers.many import import_paths\n"
+        "from eventctx.stores.memory import MemoryStore\n"
+        "if os.geteuid() == 0:\n"
+        "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "done = asyncio.run(import_paths(MemoryStore(), ['.']))\n"
+        "print(json.dumps([[o.path.name, o.error] for o in done.passed_over]))\n"
+        "print([one.session for one in done.sessions])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False
+    )
+    (folder / "closed").chmod(0o700)
+    assert done.returncode == 0, done.stderr
+    passed, sessions = done.stdout.splitlines()
+    assert json.loads(passed) == [["closed", "UnreadableFile"], ["secret.jsonl", "UnreadableFile"]]
+    assert sessions == "['zz-good']"

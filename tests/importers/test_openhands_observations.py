@@ -1,0 +1,277 @@
+"""OpenHands' observations as the model is shown them, kind by kind.
+
+The texts were read off openhands-sdk and openhands-tools 1.58.0 (and 1.0.0a6 for the fields of
+releases before 1.0). With ``EVENTCTX_OPENHANDS_PYTHON`` (interpreters that have the packages,
+separated as in ``PATH``) the packages themselves are asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.importers.formats.openhands import parse
+from eventctx.importers.formats.openhands_messages import observation
+from eventctx.importers.source.items import MessageItem, Raw
+from tests.importers.agents import OpenHands
+from tests.importers.given import items_of, of_type, text
+
+HEADING = text("[An error occurred during execution.]\n")
+PYTHONS = [one for one in os.environ.get("EVENTCTX_OPENHANDS_PYTHON", "").split(os.pathsep) if one]
+JPEG, PNG = "/9j/4AAQ", "iVBORw0KGgoAAAA"
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    """An event with an observation of this kind."""
+    about = {"tool_name": "t", "tool_call_id": "c1", "action_id": "a1", "id": "e1"}
+    row = {"kind": "ObservationEvent", "source": "environment", **about}
+    row["timestamp"] = "2026-01-01T10:00:00.250000"
+    return {**row, "observation": {"kind": kind, **fields}}
+
+
+def content(*texts: str, **fields: Any) -> dict[str, Any]:
+    return {"content": [{"cache_prompt": False, **text(one)} for one in texts], **fields}
+
+
+def terminal(output: str, code: int = 0, **fields: Any) -> dict[str, Any]:
+    about = {"exit_code": code, "pid": 7, "working_dir": "/w", "prefix": "", "suffix": ""}
+    metadata = {**about, **fields.pop("metadata", {})}
+    return event(
+        "TerminalObservation", **content(output, command="ls", metadata=metadata, **fields)
+    )
+
+
+def blocks(row: dict[str, Any]) -> Any:
+    made = observation(row)
+    assert made is not None
+    return made.message["content"]
+
+
+# -- the kinds with rules of their own -------------------------------------------------------------
+
+
+def test_a_commands_output_is_followed_by_its_folder_and_exit_code() -> None:
+    suffix = {"suffix": "\n[The command completed with exit code 0.]"}
+    assert blocks(terminal("listing", metadata=suffix)) == [
+        text(
+            "listing\n[The command completed with exit code 0.]\n"
+            "[Current working directory: /w]\n[Command finished with exit code 0]"
+        )
+    ]
+    python = {"py_interpreter_path": "/usr/bin/python", "prefix": "[Below is the output]\n"}
+    assert blocks(terminal("x", 2, metadata=python, is_error=True)) == [
+        HEADING,
+        text(
+            "[Below is the output]\nx\n[Current working directory: /w]\n"
+            "[Python interpreter: /usr/bin/python]\n[Command finished with exit code 2]"
+        ),
+    ]
+
+
+def test_a_command_that_still_runs_has_no_exit_code() -> None:
+    assert blocks(terminal("x", -1, metadata={"working_dir": None})) == [text("x")]
+
+
+def test_a_field_that_says_false_is_no_line_of_the_output() -> None:
+    metadata = {"exit_code": 0, "working_dir": "/w"}
+    for kind in ("ExecuteBashObservation", "TerminalObservation"):
+        row = event(kind, output="done", command="ls", error=False, metadata=metadata)
+        end = "\n[Current working directory: /w]\n[Command finished with exit code 0]"
+        assert blocks(row) == [text(f"done{end}")]
+        row = event(kind, output="done", command="ls", error=True, metadata=metadata)
+        told = f"[There was an error during command execution.]\ndone{end}"
+        assert blocks(row) == [text(told)]
+
+
+def test_a_files_editor_shows_its_content_with_a_heading_where_it_failed() -> None:
+    fields = {"command": "view", "path": "/w/a", "prev_exist": True, "old_content": "secret"}
+    assert blocks(event("FileEditorObservation", **content("1 x", **fields))) == [text("1 x")]
+    failed = event("FileEditorObservation", **content("no such file", is_error=True, **fields))
+    assert blocks(failed) == [HEADING, text("no such file")]
+    older = {"command": "view", "output": "1 x", "error": None}
+    assert blocks(event("FileEditorObservation", **older)) == [text("1 x")]
+    older = {"command": "view", "output": "", "error": "no such file"}
+    assert blocks(event("FileEditorObservation", **older)) == [text("no such file")]
+
+
+def test_a_browser_shows_its_page_and_its_picture() -> None:
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{JPEG}"}}
+    row = event("BrowserObservation", **content("page", screenshot_data=JPEG))
+    assert blocks(row) == [text("page"), picture]
+    row["observation"]["full_output_save_dir"] = "/w/out"
+    saved = blocks(row)[1]["text"]
+    assert saved.startswith("Screenshot saved to: /w/out/browser_screenshot_")
+    assert saved.endswith(".jpg")
+    older = {"output": "page", "error": None, "screenshot_data": PNG}
+    assert blocks(event("BrowserObservation", **older))[0] == text("page")
+    older = {"output": "", "error": "boom", "screenshot_data": None}
+    assert blocks(event("BrowserObservation", **older)) == [text("Error: boom")]
+
+
+def test_long_texts_lose_their_middle() -> None:
+    (shown,) = blocks(terminal("a" * 20_000 + "b" * 20_000))
+    assert len(shown["text"]) == 30_000
+    assert shown["text"].startswith("aaa")
+    assert "<response clipped>" in shown["text"]
+    assert shown["text"].endswith("[Command finished with exit code 0]")
+    (shown,) = blocks(terminal("a\n" * 20_000, full_output_save_dir="/w/out/"))
+    assert "has been saved to /w/out/terminal_output_" in shown["text"]
+    (shown,) = blocks(event("GrepObservation", **content("x" * 60_000)))
+    assert len(shown["text"]) == 50_000
+
+
+def test_a_long_text_stays_whole_beside_the_message() -> None:
+    log = OpenHands().action("c1", "r1").seen("c1", "x" * 60_000)
+    kept = [json.loads(raw.data) for raw in of_type(items_of(parse, log.data()), Raw)]
+    assert kept[-1]["observation"]["content"] == [text("x" * 60_000)]
+    log = OpenHands().action("c1", "r1").seen("c1", "short")
+    kept = [json.loads(raw.data) for raw in of_type(items_of(parse, log.data()), Raw)]
+    assert "content" not in kept[-1]["observation"]
+
+
+def test_other_kinds_show_what_they_were_made_to_show() -> None:
+    task = content("done", task_id="7", subagent="helper", status="completed")
+    lines = "Task ID: 7\nSubagent: helper\nStatus: completed"
+    assert blocks(event("TaskObservation", **task)) == [text(lines), text("done")]
+    called = content("[Tool 'look' executed.]", "found", tool_name="look")
+    assert blocks(event("MCPToolObservation", **called)) == [
+        text("[Tool 'look' executed.]"),
+        text("found"),
+    ]
+    older = content("found", tool_name="look", is_error=True)
+    told = "[Tool 'look' executed.]\n[An error occurred during execution.]\n"
+    assert blocks(event("MCPToolObservation", **older)) == [text(told), text("found")]
+    advice = content(suggestions="Ask.", reasoning="Unclear.", confidence=0.5)
+    assert blocks(event("ConsultTomObservation", **advice)) == [
+        text("Tom agent's guidance:\nAsk.\n\nReasoning: Unclear.\n\nConfidence: 50%")
+    ]
+    assert blocks(event("FinishObservation", message="bye")) == [text("bye")]
+
+
+def test_searches_before_1_0_say_what_they_found() -> None:
+    files = {"files": ["/w/a"], "pattern": "*.py", "search_path": "/w", "truncated": False}
+    assert blocks(event("GlobObservation", **files)) == [
+        text("Found 1 file(s) matching pattern '*.py' in '/w':\n/w/a")
+    ]
+    none = {"matches": [], "pattern": "x", "search_path": "/w", "include_pattern": "*.c"}
+    assert blocks(event("GrepObservation", **none)) == [
+        text("No files found containing pattern 'x' in directory '/w' (filtered by '*.c')")
+    ]
+
+
+def test_an_unknown_kind_shows_its_content_or_else_all_that_it_says() -> None:
+    row = event("HologramObservation", **content("a", "b", beam=3, is_error=True))
+    assert blocks(row) == [HEADING, text("a"), text("b")]
+    assert blocks(event("HologramObservation", beam=3)) == [text('{"beam":3}')]
+    assert blocks(event("HologramObservation", output="seen", beam=3)) == [text("seen")]
+    made = observation(event("HologramObservation", beam=3))
+    assert made is not None
+    assert made.rest["observation"] == {"kind": "HologramObservation", "beam": 3}
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], [3], {}, True])
+def test_wrong_types_in_every_field_of_an_observation_do_no_harm(wrong: Any) -> None:
+    for row in (*WRITTEN, *BEFORE_1_0):
+        given = row["observation"]
+        for key in given:
+            broken = {**row, "observation": {**given, key: wrong}}
+            made = observation(broken)
+            assert made is None or isinstance(made.message["content"], list)
+        items_of(parse, json.dumps({**row, "observation": wrong}).encode() + b"\n")
+
+
+# -- the packages themselves -----------------------------------------------------------------------
+
+WRITTEN: list[dict[str, Any]] = [
+    terminal("listing"),
+    terminal("", 1, is_error=True, timeout=True),
+    terminal("x", -1, metadata={"working_dir": None, "suffix": "\n[It still runs]"}),
+    terminal("x", metadata={"prefix": "[Below]\n", "py_interpreter_path": "/usr/bin/python"}),
+    terminal("line\n" * 20_000),
+    event("FileEditorObservation", **content("1 x", command="view", path="/w/a")),
+    event("FileEditorObservation", **content("no", command="create", path=None, is_error=True)),
+    event("FileEditorObservation", **content("y" * 60_000, command="view", path="/w/a")),
+    event("BrowserObservation", **content("page", screenshot_data=JPEG)),
+    event("BrowserObservation", **content("p" * 70_000, screenshot_data=PNG, is_error=True)),
+    event("BrowserObservation", **content(screenshot_data=None)),
+    event("FinishObservation", **content("done")),
+    event("ThinkObservation", **content("thought")),
+    event("MCPToolObservation", **content("[Tool 'x' executed.]", "found", tool_name="x")),
+    event("TaskTrackerObservation", **content("listed", command="plan", task_list=[])),
+    event("TaskObservation", **content("done", task_id="1", subagent="s", status="ok")),
+    event(
+        "GlobObservation",
+        **content("Found", files=["a"], pattern="x", search_path="/w", truncated=False),
+    ),
+]
+BEFORE_1_0: list[dict[str, Any]] = [
+    event("MCPToolObservation", **content("found", tool_name="x", is_error=True)),
+    event("ExecuteBashObservation", output="x", command="ls", error=True, metadata={}),
+    event(
+        "ExecuteBashObservation",
+        output="line\n" * 20_000,
+        command="ls",
+        error=False,
+        metadata={"exit_code": 0, "working_dir": "/w", "suffix": "\n[over]"},
+    ),
+    event("FileEditorObservation", command="view", output="1 x", error=None),
+    event("FileEditorObservation", command="view", output="", error="no such file"),
+    event("BrowserObservation", output="p" * 70_000, error=None, screenshot_data=JPEG),
+    event("BrowserObservation", output="", error="boom", screenshot_data=None),
+    event("FinishObservation", message="bye"),
+    event("ThinkObservation", content="thought"),
+    event("GlobObservation", files=["a"], pattern="x", search_path="/w", truncated=True),
+    event("GlobObservation", files=[], pattern="x", search_path="/w"),
+    event("GlobObservation", files=[], pattern="x", search_path="/w", error="no"),
+    event("GrepObservation", matches=["a"], pattern="x", search_path="/w", include_pattern="*.c"),
+    event("GrepObservation", matches=[], pattern="x", search_path="/w"),
+]
+
+
+def recorded(root: Path) -> list[dict[str, Any]]:
+    files = sorted((root / "openhands" / "cli447_case_a").iterdir())
+    listed = root / "openhands" / "openagentsafety-traj_safety-metrics.json"
+    rows = [json.loads(file.read_bytes()) for file in files] + json.loads(listed.read_bytes())
+    return [row for row in rows if row["kind"] == "ObservationEvent"]
+
+
+@pytest.mark.skipif(not PYTHONS, reason="EVENTCTX_OPENHANDS_PYTHON names no interpreter")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_sdk_itself_shows_the_same(python: str, recorded_sessions: Path) -> None:
+    program = Path(__file__).with_name("openhands_renderer.py")
+    rows = [*WRITTEN, *BEFORE_1_0, *recorded(recorded_sessions)]
+    given = "".join(f"{json.dumps(row)}\n" for row in rows)
+    done = subprocess.run(
+        [python, str(program)], input=given, capture_output=True, text=True, check=True
+    )
+    about, *answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(rows), about
+    before = "1.0.0a" in about["sdk"]
+    compared = 0
+    for row, said in zip(rows, answers, strict=True):
+        # A release reads some of the other's events, which it would never have written.
+        if said is None or row in (WRITTEN if before else BEFORE_1_0):
+            continue
+        compared += 1
+        assert blocks(row) == said, (about, row["observation"]["kind"])
+    assert compared > (100 if before else 15), about
+
+
+def test_every_recorded_result_is_shown(recorded_sessions: Path) -> None:
+    for row in recorded(recorded_sessions):
+        seen = row["observation"]
+        told = "".join(block.get("text", "") for block in blocks(row))
+        given = seen.get("output") or "".join(one["text"] for one in seen.get("content", []))
+        assert given[:1000] in told
+        assert "\nfalse" not in told
+
+
+def test_a_failed_result_says_so() -> None:
+    log = OpenHands().action("c1", "r1").seen("c1", is_error=True)
+    (result,) = of_type(items_of(parse, log.data()), MessageItem)[1:]
+    assert result.failed

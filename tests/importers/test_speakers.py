@@ -1,0 +1,221 @@
+"""What only a file's envelope says of a speaker holds wherever it is asked who spoke."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import SourceChanged
+from eventctx.importers.formats.claude_code import parse
+from eventctx.importers.source.items import MessageItem, TurnBegan
+from eventctx.log.codec import encode_event
+from eventctx.log.events import MessageAdded, MessagesSet, PostCompact
+from eventctx.log.origins import by_harness, stored_by_harness
+from eventctx.log.plan import Plan, Run, Shortening
+from eventctx.log.record import Draft, make_body
+from eventctx.log.store import NO_STREAM
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.policies.fit import latest_human
+from eventctx.projections.view import request_view, snapshot
+from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import (
+    SESSION,
+    ClaudeCode,
+    items_of,
+    load,
+    of_type,
+    records,
+    salt,
+    text,
+)
+
+SKILL = "Base directory for this skill: /s\n\nAlways write the tests first."
+
+
+def talk(**envelope: Any) -> ClaudeCode:
+    log = ClaudeCode().user("fix the login").answer("m1", text("on it"), stop_reason="end_turn")
+    return log.user(SKILL, **envelope).answer("m2", text("done"), stop_reason="end_turn")
+
+
+async def imported(tmp_path: Path, log: ClaudeCode) -> MemoryStore:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(log.data())
+    store = MemoryStore()
+    await load(store, path)
+    return store
+
+
+async def view_of(store: MemoryStore, session: str = SESSION) -> request_view.ViewState:
+    state = request_view.initial()
+    for record in await records(store, session):
+        state = request_view.evolve(state, record)
+    return state
+
+
+async def forked(engine: Engine) -> eventctx.Context:
+    info = await engine.store.head(SESSION)
+    assert info is not None
+    await engine.fork(SESSION, info.head, "mine")
+    return await engine.session("mine")
+
+
+BY_HARNESS: list[dict[str, Any]] = [
+    {"isMeta": True},
+    {"isVisibleInTranscriptOnly": True},
+    {"origin": {"kind": "task-notification"}},
+    {"origin": {"kind": "peer", "from": "x"}},
+    {"promptSource": "system"},
+    {"turnOrigin": "task_notification"},
+]
+BY_PERSON: list[dict[str, Any]] = [
+    {},
+    {"isMeta": False, "origin": {"kind": "human"}, "promptSource": "typed", "turnOrigin": "human"},
+    {"promptSource": "sdk", "turnOrigin": "sdk"},
+    {"promptSource": "queued"},
+    {"origin": "?", "promptSource": 5, "turnOrigin": None},
+]
+
+
+@pytest.mark.parametrize(
+    ("envelope", "harness"),
+    [*[(one, True) for one in BY_HARNESS], *[(one, False) for one in BY_PERSON]],
+)
+def test_a_line_says_who_wrote_its_message(envelope: dict[str, Any], harness: bool) -> None:
+    found = items_of(parse, talk(**envelope).data())
+    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, harness, False]
+    assert len(of_type(found, TurnBegan)) == 2 - harness
+
+
+async def test_the_latest_human_message_is_the_one_that_a_person_wrote(tmp_path: Path) -> None:
+    view = await view_of(await imported(tmp_path, talk(isMeta=True)))
+    assert [ref.facts.kind for ref in view.layout.refs] == [
+        "human",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert latest_human(view.layout.refs) == 0
+    view = await view_of(await imported(tmp_path, talk()))
+    assert latest_human(view.layout.refs) == 2
+
+
+async def test_the_body_holds_the_message_and_nothing_of_its_envelope(tmp_path: Path) -> None:
+    found = await records(await imported(tmp_path, talk(isMeta=True)), SESSION)
+    added = [record for record in found if record.type == "context:message_added"]
+    assert added[2].bodies[0].data == encode_message({"role": "user", "content": SKILL})
+
+
+async def test_lost_why_and_an_audience_agree_on_the_speaker(tmp_path: Path) -> None:
+    store = await imported(tmp_path, talk(isMeta=True))
+    async with Engine(store) as engine:
+        assert (await engine.verify(SESSION)).ok
+        transcript = await engine.transcript(SESSION)
+        assert [one.origin for one in transcript] == [None, None, "harness", None]
+        mine = await forked(engine)
+        await mine.set_messages([one.message for one in transcript if one.message][3:])
+        assert [why.number for why in (await engine.lost("mine"))] == [0]
+    messages = [one.message for one in transcript if one.message is not None]
+    shown = eventctx.for_audience(messages, "user", harness={2})
+    assert [m["content"] for m in shown] == ["fix the login", [text("on it")], [text("done")]]
+    assert len(eventctx.for_audience(messages, "developer", harness={2})) == 4
+    assert len(eventctx.for_audience(messages, "user")) == 4
+
+
+async def test_a_message_that_is_restored_has_its_speaker(tmp_path: Path) -> None:
+    store = await imported(tmp_path, talk(isMeta=True))
+    runs = (Run(0, 3, "dropped", "x"), Run(4, 4, "kept", "latest_human"))
+    async with Engine(store) as engine:
+        await (await forked(engine)).add_message({"role": "user", "content": "and now?"})
+        await compacted(store, "mine", Plan(4, runs))
+        await (await engine.session("mine")).restore(2)
+        assert (await engine.verify("mine")).ok
+        view = await view_of(store, "mine")
+    assert [(ref.number, ref.facts.kind) for ref in view.layout.refs] == [(2, "user"), (4, "human")]
+
+
+async def compacted(store: MemoryStore, stream: str, plan: Plan, *bodies: Any) -> None:
+    """Append a compaction by this plan, as another process would."""
+    event = PostCompact(
+        outcome="applied",
+        trigger="manual",
+        strategy="x",
+        strategy_version=1,
+        tokens_before=1,
+        tokens_after=1,
+        messages_before=5,
+        messages_after=1,
+        estimator="x",
+        plan=plan,
+    )
+    kind, version, payload = encode_event(event)
+    made = [make_body(encode_message(b), encode_facts(read_facts(b)), salt) for b in bodies]
+    draft = Draft(bytes(16), kind, version, 1, payload, tuple(made))
+    await store.append(stream, [draft], (await view_of(store, stream)).position)
+
+
+@pytest.mark.parametrize("envelope", [{}, {"isMeta": True}], ids=["a person's", "a harness's"])
+async def test_a_shortened_message_keeps_its_speaker(
+    tmp_path: Path, envelope: dict[str, Any]
+) -> None:
+    store = await imported(tmp_path, talk(**envelope))
+    before = await view_of(store)
+    # A cut may take the mark that tells a harness's text, or leave nothing but it.
+    shorter = "<system-reminder>x" if not envelope else "Base directory […] first."
+    runs = (Run(0, 1, "kept", "x"), Run(2, 2, "shortened", "x"), Run(3, 3, "kept", "x"))
+    plan = Plan(3, runs, shortened=(Shortening(2, 0),))
+    await compacted(store, SESSION, plan, {"role": "user", "content": shorter})
+    after = await view_of(store)
+    assert after.layout.refs[2].shortened
+    assert after.layout.refs[2].facts.human is before.layout.refs[2].facts.human is not envelope
+    assert snapshot.load(snapshot.dump(after)).layout.refs == after.layout.refs
+    async with Engine(store) as engine:
+        assert (await engine.verify(SESSION)).ok
+
+
+async def test_facts_that_are_built_again_from_an_export_are_the_same(tmp_path: Path) -> None:
+    store = await imported(tmp_path, talk(isMeta=True))
+    info = await store.head(SESSION)
+    assert info is not None
+    lines = [line async for line in export_lines(store, info)]
+    copy = MemoryStore()
+    await import_drafts(copy, SESSION, list(read_drafts(lines[1:])))
+    there, here = await records(copy, SESSION), await records(store, SESSION)
+    assert [[b.facts for b in r.bodies] for r in there] == [
+        [b.facts for b in r.bodies] for r in here
+    ]
+
+
+async def test_a_speaker_of_an_import_by_an_earlier_release_is_not_passed_over(
+    tmp_path: Path,
+) -> None:
+    store = await imported(tmp_path, talk(isMeta=True))
+    older = MemoryStore()
+    kind, _, payload = encode_event(MessageAdded())
+    for at, record in enumerate(await records(store, SESSION)):
+        own = payload if record.type == kind else record.payload
+        ids = (record.turn_id, record.span_id, record.parent_span_id, record.iteration)
+        draft = Draft(record.id, record.type, record.version, record.time, own, record.bodies, *ids)
+        await older.append(SESSION, [draft], at - 1 if at else NO_STREAM)
+    with pytest.raises(SourceChanged, match="a message of the speaker that was imported before"):
+        await load(older, tmp_path / "file.jsonl")
+
+
+def test_a_record_names_the_bodies_that_a_harness_wrote() -> None:
+    known: list[tuple[Any, frozenset[int]]] = [
+        (MessageAdded(), frozenset()),
+        (MessageAdded(origin="harness"), frozenset((0,))),
+        (MessagesSet(order=((0, 2),), harness=(0, 2)), frozenset((0, 2))),
+    ]
+    for event, expected in known:
+        kind, _, payload = encode_event(event)
+        assert by_harness(event) == stored_by_harness(kind, payload) == expected
+    assert stored_by_harness("context:messages_set", b'{"harness":"harness"') == frozenset()
+    assert stored_by_harness("prompt:submit", msgspec.json.encode({"harness": [0]})) == frozenset()

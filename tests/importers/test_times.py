@@ -1,0 +1,232 @@
+"""The times of an imported session are its file's: nothing of the import's own time is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.engine import Engine
+from eventctx.importers.load import import_file
+from eventctx.log.record import Record
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.spans import Span
+from eventctx.queries.spans import spans
+from eventctx.stores.memory import MemoryStore
+from tests.importers.agents import Pi, pi_call
+from tests.importers.given import NOW, SESSION, ClaudeCode, Codex, call, jsonl, load, records, salt
+from tests.importers.given import text as said
+
+SECOND = 1_000_000_000
+START = 1_767_261_600 * SECOND
+"""2026-01-01T10:00:00Z. Rows of ``ClaudeCode`` are half a second behind it, a second apart."""
+
+
+async def imported(folder: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
+    path = folder / "file.jsonl"
+    path.write_bytes(data)
+    store = MemoryStore()
+    summary = await load(store, path, **options)
+    assert summary.session is not None
+    return store, summary.session
+
+
+async def traced(store: MemoryStore, session: str) -> list[Span]:
+    return [span async for span in spans(store, session)]
+
+
+def turns(found: list[Span]) -> list[Span]:
+    return [one for one in found if one.attributes[conv.OPERATION] == conv.INVOKE_AGENT]
+
+
+def seconds(span: Span) -> float:
+    return (span.end - span.start) / SECOND
+
+
+def of_type(found: list[Record], kind: str) -> list[Record]:
+    return [one for one in found if one.type == kind]
+
+
+def tool_loop() -> ClaudeCode:
+    log = ClaudeCode().user("go").answer("m1", said("I look."), call("t1"), call("t2"))
+    return log.result("t1").result("t2").answer("m2", said("Done."))
+
+
+# -- turns ---------------------------------------------------------------------------------------
+
+
+async def test_an_open_turn_lasts_up_to_its_last_record(tmp_path: Path) -> None:
+    log = tool_loop().progress().system("local_command", content="x" * 300_000)
+    log.answer("m3", said("And more.")).answer("m4", said("."))
+    agents = tmp_path / "file" / "subagents"
+    agents.mkdir(parents=True)
+    agent = ClaudeCode(agentId="a1", isSidechain=True).user("Look.").answer("m5", said("Seen."))
+    (agents / "agent-a1.jsonl").write_bytes(agent.data())
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(log.data())
+    store = MemoryStore()
+    for _ in range(2):
+        await import_file(store, path, clock=lambda: NOW, salt=salt)
+    found = await records(store, SESSION)
+    assert {"session:linked", "import:raw"} <= {one.type for one in found}
+    assert max(one.time for one in found) < START + 60 * SECOND
+    (turn,) = turns(await traced(store, SESSION))
+    assert turn.attributes[conv.OUTCOME] == "unfinished"
+    assert seconds(turn) == 7.0
+
+
+async def test_what_is_written_about_a_session_later_does_not_prolong_its_open_turn(
+    tmp_path: Path,
+) -> None:
+    store, session = await imported(tmp_path, tool_loop().user("Thanks.").user("Bye.").data())
+    before = await traced(store, session)
+    async with Engine(store, clock=lambda: NOW) as engine:
+        await engine.session("child")
+        await engine.link(session, "child")
+        await engine.erase(session, [0])
+        await engine.close_session(session)
+        after = await traced(store, session)
+        assert [(one.start, one.end) for one in after] == [(one.start, one.end) for one in before]
+
+
+async def test_a_turn_that_its_file_does_not_end_is_over_with_its_last_record(
+    tmp_path: Path,
+) -> None:
+    log = tool_loop()
+    log.user("A day later.").rows[-1]["timestamp"] = "2026-01-02T10:00:00Z"
+    store, session = await imported(tmp_path, log.answer("m3", said("x")).data())
+    first, _ = turns(await traced(store, session))[:2]
+    assert first.attributes[conv.OUTCOME] == "ok"
+    assert seconds(first) == 4.0
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_measured_turn_takes_just_what_its_program_says(
+    goes_on: bool, tmp_path: Path
+) -> None:
+    log = tool_loop().system("turn_duration", durationMs=4_321)
+    log = log.user("Thanks.").answer("m3", said(".")) if goes_on else log
+    store, session = await imported(tmp_path, log.data())
+    turn = next(one for one in turns(await traced(store, session)) if one.start < START + 2e9)
+    assert seconds(turn) == 4.321
+    assert turn.attributes[conv.TURN_DURATION] == 4_321_000_000
+
+
+async def test_a_wait_for_the_person_is_in_the_span_and_not_in_the_measure(
+    tmp_path: Path,
+) -> None:
+    log = tool_loop().system("turn_duration", durationMs=1_500).user("Thanks.")
+    store, session = await imported(tmp_path, log.data())
+    turn = turns(await traced(store, session))[0]
+    assert seconds(turn) == 4.0
+    assert turn.attributes[conv.TURN_DURATION] == 1_500_000_000
+
+
+@pytest.mark.parametrize("measure", [None, "x", -1, 1.5, 10**300, True, [1]])
+async def test_a_measure_that_is_none_changes_nothing(measure: Any, tmp_path: Path) -> None:
+    log = tool_loop().system("turn_duration", durationMs=measure).user("Thanks.")
+    store, session = await imported(tmp_path, log.data())
+    assert not of_type(await records(store, session), "prompt:measured")
+
+
+# -- headers -------------------------------------------------------------------------------------
+
+
+def branched(header: str) -> bytes:
+    """A session that was branched from another, with the messages that it had there."""
+    log = Pi(tree=True).user("go").answer(said("x"), pi_call("c1")).result("c1").answer(said("y"))
+    log.rows[0]["timestamp"] = header
+    return log.data()
+
+
+async def test_a_header_later_than_its_messages_does_not_change_their_times(
+    tmp_path: Path,
+) -> None:
+    early = await imported(tmp_path, branched("2026-01-01T10:00:00.000Z"))
+    late = await imported(tmp_path, branched("2026-03-01T10:00:00.000Z"))
+    wanted, found = [await records(*one) for one in (early, late)]
+    assert [one.time for one in found[1:]] == [one.time for one in wanted[1:]]
+    assert found[0].time == START + SECOND
+    (turn,) = turns(await traced(*late))
+    assert seconds(turn) == 3.0
+
+
+@pytest.mark.parametrize("header", [None, "not a time"])
+async def test_a_header_without_a_time_has_that_of_the_first_message(
+    header: Any, tmp_path: Path
+) -> None:
+    store, session = await imported(tmp_path, branched(header))
+    assert (await records(store, session))[0].time == START + SECOND
+
+
+async def test_records_behind_a_branch_have_their_own_times(tmp_path: Path) -> None:
+    log = Pi(tree=True).user("one").answer(said("two")).user("three").answer(said("four"))
+    log.back_to("e2").user("five").answer(said("six"))
+    store, session = await imported(tmp_path, log.data())
+    added = of_type(await records(store, session), "context:message_added")
+    assert [(one.time - START) // SECOND for one in added] == [1, 2, 3, 4, 5, 6]
+    assert [seconds(one) for one in turns(await traced(store, session))] == [1.0, 1.0, 1.0]
+
+
+# -- disorder ------------------------------------------------------------------------------------
+
+
+async def test_parallel_results_keep_their_times_and_every_span_is_valid(tmp_path: Path) -> None:
+    log = tool_loop()
+    log.rows[2]["timestamp"] = "2026-01-01T10:00:09.500Z"
+    log = log.answer("m3", said("End.")).user("Thanks.")
+    store, session = await imported(tmp_path, log.data())
+    first, second = of_type(await records(store, session), "tool:post")
+    assert (first.time - START, second.time - START) == (9.5 * SECOND, 4.5 * SECOND)
+    found = {one.span_id: one for one in await traced(store, session)}
+    for span in found.values():
+        assert span.start < span.end
+        turn = next(one for one in turns(list(found.values())) if one.trace_id == span.trace_id)
+        assert turn.start <= span.start
+        assert span.end <= turn.end
+
+
+async def test_one_wrong_time_moves_no_other_record(tmp_path: Path) -> None:
+    log = tool_loop()
+    log.rows[1]["timestamp"] = "2040-01-01T00:00:00Z"
+    store, session = await imported(tmp_path, log.user("Thanks.").user("x").data())
+    added = of_type(await records(store, session), "context:message_added")
+    assert [(one.time - START) / SECOND for one in added[2:]] == [3.5, 4.5, 5.5, 6.5, 7.5]
+
+
+# -- growth, and files without times -------------------------------------------------------------
+
+
+async def test_what_a_grown_file_adds_has_the_files_times(tmp_path: Path) -> None:
+    store, session = await imported(tmp_path, tool_loop().user("x").data())
+    async with Engine(store, clock=lambda: NOW) as engine:
+        await engine.session("child")
+        await engine.link(session, "child")
+        await engine.close_session(session)
+        path = tmp_path / "file.jsonl"
+        grown = tool_loop().user("x").answer("m3", said("y")).user("z").data()
+        path.write_bytes(grown)
+        assert (await load(store, path)).added > 0
+        added = of_type(await records(store, session), "context:message_added")
+        assert added[-1].time == START + 8.5 * SECOND
+
+
+async def test_records_of_a_file_without_times_have_one_time_in_every_import(
+    tmp_path: Path,
+) -> None:
+    rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    store, session = await imported(tmp_path, jsonl(rows))
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(jsonl([*rows, *rows]))
+    (summary,) = await import_file(store, path, clock=lambda: 2 * NOW, salt=salt)
+    assert summary.added > 0
+    assert {one.time for one in await records(store, session)} == {NOW}
+
+
+async def test_a_rollouts_turns_end_when_it_says(tmp_path: Path) -> None:
+    log = Codex().event("task_started").says("user", "x").says("assistant", "y")
+    log.event("task_complete").says("user", "z")
+    log.rows[-1]["timestamp"] = "2026-01-02T10:00:00Z"
+    store, session = await imported(tmp_path, log.data())
+    assert all(seconds(one) < 60 for one in turns(await traced(store, session)))

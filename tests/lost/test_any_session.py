@@ -1,0 +1,132 @@
+"""For every session: the report of what left agrees with the view itself, and with itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.messages.overlap import normal
+from eventctx.messages.recall_text import text_of
+from eventctx.policies.named import policy_named
+from eventctx.queries.lost.answers import STATES, Lost
+from eventctx.stores.memory import MemoryStore
+from tests.lost.given import Row, call, model, result, user
+
+SAID = (
+    "Never touch the migrations. Please keep the tests green.",
+    "continue",
+    "Rename balance_in_cents, and use a queue instead.",
+)
+COMMANDS = ("pytest tests/shop", "cd /repo && cat shop/models.py", "npm test 2>&1 | tail -3")
+PATHS = ("/repo/shop/models.py", "shop/models.py", "/repo/a.py")
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.sampled_from(SAID)),
+        st.tuples(st.just("tell"), st.just("I'll use balance_in_cents instead of a float.")),
+        st.tuples(st.just("run"), st.sampled_from(COMMANDS)),
+        st.tuples(st.just("read"), st.sampled_from(PATHS)),
+        st.tuples(st.just("write"), st.sampled_from(PATHS)),
+        st.tuples(
+            st.just("compact"), st.sampled_from(["simple", "ladder", "truncate", "summarize"])
+        ),
+        st.tuples(st.just("set"), st.integers(0, 9)),
+        st.tuples(st.just("restore"), st.integers(0, 30)),
+        st.tuples(st.just("clear"), st.integers(0, 3)),
+    ),
+    min_size=6,
+    max_size=24,
+)
+
+
+def rows_of(what: str, value: Any, place: int) -> list[Row]:
+    match what:
+        case "say":
+            return [user(value)]
+        case "tell":
+            return [model(value)]
+        case "run":
+            failed = place % 2 == 0
+            text = "Exit code 1\nTypeError: no balance_in_cents" if failed else "fine " * 400
+            return [call(place, "Bash", {"command": value}), result(place, text, failed=failed)]
+        case "read":
+            text = f"class Account{place}:\n    balance_in_cents = 0\n" + "x " * 800
+            return [call(place, "Read", {"file_path": value}), result(place, text)]
+        case "write":
+            content = "balance_in_cents = 1\n" * 30
+            arguments = {"file_path": value, "content": content}
+            return [call(place, "Write", arguments), result(place, "ok")]
+    return []
+
+
+async def in_short(messages: list[Row], **given: Any) -> str:
+    return "Never touch the migrations. Ran pytest tests/shop and read shop/models.py."
+
+
+async def play(steps: list[tuple[str, Any]]) -> Engine:
+    engine = Engine(MemoryStore())
+    options = {"max_tokens": 1_500, "on_overflow": "send_floor", "summarizer": in_short}
+    ctx = await engine.session("s", policy="ladder", **options)
+    for place, (what, value) in enumerate(steps):
+        for row in rows_of(what, value, place):
+            await ctx.add_message(row)
+        messages = await ctx.get_messages()
+        match what:
+            case "compact":
+                await ctx.compact(policy=policy_named(value, {}))
+            case "set":
+                await ctx.set_messages(messages[value:])
+            case "restore":
+                with contextlib.suppress(InvalidSetting):  # not in the transcript any more
+                    await ctx.restore(value)
+            case "clear" if value == 0:
+                await ctx.clear()
+    return engine
+
+
+async def check(steps: list[tuple[str, Any]]) -> None:
+    engine = await play(steps)
+    now = await engine.lost("s")
+    assert now == await engine.lost("s")
+    ctx = await engine.session("s")
+    view = [normal(text_of(message)) for message in await ctx.get_messages()]
+    check_report(now)
+    for one in now.items:
+        if one.kind in ("instruction", "command", "decision"):
+            shown = any(normal(one.text) in text for text in view)
+            assert shown or one.state not in ("whole", "shortened"), one
+    for number in range(1, now.compactions + 1):
+        check_report(await engine.lost("s", compaction=number))
+
+
+def check_report(found: Lost) -> None:
+    messages = found.messages
+    assert messages.total == messages.whole + messages.shortened + messages.left
+    assert sum(messages.left_by.values()) == sum(messages.left_of.values()) == messages.left
+    keys = [
+        (one.kind, one.text, one.command and one.command.error, one.number) for one in found.items
+    ]
+    assert len(keys) == len(set(keys))
+    states = Counter((one.kind, one.state) for one in found.items)
+    for counts in found.counts:
+        assert counts.total == sum(getattr(counts, state) for state in STATES)
+        assert all(getattr(counts, state) == states[counts.kind, state] for state in STATES)
+    for one in found.items:
+        if one.kind != "result":
+            assert (one.in_view > 0) == (one.state in ("whole", "shortened")), one
+        assert 0 <= one.in_view <= one.messages
+        assert (one.left is None) == (one.in_view > 0), one
+        assert one.state != "summary" or found.summaries
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_the_report_agrees_with_the_view_and_with_itself(steps: list[tuple[str, Any]]) -> None:
+    asyncio.run(check(steps))

@@ -1,0 +1,227 @@
+"""What is notable in a message: sentences that instruct or decide, files, commands, outcomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventctx.messages.notable.calls import deed_of
+from eventctx.messages.notable.names import names_in
+from eventctx.messages.notable.outcomes import outcome_of, text_of_result
+from eventctx.messages.notable.sentences import (
+    decisions,
+    instructions,
+    sentences,
+    words_of_person,
+)
+from eventctx.messages.notable.shell import core, files_of, identifying
+from eventctx.messages.parts import read_parts
+
+# -- sentences -----------------------------------------------------------------------------------
+
+
+def test_every_sentence_of_a_short_text_instructs() -> None:
+    text = "Port the parser. Start with the lexer, e.g. its tokens."
+    assert instructions(text) == ["Port the parser.", "Start with the lexer, e.g. its tokens."]
+
+
+def test_of_a_long_text_the_first_sentence_and_every_demand_instruct() -> None:
+    text = "The parser is old. It was written in 2019. Nobody reads it. It has tests.\n"
+    text += "- Never touch the migrations\n- You must keep the order of keys\nThat is all."
+    assert instructions(text) == [
+        "The parser is old.",
+        "Never touch the migrations",
+        "You must keep the order of keys",
+    ]
+
+
+def test_code_is_no_sentence_and_a_list_keeps_what_stands_before_it() -> None:
+    text = "Do this:\n- copy the files\n- commit\n```\nnever = 1 do not run\n```\n"
+    assert sentences(text) == ["Do this: copy the files", "commit"]
+
+
+def test_the_words_of_a_person_are_those_that_no_harness_wrote() -> None:
+    content = [
+        {"type": "text", "text": "<system-reminder>Never say so.</system-reminder>"},
+        {"type": "text", "text": "<system-reminder>no</system-reminder>Fix the login."},
+        {"type": "text", "text": "<task>\nMind the tests.</task>"},
+    ]
+    words = words_of_person({"role": "user", "content": content})
+    assert words.split("\n") == [" Fix the login.", "", "", "Mind the tests.", ""]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "I'll use a queue for the events here.",
+        "We decided to keep the old reader.",
+        "Let me take a set instead of a list.",
+        "Let's go with the second of the two.",
+    ],
+)
+def test_a_sentence_that_states_a_choice_is_a_decision(sentence: str) -> None:
+    assert list(decisions(f"Now I read the file. {sentence}")) == [sentence]
+
+
+def test_a_sentence_without_a_choice_is_none() -> None:
+    text = "I'll look at the file. The tests pass. Instead. This takes a set instead of a list."
+    assert list(decisions(text)) == []
+
+
+# -- files and commands --------------------------------------------------------------------------
+
+
+def deed(name: str, arguments: Any, form: str = "anthropic") -> Any:
+    if form == "anthropic":
+        block = {"type": "tool_use", "id": "a", "name": name, "input": arguments}
+        [part] = read_parts({"role": "assistant", "content": [block]})
+    else:
+        text = msgspec.json.encode(arguments).decode()
+        call = {"id": "a", "type": "function", "function": {"name": name, "arguments": text}}
+        [part] = read_parts({"role": "assistant", "content": None, "tool_calls": [call]})
+    return deed_of(part)
+
+
+@pytest.mark.parametrize("form", ["anthropic", "chat"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "files"),
+    [
+        ("Read", {"file_path": "/r/a.py", "limit": 3}, [("/r/a.py", "read")]),
+        ("Write", {"file_path": "/r/a.py", "content": "x"}, [("/r/a.py", "written")]),
+        ("Edit", {"file_path": "a.py", "old_string": "x"}, [("a.py", "edited")]),
+        ("MultiEdit", {"file_path": "a.py", "edits": []}, [("a.py", "edited")]),
+        ("NotebookEdit", {"notebook_path": "a.ipynb"}, [("a.ipynb", "edited")]),
+        ("edit", {"path": "./src//a.ts", "oldText": "x", "newText": "y"}, [("src/a.ts", "edited")]),
+        ("write_file", {"file_path": "a.py", "content": ""}, [("a.py", "written")]),
+        ("mcp__files__read_file", {"path": "a.py"}, [("a.py", "read")]),
+        ("str_replace_editor", {"command": "view", "path": "/w/a.py"}, [("/w/a.py", "read")]),
+        ("str_replace_editor", {"command": "view", "path": "/w/src"}, []),
+        ("file_editor", {"command": "str_replace", "path": "/w/a.py"}, [("/w/a.py", "edited")]),
+        ("file_editor", {"command": "create", "path": "/w/a.py"}, [("/w/a.py", "written")]),
+        ("open", {"path": "a.py", "line_number": 3}, [("a.py", "read")]),
+        ("Grep", {"pattern": "x", "path": "src"}, []),
+        ("browser_click", {"index": 3}, []),
+        (
+            "apply_patch",
+            {"input": "*** Begin Patch\n*** Add File: n.py\n+x"},
+            [("n.py", "written")],
+        ),
+        (
+            "shell",
+            {"command": ["apply_patch", "*** Begin Patch\n*** Update File: a.py\n@@\n"]},
+            [("a.py", "edited")],
+        ),
+        ("exec_command", {"cmd": "cat a.py", "workdir": "/r"}, [("/r/a.py", "read")]),
+        ("bash", {"command": "cd /r && sed -n '1,5p' a.py"}, [("a.py", "read")]),
+    ],
+)
+def test_the_files_of_a_call_are_read_from_its_arguments(
+    form: str, name: str, arguments: Any, files: list[tuple[str, str]]
+) -> None:
+    assert list(deed(name, arguments, form).files) == files
+
+
+def test_the_patch_of_a_custom_tool_and_of_the_responses_api() -> None:
+    patch = "*** Begin Patch\n*** Update File: a.py\n*** Delete File: b.py\n*** End Patch"
+    item = {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": patch}
+    [part] = read_parts(item)
+    assert [path for path, _ in deed_of(part).files] == ["a.py", "b.py"]
+    operation = {"type": "create_file", "path": "n.py", "diff": "+x"}
+    item = {"type": "apply_patch_call", "call_id": "a", "operation": operation}
+    [part] = read_parts(item)
+    assert deed_of(part).files == (("n.py", "written"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "command"),
+    [
+        ("Bash", {"command": "npm test"}, "npm test"),
+        ("exec_command", {"cmd": "ls"}, "ls"),
+        ("shell", {"command": ["bash", "-lc", "make -j2"]}, "make -j2"),
+        ("shell", {"command": ["git", "status"]}, "git status"),
+        ("Bash", {"command": "cat a.py"}, None),
+        ("Bash", {"command": "cat a.py && npm test"}, "cat a.py && npm test"),
+        ("Bash", {"command": ""}, None),
+        ("Bash", {}, None),
+    ],
+)
+def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -> None:
+    assert deed(name, arguments).command == command
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("cat a.py b.py", [("a.py", "read"), ("b.py", "read")]),
+        ("head -n 20 a.py | grep x", [("a.py", "read")]),
+        ("sed -i 's/a/b/' a.py", [("a.py", "edited")]),
+        ("sed -i '' 's|from \"a|from \"b|g' a.py", [("a.py", "edited")]),
+        (
+            "cat > a.py <<'EOF'\ncat b.py > c.py\nEOF\ncat d.py",
+            [("a.py", "written"), ("d.py", "read")],
+        ),
+        ("echo hi | tee -a a.txt", [("a.txt", "written")]),
+        ("make > out.log 2>&1", [("out.log", "written")]),
+        ("cat *.py $X `ls`", []),
+        ("cat 'a b.py'", [("a b.py", "read")]),
+        ("cat 'a.py", []),
+        ("ls 2>/dev/null", []),
+        ("grep -rn x src", []),
+    ],
+)
+def test_of_a_shell_command_only_sure_files_are_taken(
+    command: str, files: list[tuple[str, str]]
+) -> None:
+    assert files_of(command) == files
+
+
+def test_the_core_of_a_command_is_without_what_stands_around_it() -> None:
+    assert core("cd /r && FOO=1 timeout 60 npm test 2>&1 | tail -20") == "npm test"
+    assert core("npm  run\ncheck") == "npm run check"
+    assert core("cd /r") == "cd /r"
+    assert identifying("npx vitest run test/a.test.ts --bail") == ("npx vitest", ["test/a.test.ts"])
+
+
+# -- outcomes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "error"),
+    [
+        (
+            "Exit code 1\nrunning\nTypeError: x is not a function",
+            1,
+            "TypeError: x is not a function",
+        ),
+        ("running\n\nCommand exited with code 2", 2, "running"),
+        ("Wall time: 1 s\nProcess exited with code 0\nOutput:\nerror", 0, ""),
+        ('{"output": "no", "metadata": {"exit_code": 3}}', 3, None),
+        ("<returncode>127</returncode>\n<output>\nsh: foo: not found\n", 127, "sh: foo: not found"),
+        (
+            "Exit code 1\nfrom a import ValidationError\nTraceback (last)\nImportError: no a",
+            1,
+            "ImportError: no a",
+        ),
+        ("bad\n[The command completed with exit code 1.]", 1, "bad"),
+        ("all fine, error none", None, ""),
+    ],
+)
+def test_the_outcome_of_a_command(text: str, status: int | None, error: str | None) -> None:
+    [part] = read_parts({"role": "tool", "tool_call_id": "a", "content": text})
+    found = outcome_of(part, text_of_result(part))
+    assert found.status == status
+    assert found.failed == (status not in (None, 0))
+    assert error is None or found.error == error
+
+
+def test_a_result_marked_as_an_error_failed_without_a_status() -> None:
+    block = {"type": "tool_result", "tool_use_id": "a", "content": "fatal: no", "is_error": True}
+    [part] = read_parts({"role": "user", "content": [block]})
+    assert outcome_of(part, text_of_result(part)) == (None, True, "fatal: no")
+
+
+def test_names_are_long_and_marked() -> None:
+    text = "validate_session in core/view.py at 3fa9c1d, port 4000, ticket 123456, understandable"
+    assert names_in(text) == {"validate_session", "core/view.py", "3fa9c1d", "123456"}

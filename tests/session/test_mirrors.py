@@ -1,0 +1,276 @@
+"""An imported session mirrors its file: no command writes to it, and a fork of it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import ImportedSession
+from eventctx.importers.load import import_file
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.events import CATALOGUE
+from eventctx.log.record import Draft
+from eventctx.log.store import STREAM_EXISTS
+from eventctx.session.context import Context
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
+
+Command = Callable[[Context], Awaitable[Any]]
+
+HELLO: Final = {"role": "user", "content": "hello"}
+ABOUT: Final = ("session:linked", "session:signed")
+
+
+def session() -> ClaudeCode:
+    """A session of two turns whose last answer is followed, so that all of it is imported."""
+    one = ClaudeCode().user("Fix the test.").answer("m1", text("I look."), call("t1"))
+    return one.result("t1").answer("m2", text("Done.")).user("Thanks.").user("Bye.")
+
+
+async def mirrored(store: MemoryStore, data: bytes | None = None, **options: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "talk.jsonl"
+        path.write_bytes(session().data() if data is None else data)
+        await import_file(store, path, clock=lambda: NOW, salt=salt, **options)
+
+
+async def in_a_turn(context: Context) -> None:
+    async with context.turn():
+        pass
+
+
+async def as_a_host(context: Context) -> None:
+    await context.following().turn_began("t")
+
+
+def emitting(event: events.Event) -> Command:
+    return lambda context: context.emit(event)
+
+
+EMITTED: Final[tuple[events.Event, ...]] = (
+    events.SetIgnored(messages=1, missing_roles=()),
+    events.SessionEnd(),
+    events.PromptComplete(),
+    events.PlanStart(),
+    events.PlanEnd(),
+    events.ProviderRequest(),
+    events.ProviderResponse(),
+    events.ProviderError(error_type="x"),
+    events.ToolPre(name="f"),
+    events.ToolPost(name="f"),
+    events.ToolError(name="f", error_type="x"),
+    events.UsageReported(prompt=3),
+)
+
+WRITES: Final[dict[str, list[Command]]] = {
+    "add_message": [lambda c: c.add_message(HELLO)],
+    "get_messages_for_request": [lambda c: c.get_messages_for_request(9_000)],
+    "set_messages": [lambda c: c.set_messages([HELLO]), lambda c: c.set_messages([])],
+    "resume_messages": [lambda c: c.resume_messages([HELLO]), lambda c: c.resume_messages([])],
+    "clear": [lambda c: c.clear()],
+    "set_system_prompt": [lambda c: c.set_system_prompt("Be brief.")],
+    "compact": [lambda c: c.compact(), lambda c: c.compact(policy="simple", budget=1_000)],
+    "pin": [lambda c: c.pin(0)],
+    "restore": [lambda c: c.restore(0)],
+    "unpin": [lambda c: c.unpin(0)],
+    "turn": [in_a_turn],
+    "following": [as_a_host],
+    "record_sent": [lambda c: c.record_sent(3, 1, [(0, HELLO)])],
+    "emit": [emitting(event) for event in EMITTED],
+}
+"""Ways to call every command of a context that writes to its session."""
+
+READS: Final = {
+    *("get_messages", "get_token_count", "recall_tool", "on", "close"),
+}
+
+ENGINE_WRITES: Final = {"session"}
+"""Opens a session, and begins a new one. What it returns is held by the commands above."""
+
+ENGINE_ABOUT: Final = {"fork", "link", "erase", "delete", "sign"}
+"""They make a session of ours, or serve evidence and duties: allowed on a mirror."""
+
+ENGINE_READS: Final = {
+    *("recaller", "recall", "sessions", "forks", "expired", "records", "transcript", "audit"),
+    *("request_view", "verify", "verify_store", "backup", "why", "diff", "lost", "dry_run"),
+    *("losses", "close_session", "close", "mirror_of"),
+}
+
+
+def public(kind: type[Any]) -> set[str]:
+    """The public methods of a class."""
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {name for name, _ in found if not name.startswith("_")}
+
+
+def test_every_public_method_is_known_as_one_that_writes_or_does_not() -> None:
+    assert public(Context) == {*WRITES, *READS}
+    assert public(Engine) == ENGINE_WRITES | ENGINE_ABOUT | ENGINE_READS
+
+
+def test_every_event_that_may_be_emitted_is_tried_but_links() -> None:
+    tried = {event.__struct_config__.tag for event in EMITTED}
+    assert tried == {name for name, row in CATALOGUE.items() if row.emitted} - {"session:linked"}
+
+
+COMMANDS: Final = [(name, command) for name, ways in WRITES.items() for command in ways]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=6), st.booleans())
+def test_no_command_writes_to_a_mirror(chosen: list[tuple[str, Command]], again: bool) -> None:
+    async def tried() -> None:
+        store = MemoryStore()
+        await mirrored(store)
+        async with Engine(store) as engine:
+            before = await store.head(SESSION)
+            context = await engine.session(SESSION)
+            for name, command in chosen:
+                with pytest.raises(ImportedSession, match=r"mirror of talk\.jsonl"):
+                    await command(context)
+                    pytest.fail(name)
+                assert await store.head(SESSION) == before, name
+                if again:
+                    await engine.close_session(SESSION)
+                    context = await engine.session(SESSION)
+            await engine.close_session(SESSION)
+            assert await store.head(SESSION) == before
+
+    asyncio.run(tried())
+
+
+@pytest.fixture
+async def engine() -> Any:
+    store = MemoryStore()
+    await mirrored(store)
+    made = Engine(store)
+    yield made
+    await made.close()
+
+
+async def test_the_error_says_what_was_asked_and_offers_both_ways_on(engine: Engine) -> None:
+    context = await engine.session(SESSION)
+    with pytest.raises(ImportedSession) as caught:
+        await context.pin(1)
+    assert "it was asked to pin messages" in str(caught.value)
+    assert "--fork NAME" in str(caught.value)
+    assert "engine.fork(...)" in str(caught.value)
+    assert "import --take-over FILE" in str(caught.value)
+    assert (caught.value.stream, caught.value.source) == (SESSION, "talk.jsonl")
+
+
+async def test_nobody_is_asked_about_a_compaction_of_a_mirror(engine: Engine) -> None:
+    asked: list[Any] = []
+    engine.intercept("context:pre_compact", lambda compaction: asked.append(compaction))
+
+    async def summarize(*told: Any) -> str:
+        asked.append(told)
+        return "a summary"
+
+    context = await engine.session(SESSION, policy="summarize", summarizer=summarize)
+    with pytest.raises(ImportedSession):
+        await context.compact(budget=1_000)
+    assert asked == []
+
+
+async def test_a_mirror_is_read_and_tried_as_any_session(engine: Engine) -> None:
+    context = await engine.session(SESSION)
+    assert len(await context.get_messages()) == 6
+    assert (await context.compact(dry_run=True)).dry_run
+    assert (await engine.dry_run(SESSION)).dry_run
+    assert await engine.mirror_of(SESSION) == "talk.jsonl"
+    assert (await engine.verify(SESSION)).ok
+
+
+async def test_a_fork_of_a_mirror_is_ours(engine: Engine) -> None:
+    info = await engine.store.head(SESSION)
+    assert info is not None
+    await engine.fork(SESSION, info.head, "mine")
+    context = await engine.session("mine")
+    await context.add_message(HELLO)
+    await context.pin(1)
+    await engine.close_session("mine")
+    assert await engine.mirror_of("mine") is None
+    assert await engine.mirror_of(SESSION) == "talk.jsonl"
+
+
+async def test_what_serves_evidence_stays_possible_and_blocks_no_later_import(
+    engine: Engine,
+) -> None:
+    store: Any = engine.store
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    forms = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    plain = (forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+    key = eventctx.signer(ed25519.Ed25519PrivateKey.generate().private_bytes(*plain))
+    await engine.session("child")
+    await engine.link(SESSION, "child")
+    await engine.sign(SESSION, key)
+    await engine.erase(SESSION, [1])
+    assert (await engine.verify(SESSION)).ok
+    await mirrored(store)
+    await mirrored(store, session().answer("m9", text("More.")).user("x").data())
+    assert len(await engine.transcript(SESSION)) == 8
+    await engine.delete(SESSION)
+
+
+async def test_a_snapshot_keeps_that_a_session_is_a_mirror() -> None:
+    store = MemoryStore()
+    await mirrored(store)
+    async with Engine(store) as engine:
+        for number in range(300):
+            await engine.session(f"child-{number}")
+            await engine.link(SESSION, f"child-{number}")
+        assert await store.load_snapshot(SESSION, "request_view") is not None
+        await engine.close_session(SESSION)
+        with pytest.raises(ImportedSession):
+            await (await engine.session(SESSION)).add_message(HELLO)
+
+
+async def test_a_session_that_was_let_go_is_still_known_as_a_mirror() -> None:
+    store = MemoryStore()
+    await mirrored(store)
+    async with Engine(store, most_open_sessions=1) as engine:
+        context = await engine.session(SESSION)
+        for number in range(3):
+            await (await engine.session(f"other-{number}")).add_message(HELLO)
+        with pytest.raises(ImportedSession):
+            await context.add_message(HELLO)
+
+
+async def test_opening_a_mirror_does_not_end_the_compaction_that_its_file_began() -> None:
+    store = MemoryStore()
+    await mirrored(store)
+    began = events.PreCompact(
+        trigger="imported", strategy="x", strategy_version=1, tokens=1, messages=1
+    )
+    name, version, payload = encode_event(began)
+    draft = Draft(b"p" * 16, name, version, NOW, payload, span_id="1" * 16)
+    await store.append(SESSION, [draft], STREAM_EXISTS)
+    before = await store.head(SESSION)
+    async with Engine(store) as engine:
+        await engine.session(SESSION)
+        await engine.close_session(SESSION)
+        assert await store.head(SESSION) == before
+
+
+async def test_a_session_that_is_open_is_written_to_once_an_import_took_it_over() -> None:
+    store = MemoryStore()
+    await mirrored(store)
+    async with Engine(store) as engine:
+        context = await engine.session(SESSION)
+        with pytest.raises(ImportedSession):
+            await context.add_message(HELLO)
+        await mirrored(store, take_over=True)
+        await context.add_message(HELLO)
+        assert await engine.mirror_of(SESSION) is None

@@ -325,3 +325,37 @@ def test_a_transcript_with_nothing_for_an_audience_says_so(run, tmp_path) -> Non
     asyncio.run(only_rules())
     done = run("transcript", "rules", "--audience", "user", "--store", tmp_path / "rules.db")
     assert (done.code, done.out) == (0, "Nothing in the transcript is for the audience 'user'.\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("transcript", "work", "--at", 9),
+        ("log", "work", "--from", 3, "--to", 9),
+        ("replay", "work", "--to", 9),
+        ("view", "work", "--position", 4),
+        ("why", "work", 1, "--position", 4),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_position_is_taken_as_it_is_printed(run, store, command):
+    plain = run(*command, "--store", store)
+    options = ("--at", "--from", "--to", "--position")
+    named = [
+        f"@{word}" if before in options else word
+        for before, word in zip(("", *command), command, strict=False)
+    ]
+    assert named != list(command)
+    assert (plain.code, run(*named, "--store", store).out) == (0, plain.out)
+
+
+def test_json_names_things_as_screens_do(run, store):
+    messages = run("transcript", "work", "--json", "--store", store).document
+    assert [one["name"] for one in messages] == [f"#{number}" for number in range(25)]
+    shown = run("transcript", "work", "--store", store).out
+    assert all(f"{one['name']} " in shown for one in messages)
+    audit = run("audit", "work", "--json", "--store", store).document
+    names = [row["request"] for row in audit["requests"]]
+    assert names == [f"{turn}.{iteration}" for turn in (1, 2, 3) for iteration in (1, 2, 3, 4)]
+    for record in run("log", "work", "--json", "--store", store).lines:
+        assert record["at"] == f"@{record['position']}"

@@ -47,6 +47,19 @@ def test_a_session_is_shown_as_a_tree_per_turn_with_its_compactions_marked(run, 
     assert "compacted view" in done.out
 
 
+def test_durations_of_a_file_without_times_are_not_recorded(run, tmp_path) -> None:
+    file, store = tmp_path / "chat.json", tmp_path / "chat.db"
+    file.write_text(json.dumps([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "done"},
+    ]))  # fmt: skip
+    assert run("import", file, "--store", store).code == 0
+    tree = run("trace", "chat", "--store", store).out
+    assert re.search(r"chat  1\.1  .*duration not recorded  ~", tree)
+    assert "1 call: tokens not recorded" in run("stats", "--store", store).out
+    assert "output not recorded" in tree
+
+
 def test_one_turn_alone_is_shown_and_its_requests_before_a_compaction_are_not(run, store) -> None:
     done = run("trace", "work", "--turn", 2, "--store", store)
     assert done.code == 0

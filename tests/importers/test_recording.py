@@ -242,6 +242,7 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
     assert after.reserve == before.reserve + RESENT
     assert ended.reserve < ended.tokens_after < ended.tokens_before
     assert ended.tokens_before <= before.tokens
+    assert ended.estimator == before.estimator == after.estimator
     assert ended.tokens_after <= after.tokens
     (row,) = (await audited(store, session)).compactions
     assert row.figures is not None

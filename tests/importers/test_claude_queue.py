@@ -83,7 +83,7 @@ def test_a_remove_and_an_attachment_are_one_message(first: str, reason: str | No
     assert told(log.answered()) == WITH_IT
 
 
-def test_a_message_told_twice_with_the_same_words_is_two() -> None:
+def test_two_messages_of_the_same_words_are_two() -> None:
     log = Queue().at_work()
     for _ in range(2):
         log.enqueue("no").queue("remove", content="no").absorbed("no")

@@ -223,3 +223,12 @@ def test_lines_of_later_releases_are_known() -> None:
     for event in ("item_completed", "sub_agent_activity", "thread_settings_applied"):
         log.event(event)
     assert all(raw.understood for raw in of_type(items_of(parse, log.data()), Raw))
+
+
+def test_a_message_of_another_agent_is_kept_and_neither_a_persons_nor_the_models() -> None:
+    content = [{"type": "input_text", "text": "found it"}]
+    log = Codex().says("user", "go").item("agent_message", author="/root/x", content=content)
+    found = items_of(parse, log.data())
+    assert texts(found)[-1] == log.rows[-1]["payload"]
+    assert len(of_type(found, TurnBegan)) == 1
+    assert of_type(found, ModelCall) == []

@@ -121,7 +121,8 @@ async def test_lost_why_and_an_audience_agree_on_the_speaker(tmp_path: Path) -> 
         assert [one.origin for one in transcript] == [None, None, "harness", None]
         mine = await forked(engine)
         await mine.set_messages([one.message for one in transcript if one.message][3:])
-        assert [why.number for why in (await engine.lost("mine"))] == [0]
+        left = [one for one in (await engine.lost("mine")).items if one.kind == "instruction"]
+        assert [one.text for one in left] == ["fix the login"]
     messages = [one.message for one in transcript if one.message is not None]
     shown = eventctx.for_audience(messages, "user", harness={2})
     assert [m["content"] for m in shown] == ["fix the login", [text("on it")], [text("done")]]

@@ -45,7 +45,7 @@ EXEMPT: Final = frozenset(
         conv.COMPACTION_VIEW_BEFORE,
         *conv.CONTENT,  # their texts were redacted one by one, before they became JSON
         *(f"{conv.COMPACTION}tokens.{name}" for name in ("source", "estimator")),
-        *(f"{conv.REQUEST}{name}" for name in ("digest", "tools_digest", "estimator")),
+        *(f"{conv.REQUEST}{name}" for name in ("digest", "tools_digest", "estimator", "wire")),
         *(f"eventctx.{name}" for name in ("trigger", "strategy", "status", "digest", "estimator")),
         *(f"eventctx.{name}" for name in ("session", "parent", "tools_digest", "relation")),
     )

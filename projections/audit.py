@@ -22,7 +22,8 @@ class AuditRow(msgspec.Struct, frozen=True):
     ``counts`` are of the transcript's messages, by disposition. ``entries`` is the number of
     messages in the request itself, with insertions and synthetic results. ``figures`` are its
     tokens; ``tokens`` is the estimate that was recorded before it was sent, ``reported`` the prompt
-    that the provider counted, if it did. ``breaks`` are the reasons why the request does not merely
+    that the provider counted, if it did. ``digest`` is that of the view, or of the request as it
+    was sent where that was recorded. ``breaks`` are the reasons why the request does not merely
     continue the one before. ``additions`` counts the texts that the host sent besides, ``missing``
     the messages that it did not send, both as far as the host reported it. ``time`` is in UTC
     nanoseconds.
@@ -183,7 +184,7 @@ def _request(
         insertions=len(view.layout.insertions) + len(event.insertions),
         tokens=event.tokens,
         budget=event.budget,
-        digest=event.digest,
+        digest=event.digest if event.wire is None else event.wire.digest,
         plan=event.plan,
         breaks=event.breaks,
         model=event.model,

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.log.codec import decode_known
-from eventctx.log.events import PostCompact, RequestPrepared
+from eventctx.log.events import Known, PostCompact, RequestPrepared, known_as
 from eventctx.log.record import Record
 from eventctx.projections.view.series import Series
 
@@ -27,7 +27,8 @@ class RequestFigures(msgspec.Struct, frozen=True):
     ``beside`` the tokens sent beside them (None: not known; then ``total`` is too low by them).
     With a report, ``beside`` is the rest of it. ``estimate`` is the figure that was recorded when
     the request was made, before any report of it. ``system`` and ``tools`` are our estimates of
-    the system prompt and the tool definitions where the log holds both.
+    the system prompt and the tool definitions where the log holds both; with a report, all parts
+    share it out in proportion to their estimates. ``known`` is how the request is known.
     """
 
     total: int
@@ -38,6 +39,7 @@ class RequestFigures(msgspec.Struct, frozen=True):
     estimate: int
     system: int | None = None
     tools: int | None = None
+    known: Known = "prepared"
 
 
 class CompactionFigures(msgspec.Struct, frozen=True):
@@ -98,6 +100,7 @@ class RequestSizes(NamedTuple):
     calibrated: bool
     system: int | None = None
     tools: int | None = None
+    known: Known = "prepared"
 
 
 class CompactionSizes(NamedTuple):
@@ -215,13 +218,19 @@ def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSiz
             calibrated,
             wire.system_tokens,
             wire.tools_tokens,
+            "observed",
         )
     # Below 0 the reserve corrects a count of the messages that is too high; nothing is beside them.
     rest: int | None = max(0, event.reserve)
     if event.reconstructed and event.reserve == 0 and event.factor == 1.0:
         rest = None
     return RequestSizes(
-        position, event.tokens, event.tokens - max(0, event.reserve), rest, calibrated
+        position,
+        event.tokens,
+        event.tokens - max(0, event.reserve),
+        rest,
+        calibrated,
+        known=known_as(event),
     )
 
 
@@ -230,11 +239,25 @@ def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
     reported = prompt or None
     if reported is None:
         total = messages + (beside or 0)
-        return RequestFigures(total, True, None, messages, beside, made.estimate, system, tools)
-    # The count includes all messages, so an estimate of them beyond it is too high.
-    messages = min(messages, reported)
+    elif system is not None and tools is not None:
+        whole = max(1, messages + system + tools)
+        system, tools = system * reported // whole, tools * reported // whole
+        total, beside = reported, system + tools
+        messages = reported - beside
+    else:
+        # The count includes all messages, so an estimate of them beyond it is too high.
+        messages = min(messages, reported)
+        total, beside = reported, reported - messages
     return RequestFigures(
-        reported, False, reported, messages, reported - messages, made.estimate, system, tools
+        total,
+        reported is None,
+        reported,
+        messages,
+        beside,
+        made.estimate,
+        system,
+        tools,
+        made.known,
     )
 
 

@@ -40,6 +40,8 @@ _BREAKS: Final = f"{conv.REQUEST}breaks"
 _INSERTIONS: Final = f"{conv.REQUEST}insertions_count"
 _FLOOR: Final = f"{conv.REQUEST}floor_sent"
 _RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
+_WIRE: Final = f"{conv.REQUEST}wire"
+_INJECTED: Final = f"{conv.REQUEST}wire_injected"
 
 _ESTIMATES: Final = frozenset(
     (
@@ -143,7 +145,10 @@ def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
         found[_INSERTIONS] = len(event.insertions)
     if event.floor_sent:
         found[_FLOOR] = True
-    if event.reconstructed:
+    if event.wire is not None:
+        found[_WIRE] = event.wire.digest
+        found[_INJECTED] = event.wire.injected
+    elif event.reconstructed:
         found[_RECONSTRUCTED] = True
     return found
 

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from eventctx.cli.output import figures, opening
+from eventctx.cli.output.known import session_in_words
 from eventctx.cli.output.plain import iso, number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
@@ -240,10 +241,9 @@ def _footnotes(audit: Audit) -> list[str]:
             f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
             "`view --position` shows what it added."
         )
-    if any(row.reconstructed for row in audit.requests):
-        found.append(
-            "The requests were reconstructed by an importer: the file does not say what was sent."
-        )
+    known = session_in_words(row.figures for row in audit.requests)
+    if known:
+        found.append(known)
     if any(row.figures.beside is None for row in audit.requests):
         found.append(
             "Where it is not known what was sent beside the messages (system prompt, tools), "

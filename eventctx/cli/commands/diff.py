@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventctx.cli.output import figures, opening
+from eventctx.cli.output.known import show_known
 from eventctx.cli.output.messages import role_of, snippet
 from eventctx.cli.output.numbers import position, request, request_in_words
 from eventctx.cli.output.plain import number, plural
@@ -19,9 +20,11 @@ from eventctx.cli.output.screen import Column, Screen, put_document, styled
 from eventctx.log.naming import RequestName, message_name, ranges_name
 from eventctx.projections.explain.view_diff import GROUPS
 from eventctx.projections.explain.why import Reason
+from eventctx.projections.figures import Figures
 from eventctx.queries.explain.answering import difference
 from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
 from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.figures import figures_of
 
 WIDE: Final = 120
 """Characters of a line from which on the two requests are shown side by side."""
@@ -102,18 +105,23 @@ def diff_command(
         raise click.UsageError(
             "Expected two requests, or --position twice; `audit` lists the requests."
         )
-    compared = run(_diff(session, named[0], named[1], store))
+    compared, known = run(_diff(session, named[0], named[1], store))
     if as_json:
         put_document(as_builtins(compared))
-    else:
-        _show(Screen(), compared, full)
+        return
+    screen = Screen()
+    _show(screen, compared, full)
+    show_known(screen, known)
 
 
-async def _diff(session: str, one: RequestName, other: RequestName, store: str | None) -> ViewDiff:
+async def _diff(
+    session: str, one: RequestName, other: RequestName, store: str | None
+) -> tuple[ViewDiff, Figures]:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
         selectors = [RequestSelector(*name) for name in (one, other)]
-        return await difference(engine.store, info.stream, *selectors)
+        compared = await difference(engine.store, info.stream, *selectors)
+        return compared, await figures_of(engine.store, info.stream)
 
 
 def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:

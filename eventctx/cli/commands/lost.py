@@ -5,10 +5,13 @@ from __future__ import annotations
 import click
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.known import show_known
 from eventctx.cli.output.lost_items import show_items
 from eventctx.cli.output.lost_summary import answer
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.projections.figures import Figures
+from eventctx.queries.figures import figures_of
 from eventctx.queries.lost.answers import Lost
 
 LIMIT = 10
@@ -46,7 +49,7 @@ def lost_command(
     """
     if compaction is not None and turn is not None:
         raise click.UsageError("expected at most one of --compaction and --turn, found both.")
-    name, found = run(_lost(session, compaction, turn, store))
+    name, found, figures = run(_lost(session, compaction, turn, store))
     if as_json:
         put_document(found)
         return
@@ -56,11 +59,13 @@ def lost_command(
     if found.messages.left:
         screen.blank()
         screen.line((f"`why {name} NUMBER` says why a message left and what stands for it.", "dim"))
+    show_known(screen, figures)
 
 
 async def _lost(
     session: str, compaction: int | None, turn: int | None, store: str | None
-) -> tuple[str, Lost]:
+) -> tuple[str, Lost, Figures]:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        return info.stream, await engine.lost(info.stream, compaction=compaction, turn=turn)
+        found = await engine.lost(info.stream, compaction=compaction, turn=turn)
+        return info.stream, found, await figures_of(engine.store, info.stream)

@@ -12,6 +12,7 @@ import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
+from eventctx.cli.output.known import show_known
 from eventctx.cli.output.messages import show
 from eventctx.cli.output.numbers import position
 from eventctx.cli.output.plain import clock, iso, number, one_line, plural
@@ -23,6 +24,8 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import position_name, read_position
 from eventctx.messages.encoding import decode_body
+from eventctx.projections.figures import Figures
+from eventctx.queries.figures import figures_of
 
 _SNIPPET = 160
 _BAR = 24
@@ -59,15 +62,17 @@ async def _replay(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
                 f"found --to {position_name(stop)}"
             )
-        steps = await steps_of(engine, info.stream, stop, _SNIPPET)
+        known = await figures_of(engine.store, info.stream)
+        steps = await steps_of(engine, info.stream, stop, _SNIPPET, known)
         screen = Screen()
         if as_json:
             for step in steps:
                 put_json({**msgspec.to_builtins(step), "time": iso(step.time)})
         elif plain or not screen.live or not sys.stdin.isatty():
             _print_all(screen, steps)
+            show_known(screen, known)
         elif steps:
-            await _Stepper(engine, info.stream, steps, screen).run()
+            await _Stepper(engine, info.stream, steps, screen, known).run()
 
 
 def _place(step: Step) -> str:
@@ -98,11 +103,14 @@ def _print_all(screen: Screen, steps: list[Step]) -> None:
 class _Stepper:
     """The interactive stepper: one screen a step, one key a move."""
 
-    def __init__(self, engine: Engine, session: str, steps: list[Step], screen: Screen) -> None:
+    def __init__(
+        self, engine: Engine, session: str, steps: list[Step], screen: Screen, known: Figures
+    ) -> None:
         self._engine = engine
         self._session = session
         self._steps = steps
         self._screen = screen
+        self._known = known
         self._at = 0
 
     async def run(self) -> None:
@@ -152,6 +160,7 @@ class _Stepper:
         else:
             screen.line(step.text, indent=2)
         screen.blank()
+        show_known(screen, self._known)
         screen.line((_KEYS, "dim"))
 
     async def _show_message(self, step: Step) -> None:

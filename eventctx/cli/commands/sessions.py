@@ -185,6 +185,7 @@ class Stats(msgspec.Struct, frozen=True):
     message_bytes: int
     turns: int
     requests: int
+    known: dict[str, int]
     tool_calls: int
     compactions: int
     tokens_saved: int
@@ -252,6 +253,13 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
         message_bytes=message_bytes,
         turns=types["prompt:submit"],
         requests=types["context:request_prepared"],
+        known=dict(
+            Counter(
+                one.known
+                for state in sizes.values()
+                for one in figures.read(state).requests.values()
+            )
+        ),
         tool_calls=types["tool:pre"],
         compactions=len(applied),
         tokens_saved=sum(one.taken_out for one in applied),
@@ -282,6 +290,14 @@ def _output(used: usage.UsageTotals) -> str:
     return f"{number(used.output)}{missing}"
 
 
+def _known(stats: Stats) -> str:
+    """How the requests are known; nothing where eventctx made them all."""
+    if stats.known.keys() <= {"prepared"}:
+        return ""
+    parts = [f"{number(count)} {known}" for known, count in sorted(stats.known.items())]
+    return f" ({', '.join(parts)})"
+
+
 def _without_end(stats: Stats) -> str:
     if not stats.tool_calls_without_end:
         return ""
@@ -305,7 +321,7 @@ def _show(screen: Screen, stats: Stats) -> None:
         ("on disk", size(stats.file_bytes)),
         ("messages", f"{number(stats.messages)}, {size(stats.message_bytes)} of JSON"),
         ("turns", number(stats.turns)),
-        ("requests", number(stats.requests)),
+        ("requests", f"{number(stats.requests)}{_known(stats)}"),
         ("tool calls", f"{number(stats.tool_calls)}{_without_end(stats)}"),
         ("compactions", number(stats.compactions)),
         (

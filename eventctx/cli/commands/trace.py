@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.known import show_known
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, progress, put_json, styled
 from eventctx.cli.output.trace_tree import show
@@ -106,7 +107,9 @@ async def _print(engine: Engine, infos: Sequence[StreamInfo], selection: _Select
             screen.line((info.stream, "bold"))
         found = [span async for span in selection.spans(engine, info.stream)]
         if found:
-            show(screen, found, await figures_of(engine.store, info.stream))
+            figures = await figures_of(engine.store, info.stream)
+            show(screen, found, figures)
+            show_known(screen, figures)
         else:
             screen.line(f"Session {info.stream} has no spans: no turn, no call, no compaction.")
 

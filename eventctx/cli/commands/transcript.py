@@ -218,7 +218,7 @@ def _show_view(
     )
     if figures.beside != 0:
         screen.line((f"tokens: {parts_in_words(figures)}", "dim"))
-    _show_digest(screen, view)
+    _show_digest(screen, view, figures)
     for line in _left_out(view, left_out):
         screen.line((line, "dim"))
     screen.blank()
@@ -236,7 +236,7 @@ def _show_view(
         screen.blank()
 
 
-def _show_digest(screen: Screen, view: RequestView) -> None:
+def _show_digest(screen: Screen, view: RequestView, figures: RequestFigures) -> None:
     """The digest, and what its comparison proves."""
     sent, recorded = view.sent, view.prepared
     digest = view.digest if sent is None else sent.digest
@@ -248,7 +248,7 @@ def _show_digest(screen: Screen, view: RequestView) -> None:
         screen.whole("digest ", digest, " ", ("verified", "bold green"))
     else:
         screen.whole("digest ", digest, " ", ("consistent", "bold"))
-    screen.line((known_in_words(view), "dim"))
+    screen.line((known_in_words(view, figures), "dim"))
 
 
 def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
@@ -318,7 +318,7 @@ def _as_json(
         "position": view.position,
         "turn": view.turn,
         "iteration": view.iteration,
-        "digest": view.digest,
+        "digest": view.digest if view.sent is None else view.sent.digest,
         "known": view.known,
         "verified": view.verified,
         "consistent": view.consistent,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from eventctx.cli.output import opening
+from eventctx.cli.output.known import show_known
 from eventctx.cli.output.messages import role_of, role_style, shown_parts, snippet
 from eventctx.cli.output.numbers import (
     message_number,
@@ -36,7 +37,9 @@ from eventctx.log.naming import (
     request_name,
 )
 from eventctx.projections.explain.why import Reason
+from eventctx.projections.figures import Figures
 from eventctx.queries.explain.answers import Explanation, StandIn
+from eventctx.queries.figures import figures_of
 
 BEGINNING: Final = 400
 """Characters of a summary or notice that are shown, in a pipe or on a terminal of any width."""
@@ -89,23 +92,25 @@ def why_command(
     if turn is not None and position is not None:
         raise click.UsageError("Expected at most one of --turn and --position.")
     name = one_request(turn, iteration, position)
-    answer, mirror = run(_why(session, message, name, store))
+    answer, mirror, figures = run(_why(session, message, name, store))
     if as_json:
         put_document(as_builtins(answer))
     else:
         _show(Screen(), answer)
         _show_way_back(Screen(), answer, store, mirror)
+        show_known(Screen(), figures)
 
 
 async def _why(
     session: str, message: int, name: RequestName, store: str | None
-) -> tuple[Explanation, str | None]:
-    """The answer, and the name of the file that the session mirrors; None for one of ours."""
+) -> tuple[Explanation, str | None, Figures]:
+    """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
         answer = await engine.why(info.stream, message, **name._asdict())
         comes_back = answer.standing in _COME_BACK
-        return answer, await engine.mirror_of(info.stream) if comes_back else None
+        mirror = await engine.mirror_of(info.stream) if comes_back else None
+        return answer, mirror, await figures_of(engine.store, info.stream)
 
 
 def _show(screen: Screen, answer: Explanation) -> None:

@@ -31,7 +31,12 @@ def beside_tokens(figures: RequestFigures) -> str:
 
 
 def parts_in_words(figures: RequestFigures) -> str:
-    """``~11 in its messages, ~25,871 beside them``."""
+    """``~11 in its messages, ~25,871 beside them``, or how much is system prompt and tools."""
+    if figures.system is not None and figures.tools is not None:
+        return (
+            f"{tokens(figures.messages, True)} in its messages, "
+            f"{tokens(figures.system, True)} system prompt, {tokens(figures.tools, True)} tools"
+        )
     beside = "not known how many beside them"
     if figures.beside is not None:
         beside = f"{beside_tokens(figures)} beside them"

@@ -17,7 +17,6 @@ from eventctx.projections import timeline
 from eventctx.projections.figures import Figures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
-from eventctx.queries.figures import figures_of
 
 SHOWN = frozenset(
     {
@@ -32,6 +31,9 @@ SHOWN = frozenset(
 )
 """Activity events that are steps; the others belong to a message or a request that is a step."""
 
+
+_NO_STEPS: Final = ("context:pre_compact", "context:request_content")
+"""A compaction is its end; a content of requests belongs to them."""
 
 _JSON_NAMES: Final = {
     "name": "at",
@@ -66,17 +68,18 @@ class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
     request: str | None
 
 
-async def steps_of(engine: Engine, session: str, stop: int | None, width: int) -> list[Step]:
+async def steps_of(
+    engine: Engine, session: str, stop: int | None, width: int, known: Figures
+) -> list[Step]:
     """The steps up to position ``stop``; texts have at most ``width`` characters."""
     found: list[Step] = []
     view = request_view.initial()
     time: timeline.TimelineState = timeline.initial()
     budget: int | None = None
-    known = await figures_of(engine.store, session)
     async for record in engine.records(session, 0, stop, bodies=True):
         view = request_view.evolve(view, record)
         time = timeline.evolve(time, record)
-        if record.type.startswith("context:") and record.type != "context:pre_compact":
+        if record.type.startswith("context:") and record.type not in _NO_STEPS:
             text = _text(record, width, known)
         elif record.type in SHOWN:
             text = details(record)

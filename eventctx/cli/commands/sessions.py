@@ -173,7 +173,7 @@ class Stats(msgspec.Struct, frozen=True):
 
     ``tokens_saved_estimated`` is whether any of them is an estimate. ``calls_without_usage`` counts
     the model calls whose tokens are not recorded, ``tool_calls_without_end`` the tool calls whose
-    end is not. ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on
+    end is not. ``known`` counts the requests by how they are known. ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on
     disk. ``losses`` is None where they cannot be read; the log may be sound all the same.
     """
 
@@ -243,7 +243,8 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
                     bar.at(done)
         losses = await _losses(engine)
     url = opening.location(store)
-    applied = [one for state in sizes.values() for one in figures.read(state).compactions.values()]
+    found = [figures.read(state) for state in sizes.values()]
+    applied = [one for each in found for one in each.compactions.values()]
     return Stats(
         store=url,
         sessions=len(infos),
@@ -253,13 +254,7 @@ async def _stats(store: str | None, passed_over: PassedOver) -> Stats:
         message_bytes=message_bytes,
         turns=types["prompt:submit"],
         requests=types["context:request_prepared"],
-        known=dict(
-            Counter(
-                one.known
-                for state in sizes.values()
-                for one in figures.read(state).requests.values()
-            )
-        ),
+        known=dict(Counter(one.known for each in found for one in each.requests.values())),
         tool_calls=types["tool:pre"],
         compactions=len(applied),
         tokens_saved=sum(one.taken_out for one in applied),

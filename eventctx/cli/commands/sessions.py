@@ -173,8 +173,9 @@ class Stats(msgspec.Struct, frozen=True):
 
     ``tokens_saved_estimated`` is whether any of them is an estimate. ``calls_without_usage`` counts
     the model calls whose tokens are not recorded, ``tool_calls_without_end`` the tool calls whose
-    end is not. ``known`` counts the requests by how they are known. ``message_bytes`` are the JSON bytes of all messages, ``file_bytes`` the store's on
-    disk. ``losses`` is None where they cannot be read; the log may be sound all the same.
+    end is not, ``known`` the requests by how they are known. ``message_bytes`` are the JSON bytes
+    of all messages, ``file_bytes`` the store's on disk. ``losses`` is None where they cannot be
+    read; the log may be sound all the same.
     """
 
     store: str

@@ -16,6 +16,7 @@ import msgspec
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, PostCompact, RequestPrepared, known_as
 from eventctx.log.record import Record
+from eventctx.messages.facts import decode_facts
 from eventctx.projections.view.series import Series
 
 
@@ -113,6 +114,22 @@ class CompactionSizes(NamedTuple):
     request: int | None
 
 
+class ImportedFile(NamedTuple):
+    """What the log of an imported session tells of its file.
+
+    ``format`` is None for a session that was not imported. ``system``: the transcript has a system
+    prompt. ``requests``: the file holds requests, and the importer read the messages from them.
+    ``beside``: it holds what was sent beside the messages, which is kept raw. ``undated`` is the
+    time of records for which the file has none: that of the import.
+    """
+
+    format: str | None = None
+    system: bool = False
+    requests: bool = False
+    beside: bool = False
+    undated: int | None = None
+
+
 class FiguresState(NamedTuple):
     """The fold's state.
 
@@ -128,17 +145,19 @@ class FiguresState(NamedTuple):
     firsts: Series[tuple[int, int]]
     last: int | None = None
     waiting: int | None = None
+    file: ImportedFile = ImportedFile()
 
 
 class Figures(NamedTuple):
     """The figures of a session by position: of its requests, and of its applied compactions.
 
-    ``sizes`` is what the requests' own records say.
+    ``sizes`` is what the requests' own records say, ``file`` what is known of an imported file.
     """
 
     requests: dict[int, RequestFigures]
     compactions: dict[int, CompactionFigures]
     sizes: dict[int, RequestSizes]
+    file: ImportedFile = ImportedFile()
 
 
 CHANGES: Final = frozenset(
@@ -179,6 +198,10 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
             ended: Any = decode_known(record)
             if ended.outcome == "applied":
                 return _compacted(state, ended, record.position)
+        case "session:start" | "import:raw":
+            return state._replace(file=_file(state.file, record))
+        case "context:message_added" if state.file.format is not None and not state.file.system:
+            return state._replace(file=_with_message(state.file, record))
         case kind if kind in CHANGES:
             return state._replace(last=None, waiting=None)
     return state
@@ -196,7 +219,8 @@ def read(state: FiguresState) -> Figures:
         )
         for one in state.compactions
     }
-    return Figures(requests, compactions, {one.position: one for one in state.requests})
+    sizes = {one.position: one for one in state.requests}
+    return Figures(requests, compactions, sizes, state.file)
 
 
 def of_next_compaction(state: FiguresState, before: int, after: int) -> CompactionFigures:
@@ -205,6 +229,28 @@ def of_next_compaction(state: FiguresState, before: int, after: int) -> Compacti
     return CompactionFigures(
         before if last is None else last, last is None, after, after_estimated=True
     )
+
+
+_WITH_REQUESTS: Final = frozenset(("exchange", "llm:request.rest", "llm:request:raw.rest"))
+"""Kinds of raw parts that are the rest of a request whose messages were imported."""
+
+_WITH_TOOLS: Final = frozenset(("SystemPromptEvent", "SystemPromptEvent.envelope"))
+"""Kinds of raw parts with tool definitions."""
+
+
+def _file(file: ImportedFile, record: Record) -> ImportedFile:
+    event: Any = decode_known(record)
+    if record.type == "session:start":
+        undated = event.imported_at if event.imported_at == record.time else None
+        return file._replace(format=event.format, undated=undated)
+    requests = file.requests or not _WITH_REQUESTS.isdisjoint(event.kinds)
+    beside = file.beside or requests or not _WITH_TOOLS.isdisjoint(event.kinds)
+    return file._replace(requests=requests, beside=beside)
+
+
+def _with_message(file: ImportedFile, record: Record) -> ImportedFile:
+    facts = decode_facts(record.bodies[0].facts) if record.bodies else None
+    return file._replace(system=facts is not None and facts.role in ("system", "developer"))
 
 
 def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:

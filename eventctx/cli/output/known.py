@@ -9,7 +9,7 @@ from eventctx.cli.output.figures import beside_tokens, request_tokens
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.screen import Screen
 from eventctx.log.events import Known
-from eventctx.projections.figures import Figures, RequestFigures
+from eventctx.projections.figures import Figures, ImportedFile, RequestFigures
 from eventctx.queries.requests import RequestView
 
 KNOWN: Final[dict[Known, str]] = {
@@ -19,21 +19,31 @@ KNOWN: Final[dict[Known, str]] = {
 }
 """How a request is known."""
 
-_BESIDE: Final = "what was sent beside these messages, such as system prompt and tool definitions"
+_FROM_REQUESTS: Final = (
+    "reconstructed by an importer from requests in the file, which hold no digest of what was sent"
+)
+"""How a request is known whose messages an importer read from a recorded request."""
+
+_ANY_MESSAGES: Final = ("messages", "swe-agent")
+"""Formats of which nothing says what else is in a file."""
 
 
-def known_in_words(view: RequestView, figures: RequestFigures) -> str:
+def known_in_words(view: RequestView, figures: RequestFigures, file: ImportedFile) -> str:
     """How a request is known, and what is not known of it."""
-    words = KNOWN[view.known]
+    words = _reconstructed(file) if view.known == "reconstructed" else KNOWN[view.known]
     if view.sent is not None and view.sent.erased:
         return f"{words}; contents of it were erased, and only their digests are left"
     if view.known == "reconstructed":
-        return f"{words}. {_missing(figures, '')}"
+        return f"{words}. {_missing(figures, '', file)}"
     return words
 
 
-def session_in_words(requests: Iterable[RequestFigures]) -> str:
-    """How the requests of a session are known; empty where eventctx made them all."""
+def session_in_words(requests: Iterable[RequestFigures], file: ImportedFile) -> str:
+    """How the requests of a session are known; empty where eventctx made them all.
+
+    The size of what is missing is that of the smallest request: it is the rest of a count and an
+    estimate, and the fewer messages are estimated, the less of their error is in it.
+    """
     found = list(requests)
     observed = [one for one in found if one.known == "observed"]
     inferred = [one for one in found if one.known == "reconstructed"]
@@ -42,10 +52,9 @@ def session_in_words(requests: Iterable[RequestFigures]) -> str:
             return ""
         return f"{plural(len(observed), 'request')} observed: the program recorded what it sent."
     reported = [one for one in inferred if one.reported is not None]
-    words = (
-        f"{plural(len(inferred), 'request')} reconstructed by an importer: the file does not hold "
-        f"what was sent. {_missing((reported or inferred)[-1], ' in the last one')}"
-    )
+    smallest = min(reported or inferred, key=lambda one: one.messages)
+    missing = _missing(smallest, " in the smallest request", file)
+    words = f"{plural(len(inferred), 'request')} {_reconstructed(file)}. {missing}"
     if observed:
         words += f" {plural(len(observed), 'other')} observed: the program recorded what it sent."
     return words
@@ -53,7 +62,7 @@ def session_in_words(requests: Iterable[RequestFigures]) -> str:
 
 def show_known(screen: Screen, figures: Figures) -> None:
     """The last line of a screen about a session: how its requests are known."""
-    words = session_in_words(figures.requests.values())
+    words = session_in_words(figures.requests.values(), figures.file)
     if words:
         screen.line((words, "dim"))
 
@@ -63,8 +72,22 @@ def stands(view: RequestView) -> bool:
     return view.consistent and (view.sent is None or view.sent.holds)
 
 
-def _missing(figures: RequestFigures, where: str) -> str:
+def _reconstructed(file: ImportedFile) -> str:
+    return _FROM_REQUESTS if file.requests else KNOWN["reconstructed"]
+
+
+def _missing(figures: RequestFigures, where: str, file: ImportedFile) -> str:
+    beside = "tool definitions" if file.system else "system prompt and tool definitions"
+    if file.beside:
+        words = (
+            f"Not among these messages: what was sent beside them, such as {beside} (as far as the "
+            "file has it, `eventctx log SESSION --type import:raw --bodies` shows it)"
+        )
+    elif file.format in _ANY_MESSAGES:
+        words = f"Not among these messages: what was sent beside them, such as {beside}"
+    else:
+        words = f"Not in the file: what was sent beside these messages, such as {beside}"
     if figures.beside is None:
-        return f"Not in the file: {_BESIDE}, and how many tokens that is."
+        return f"{words}, and how many tokens that is."
     share = f"about {beside_tokens(figures).lstrip('~')} tokens of {request_tokens(figures)}{where}"
-    return f"Not in the file: {_BESIDE}, {share}."
+    return f"{words}, {share}."

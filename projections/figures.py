@@ -48,7 +48,9 @@ class CompactionFigures(msgspec.Struct, frozen=True):
 
     ``before`` is the prompt that the provider reported for the request before it, ``after`` that of
     the first request after it. Where it reported none, or the transcript was changed in between, it
-    is the estimate in the compaction's own record, and the flag beside it is true. ``recorded`` is
+    is the estimate in the compaction's own record, and the flag beside it is true: messages that
+    were added are what a compaction of ours was made for. Of an imported one the request before it
+    is shown all the same, as only the answer stands between the two. ``recorded`` is
     the size before it that an imported file names itself; it counts what the other program counts.
     """
 
@@ -135,8 +137,8 @@ class FiguresState(NamedTuple):
 
     ``reports`` are pairs of a request's position and its reported prompt, ``firsts`` pairs of a
     compaction's position and that of the first request after it. ``last`` is the last request, None
-    once the view was changed otherwise than by adding to it; ``waiting`` the compaction whose first
-    request has yet to come.
+    once the view was changed otherwise than by adding to it; ``grown`` whether messages were added
+    since; ``waiting`` the compaction whose first request has yet to come.
     """
 
     requests: Series[RequestSizes]
@@ -144,6 +146,7 @@ class FiguresState(NamedTuple):
     compactions: Series[CompactionSizes]
     firsts: Series[tuple[int, int]]
     last: int | None = None
+    grown: bool = False
     waiting: int | None = None
     file: ImportedFile = ImportedFile()
 
@@ -187,6 +190,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
                 requests=state.requests.append(made),
                 firsts=firsts,
                 last=record.position,
+                grown=False,
                 waiting=None,
             )
         case "usage:reported":
@@ -200,8 +204,8 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
                 return _compacted(state, ended, record.position)
         case "session:start" | "import:raw":
             return state._replace(file=_file(state.file, record))
-        case "context:message_added" if state.file.format is not None and not state.file.system:
-            return state._replace(file=_with_message(state.file, record))
+        case "context:message_added":
+            return state._replace(grown=True, file=_with_message(state.file, record))
         case kind if kind in CHANGES:
             return state._replace(last=None, waiting=None)
     return state
@@ -225,7 +229,8 @@ def read(state: FiguresState) -> Figures:
 
 def of_next_compaction(state: FiguresState, before: int, after: int) -> CompactionFigures:
     """The figures of a compaction made now that estimates these sizes itself."""
-    last = dict(state.reports).get(-1 if state.last is None else state.last)
+    unchanged = None if state.grown else state.last
+    last = dict(state.reports).get(-1 if unchanged is None else unchanged)
     return CompactionFigures(
         before if last is None else last, last is None, after, after_estimated=True
     )
@@ -249,6 +254,8 @@ def _file(file: ImportedFile, record: Record) -> ImportedFile:
 
 
 def _with_message(file: ImportedFile, record: Record) -> ImportedFile:
+    if file.format is None or file.system:
+        return file
     facts = decode_facts(record.bodies[0].facts) if record.bodies else None
     return file._replace(system=facts is not None and facts.role in ("system", "developer"))
 
@@ -308,8 +315,9 @@ def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
 
 
 def _compacted(state: FiguresState, event: PostCompact, position: int) -> FiguresState:
+    last = None if state.grown and event.trigger != "imported" else state.last
     made = CompactionSizes(
-        position, event.tokens_before, event.tokens_after, event.tokens_recorded, state.last
+        position, event.tokens_before, event.tokens_after, event.tokens_recorded, last
     )
     return state._replace(compactions=state.compactions.append(made), last=None, waiting=position)
 

@@ -26,7 +26,13 @@ _COUNTED = {
     "context:request_prepared": "requests",
     "tool:pre": "tool_calls",
 }
-_SIZED = ("context:post_compact", "context:request_prepared", "usage:reported", *figures.CHANGES)
+_SIZED = (
+    "context:message_added",
+    "context:post_compact",
+    "context:request_prepared",
+    "usage:reported",
+    *figures.CHANGES,
+)
 _READ = ("context:post_compact", "session:start", "session:linked")
 _BUSY = 20
 

@@ -65,6 +65,6 @@ def stands(view: RequestView) -> bool:
 
 def _missing(figures: RequestFigures, where: str) -> str:
     if figures.beside is None:
-        return f"Not in the file: {_BESIDE}, and how many tokens that is."
+        return f"Not in the file: {_BESIDE}; tokens are those of the messages alone."
     share = f"about {beside_tokens(figures).lstrip('~')} tokens of {request_tokens(figures)}{where}"
     return f"Not in the file: {_BESIDE}, {share}."

@@ -44,7 +44,8 @@ def session_in_words(requests: Iterable[RequestFigures]) -> str:
     reported = [one for one in inferred if one.reported is not None]
     words = (
         f"{plural(len(inferred), 'request')} reconstructed by an importer: the file does not hold "
-        f"what was sent. {_missing((reported or inferred)[-1], ' in the last one')}"
+        # The fewer messages, the less an error of their estimate weighs in the rest.
+        f"what was sent. {_missing((reported or inferred)[0], ' in the first one')}"
     )
     if observed:
         words += f" {plural(len(observed), 'other')} observed: the program recorded what it sent."

@@ -73,7 +73,7 @@ def test_what_is_missing_is_measured_where_the_fewest_messages_are_estimated(
     assert first["figures"]["beside"] > last["figures"]["beside"]
     share = f"about {first['figures']['beside']:,} tokens of {first['tokens']:,}"
     out = run("audit", SESSION, "--store", store).out
-    assert f"{share} in the smallest request." in out
+    assert f"{share} in the first one." in out
 
 
 def test_no_screen_gives_the_time_of_the_import_to_a_file_without_times(

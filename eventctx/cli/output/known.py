@@ -39,11 +39,7 @@ def known_in_words(view: RequestView, figures: RequestFigures, file: ImportedFil
 
 
 def session_in_words(requests: Iterable[RequestFigures], file: ImportedFile) -> str:
-    """How the requests of a session are known; empty where eventctx made them all.
-
-    The size of what is missing is that of the smallest request: it is the rest of a count and an
-    estimate, and the fewer messages are estimated, the less of their error is in it.
-    """
+    """How the requests of a session are known; empty where eventctx made them all."""
     found = list(requests)
     observed = [one for one in found if one.known == "observed"]
     inferred = [one for one in found if one.known == "reconstructed"]
@@ -52,8 +48,10 @@ def session_in_words(requests: Iterable[RequestFigures], file: ImportedFile) -> 
             return ""
         return f"{plural(len(observed), 'request')} observed: the program recorded what it sent."
     reported = [one for one in inferred if one.reported is not None]
-    smallest = min(reported or inferred, key=lambda one: one.messages)
-    missing = _missing(smallest, " in the smallest request", file)
+    # The fewer messages, the less an error of their estimate weighs in the rest.
+    first = (reported or inferred)[0]
+    which = " in the first one" if first is inferred[0] else " in the first one that was counted"
+    missing = _missing(first, which, file)
     words = f"{plural(len(inferred), 'request')} {_reconstructed(file)}. {missing}"
     if observed:
         words += f" {plural(len(observed), 'other')} observed: the program recorded what it sent."
@@ -88,6 +86,6 @@ def _missing(figures: RequestFigures, where: str, file: ImportedFile) -> str:
     else:
         words = f"Not in the file: what was sent beside these messages, such as {beside}"
     if figures.beside is None:
-        return f"{words}, and how many tokens that is."
+        return f"{words}; tokens are those of the messages alone."
     share = f"about {beside_tokens(figures).lstrip('~')} tokens of {request_tokens(figures)}{where}"
     return f"{words}, {share}."

@@ -13,7 +13,9 @@ from eventctx.log.naming import RequestName
 from eventctx.log.naming import ranges_name as runs_in_words
 
 __all__ = [
+    "flat",
     "message_number",
+    "message_numbers",
     "one_request",
     "place_in_words",
     "position",
@@ -28,6 +30,18 @@ T = TypeVar("T")
 def message_number(text: str) -> int:
     """A message, ``#12`` or ``12``. For ``type=`` of an argument."""
     return _read(naming.read_message, text)
+
+
+def message_numbers(text: str) -> tuple[int, ...]:
+    """A message, or a range of them, ``#3–#9`` or ``3-9``. For ``type=`` of an argument."""
+    return _read(naming.read_messages, text)
+
+
+def flat(
+    _: click.Context, __: click.Parameter, given: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...]:
+    """The numbers of all messages and ranges. For ``callback=`` of an argument."""
+    return tuple(number for one in given for number in one)
 
 
 def position(text: str) -> int:

@@ -10,17 +10,6 @@ import click
 from eventctx.errors import InvalidSetting
 from eventctx.log import naming
 from eventctx.log.naming import RequestName
-from eventctx.log.naming import ranges_name as runs_in_words
-
-__all__ = [
-    "message_number",
-    "one_request",
-    "place_in_words",
-    "position",
-    "request",
-    "request_in_words",
-    "runs_in_words",
-]
 
 T = TypeVar("T")
 

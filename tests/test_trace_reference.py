@@ -7,12 +7,15 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import eventctx
 from eventctx.cli.output import trace_outputs
 from eventctx.hooks import trace as live
 from eventctx.hooks import tracer
 from eventctx.log import events as ev
 from eventctx.log.plan import Insertion, Plan, Run
+from eventctx.log.wire import WireForm
 from eventctx.projections import flat
 from eventctx.projections.trace import compaction_attributes, genai_messages, semconv, spans, traced
 from eventctx.projections.trace import content as trace_content
@@ -50,7 +53,8 @@ def everything() -> list[Span]:
     crowd(CALL)
     add(ev.UsageReported(prompt=9, output=2, output_exact=False), CALL)
     add(ev.ProviderResponse(model="m-1", response_id="r", finish_reason="stop"), CALL)
-    add(ev.ProviderRequest(model="m"), span(8))
+    observed = add(an_observed_request(), ROOT)
+    add(ev.ProviderRequest(model="m", prepared=observed), span(8))
     add(ev.UsageReported(prompt=9, output=2), span(8))
     add(ev.ProviderResponse(model="m-1"), span(8))
     add(ev.ToolPre(name="read", call_id="c"), TOOL, CALL)
@@ -87,6 +91,11 @@ def a_request() -> ev.RequestPrepared:
         floor_sent=True,
         reconstructed=True,
     )
+
+
+def an_observed_request() -> ev.RequestPrepared:
+    wire = WireForm(rule="r", digest="f" * 64, tail=((1, 0),), messages=1, injected=2)
+    return msgspec.structs.replace(a_request(), wire=wire)
 
 
 def pre_compact() -> ev.PreCompact:

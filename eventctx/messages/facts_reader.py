@@ -24,7 +24,7 @@ from eventctx.messages.parts import (
     read_parts,
     role_of,
 )
-from eventctx.messages.speaker import is_of_harness
+from eventctx.messages.speaker import BEGINNINGS, is_of_harness
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
@@ -62,7 +62,9 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         if kind == "text" or kind == "refusal":
             prose += len(value)
             texts.append(value)
-            by_person = by_person or not is_of_harness(value)
+            # Most texts begin as no harness's text does, which is quickly seen.
+            plain = value and value[0] not in BEGINNINGS and not value[0].isspace()
+            by_person = bool(by_person or plain or not is_of_harness(value))
             first = value if first is None else first
         elif kind == "call":
             dialect = part.dialect or dialect
@@ -113,7 +115,7 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         role,
         kind_of_row,
         dialect,
-        tuple(calls) if calls else items.referenced(item, message),
+        tuple(calls) if calls or not item else items.referenced(item, message),
         tuple(results) if results else (),
         prose,
         arguments,

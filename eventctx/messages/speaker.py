@@ -67,7 +67,8 @@ _NOTICE: Final = re.compile(
 _ARGUMENTS: Final = re.compile(r"<command-args>\s*(?!</command-args>)\S")
 _TAG: Final = re.compile(r"<([a-z][a-z_-]*)")
 _SPACE: Final = re.compile(r"\s*")
-_BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
+BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
+"""The characters with which a text of a harness begins, but for white space."""
 
 
 def is_of_harness(text: str) -> bool:
@@ -80,7 +81,7 @@ def is_of_harness(text: str) -> bool:
     with the square of the number of elements.
     """
     head = text[:1]
-    if head not in _BEGINNINGS and not head.isspace():
+    if head not in BEGINNINGS and not head.isspace():
         return not text  # most texts by far
     at, prompts = 0, text.startswith("<command-message>")
     while at < len(text):

@@ -244,10 +244,5 @@ def _footnotes(audit: Audit) -> list[str]:
     known = session_in_words(row.figures for row in audit.requests)
     if known:
         found.append(known)
-    if any(row.figures.beside is None for row in audit.requests):
-        found.append(
-            "Where it is not known what was sent beside the messages (system prompt, tools), "
-            "tokens are those of the messages alone."
-        )
     errors = figures.errors_in_words(audit.errors)
     return [*found, errors] if errors else found

@@ -44,7 +44,8 @@ def session_in_words(requests: Iterable[RequestFigures]) -> str:
     reported = [one for one in inferred if one.reported is not None]
     words = (
         f"{plural(len(inferred), 'request')} reconstructed by an importer: the file does not hold "
-        f"what was sent. {_missing((reported or inferred)[-1], ' in the last one')}"
+        # The fewer messages, the less an error of their estimate weighs in the rest.
+        f"what was sent. {_missing((reported or inferred)[0], ' in the first one')}"
     )
     if observed:
         words += f" {plural(len(observed), 'other')} observed: the program recorded what it sent."
@@ -65,6 +66,6 @@ def stands(view: RequestView) -> bool:
 
 def _missing(figures: RequestFigures, where: str) -> str:
     if figures.beside is None:
-        return f"Not in the file: {_BESIDE}, and how many tokens that is."
+        return f"Not in the file: {_BESIDE}; tokens are those of the messages alone."
     share = f"about {beside_tokens(figures).lstrip('~')} tokens of {request_tokens(figures)}{where}"
     return f"Not in the file: {_BESIDE}, {share}."

@@ -11,7 +11,7 @@ from eventctx.cli.output.plain import NOT_RECORDED, iso, minute, number, plural,
 from eventctx.errors import DecodeError
 from eventctx.importers.recording.packing import unpacked
 from eventctx.log.codec import Unknown
-from eventctx.log.events import CATALOGUE
+from eventctx.log.events import CATALOGUE, known_as
 from eventctx.log.naming import position_name
 from eventctx.log.plan import REASONS, Plan
 from eventctx.log.record import Body, Record
@@ -57,10 +57,12 @@ def details(record: Record, known: Figures | None = None) -> str:
             size = tokens(event.tokens, True) if figures is None else request_tokens(figures)
             breaks = f", after {' and '.join(event.breaks)}" if event.breaks else ""
             of = f" of {number(event.budget)}" if event.budget is not None else ""
-            made = ", reconstructed" if event.reconstructed else ""
+            how = known_as(event)
+            made = "" if how == "prepared" else f", {how}"
+            digest = event.digest if event.wire is None else event.wire.digest
             return (
                 f"{plural(event.messages, 'message')}, {size}{of} tokens"
-                f"{plan}{breaks}{made}, digest {event.digest[:12]}"
+                f"{plan}{breaks}{made}, digest {digest[:12]}"
             )
         case "context:post_compact":
             if event.outcome != "applied":

@@ -290,7 +290,9 @@ class Recorder:
         known = len(self._compactions) != 1 or any(
             one.position > self._compactions[0] for one in view.calibration.readings
         )
-        return scale if known else scale._replace(reserve=scale.reserve + self._resent)
+        if known or beside:  # a request that the file holds as it was sent hides nothing
+            return scale
+        return scale._replace(reserve=scale.reserve + self._resent)
 
     async def _call_ended(self, item: CallEnded) -> None:
         last = self._last_call

@@ -35,6 +35,7 @@ def show_tools(screen: Screen, tools: Any, tokens: int | None, full: bool) -> No
     """The tool definitions, folded to a line unless ``full``."""
     if tools is None:
         return
+    tools = tools if isinstance(tools, list) else [tools]
     _show_folded(screen, plural(len(tools), "tool definition"), tools, tokens)
     names = [_tool_name(one) for one in tools]
     if full:

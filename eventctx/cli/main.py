@@ -19,8 +19,9 @@ from eventctx.cli.commands.lost import lost_command
 from eventctx.cli.commands.replay import replay_command
 from eventctx.cli.commands.restore import restore_command
 from eventctx.cli.commands.search import search_command
-from eventctx.cli.commands.sessions import sessions_command, stats_command
+from eventctx.cli.commands.sessions import sessions_command
 from eventctx.cli.commands.sign import sign_command
+from eventctx.cli.commands.stats import stats_command
 from eventctx.cli.commands.trace import trace_command
 from eventctx.cli.commands.transcript import transcript_command, view_command
 from eventctx.cli.commands.validate import validate_command

@@ -164,9 +164,10 @@ class SessionLinked(Event, frozen=True, tag="session:linked"):
 
 
 class SessionTakenOver(Event, frozen=True, tag="session:taken_over"):
-    """An imported session became ours: it takes new messages, and its file is not imported again.
+    """An imported session takes new messages from here on; its file is not imported again.
 
-    ``source`` and ``format`` are those of the file up to here.
+    An import with ``take_over`` writes it, as the last record that any import adds. ``source`` and
+    ``format`` are those of the file, as in ``session:start``.
     """
 
     source: str
@@ -225,10 +226,10 @@ class PromptComplete(Event, frozen=True, tag="prompt:complete"):
 
 
 class PromptMeasured(Event, frozen=True, tag="prompt:measured"):
-    """What the program whose file was imported measured for the turn, up to here.
+    """The length of the turn up to here, in nanoseconds, as the imported program measured it.
 
-    It may have left out the time in which it waited for the person. A turn that goes on may be
-    measured again, for what came since.
+    An import writes it where the file has a measure. The program may have left out the time in
+    which it waited for the person. A turn that goes on may be measured again, for what came since.
     """
 
     duration: int
@@ -360,10 +361,11 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
 
     ``plan`` is the position of the post_compact in force, ``last_message`` the last message number
     (-1: none), ``digest`` the view's digest (hex). ``insertions`` are those of this request alone;
-    their bodies are this record's. ``reconstructed`` marks a request that an importer inferred.
-    ``tokens`` is the ``estimator``'s count for the view, times ``factor``, plus ``reserve`` for
-    the content that is sent beside the messages (system prompt, tool definitions). ``wire`` is the
-    form in which the request was sent, where the client recorded it: the request is *observed*.
+    their bodies are this record's. ``reconstructed`` marks a request whose view an importer
+    inferred. ``tokens`` is the ``estimator``'s count for the view, times ``factor``, plus
+    ``reserve`` for the content that is sent beside the messages (system prompt, tool definitions).
+    ``wire`` is the form in which the request was sent, where the client recorded it: the request is
+    *observed*, although its view is inferred.
     """
 
     renderer: int
@@ -393,12 +395,15 @@ def known_as(event: RequestPrepared) -> Known:
 
 
 class RequestContent(Event, frozen=True, tag="context:request_content"):
-    """A content of sent requests, body 0, stored once for all requests that hold it.
+    """A content of requests, body 0, stored once for all requests that hold it.
 
-    ``digest`` (hex) is that of the content; that of ``tools`` is the ``tools_digest`` of prepared
-    requests, or made by the rule of the wire form that names it. A ``message`` has none here: a
-    digest without salt would tell of an erased text. If it carries messages of the transcript, it
-    names them in ``numbers``, and what the client added to them in ``injected``.
+    An import writes what its file records as sent: a ``message``, a ``system`` prompt, ``tools``,
+    and ``parameters``, which are all other fields of a request. A live session writes ``tools``
+    before the first request that is sent with them. ``digest`` (hex) is that of the content; that
+    of ``tools`` is the ``tools_digest`` of prepared requests, or made by the rule of the wire form
+    that names it. A ``message`` has none here: a digest without salt would tell of an erased text.
+    If it carries messages of the transcript, it names them in ``numbers``, and what the client
+    added to them in ``injected``.
     """
 
     kind: ContentKind
@@ -536,7 +541,7 @@ CATALOGUE: dict[str, EventType] = dict(
             "once per turn, also on error and cancellation",
             emitted=True,
         ),
-        _row(PromptMeasured, "activity", False, "as the imported file says"),
+        _row(PromptMeasured, "activity", False, "by imports alone; the measures of a turn add up"),
         _row(PlanStart, "activity", False, "once per planning phase", emitted=True),
         _row(PlanEnd, "activity", False, "once per planning phase, also on error", emitted=True),
         _row(ProviderRequest, "activity", False, "once per model call", emitted=True),

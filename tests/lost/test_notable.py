@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from eventctx.messages.notable.calls import deed_of
+from eventctx.messages.notable.mentions import Mentions
 from eventctx.messages.notable.names import names_in
 from eventctx.messages.notable.outcomes import outcome_of, text_of_result
 from eventctx.messages.notable.sentences import (
@@ -17,7 +20,7 @@ from eventctx.messages.notable.sentences import (
     words_of_person,
 )
 from eventctx.messages.notable.shell import core, files_of, identifying
-from eventctx.messages.parts import read_parts
+from eventctx.messages.parts import Part, read_parts
 
 # -- sentences -----------------------------------------------------------------------------------
 
@@ -225,3 +228,44 @@ def test_a_result_marked_as_an_error_failed_without_a_status() -> None:
 def test_names_are_long_and_marked() -> None:
     text = "validate_session in core/view.py at 3fa9c1d, port 4000, ticket 123456, understandable"
     assert names_in(text) == {"validate_session", "core/view.py", "3fa9c1d", "123456"}
+
+
+def _words(text: str) -> str:
+    return words_of_person({"role": "user", "content": f"Hi {text}"})
+
+
+@pytest.mark.parametrize(
+    ("read", "piece"),
+    [
+        *[(core, piece) for piece in (" ", " | tail", "cd x && ", "; echo x")],
+        *[(files_of, piece) for piece in ("cat <<A\n", "cat a > b\n")],
+        *[(_words, piece) for piece in ("<a>", "<a x", "<br>b", "<a>b</a>")],
+        *[(names_in, piece) for piece in (".", "a.", "#")],
+        (lambda text: Mentions([text]).failure(f"an error in {text}"), "a"),
+        (lambda text: deed_of(_patch(text)), " "),
+    ],
+)
+def test_a_long_text_is_read_in_time_that_grows_with_its_length(
+    read: Callable[[str], Any], piece: str
+) -> None:
+    """With the square of it, most of these took 5 to 60 seconds."""
+    text = f"ls {piece * (60_000 // len(piece))} x"
+    started = time.process_time()
+    read(text)
+    assert time.process_time() - started < 2
+
+
+def _patch(path: str) -> Part:
+    return Part("call", (), f"*** Begin Patch\n*** Add File: {path}", name="apply_patch")
+
+
+def test_an_element_of_a_harness_inside_of_a_persons_own_stays() -> None:
+    own = "See <b><system-reminder>x</system-reminder></b> and <i>y<br>"
+    assert words_of_person({"role": "user", "content": own}).split() == ["See", "x", "and", "y"]
+
+
+def test_here_documents_are_no_commands() -> None:
+    command = "cat <<'A' > a.txt\ncat no.txt\nA\ncat yes.txt <<B\ncat never closed"
+    assert ("no.txt", "read") not in files_of(command)
+    assert ("a.txt", "written") in files_of(command)
+    assert ("yes.txt", "read") in files_of(command)

@@ -10,19 +10,6 @@ import click
 from eventctx.errors import InvalidSetting
 from eventctx.log import naming
 from eventctx.log.naming import RequestName
-from eventctx.log.naming import ranges_name as runs_in_words
-
-__all__ = [
-    "flat",
-    "message_number",
-    "message_numbers",
-    "one_request",
-    "place_in_words",
-    "position",
-    "request",
-    "request_in_words",
-    "runs_in_words",
-]
 
 T = TypeVar("T")
 

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from eventctx.cli.output.messages import role_of, role_style, show
-from eventctx.cli.output.numbers import runs_in_words
 from eventctx.cli.output.plain import number, one_line, plural, size
 from eventctx.cli.output.screen import Screen
+from eventctx.log.naming import ranges_name
+from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.projections.figures import RequestFigures
 from eventctx.queries.sent import SentForm, SentMessage
 
@@ -34,6 +35,7 @@ def show_tools(screen: Screen, tools: Any, tokens: int | None, full: bool) -> No
     """The tool definitions, folded to a line unless ``full``."""
     if tools is None:
         return
+    tools = tools if isinstance(tools, list) else [tools]
     _show_folded(screen, plural(len(tools), "tool definition"), tools, tokens)
     names = [_tool_name(one) for one in tools]
     if full:
@@ -91,13 +93,7 @@ def _tool_name(tool: Any) -> str:
 def _origin(one: SentMessage) -> str:
     if not one.numbers:
         return "in no transcript: the program's own"
-    runs: list[tuple[int, int]] = []
-    for value in one.numbers:
-        if runs and runs[-1][1] == value - 1:
-            runs[-1] = (runs[-1][0], value)
-        else:
-            runs.append((value, value))
-    return f"message {runs_in_words(tuple(runs))}"
+    return f"message {ranges_name(runs_of_numbers(one.numbers))}"
 
 
 def _folded(one: SentMessage) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 An assistant message is put together by its ``id``, not by adjacency. Results and meta rows between
 its lines are held back until it is complete, so that the transcript has calls before results. It
-is complete when a later line proves it (see ``claude_answer.py``); without a proof it waits at the
+is complete when a later line proves it (see ``claude/answer.py``); without a proof it waits at the
 end of the file. No byte is lost: a line that the model never sees is yielded as ``Raw``, and so is
 a line that became a message, with ``"message":null``. There the second copy of each result
 (``toolUseResult``) is kept.
@@ -13,15 +13,23 @@ parallel results look like branches in it, and some parents are progress lines.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from eventctx.importers.formats import claude_requests
-from eventctx.importers.formats.claude_answer import AnswerLines
-from eventctx.importers.formats.claude_queue import QUEUED_COMMAND, MessageQueue
+from eventctx.importers.formats.claude import requests
+from eventctx.importers.formats.claude.answer import AnswerLines
+from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
+from eventctx.importers.formats.claude.rows import (
+    KNOWN_KINDS,
+    ClaudeRow,
+    decode_row,
+    envelope_of,
+    in_nanoseconds,
+    time_of,
+    value_of,
+)
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -41,13 +49,12 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     count,
-    nanoseconds,
     not_understood,
     object_or_empty,
     parse_rows,
     text_or_none,
 )
-from eventctx.importers.source.values import BROKEN, decode, read_value
+from eventctx.importers.source.values import BROKEN, read_value
 from eventctx.messages.parts import read_parts
 
 NAME: Final = "claude-code"
@@ -59,101 +66,23 @@ docs/explanation/tokens.md; later compactions are judged by the first."""
 
 _SYNTHETIC: Final = "<synthetic>"
 
-# The kinds of lines of 2.0.76 to 2.1.42, and of 2.1.330, where attachments are known, too. Other
-# kinds are kept, too, and count as not understood.
-_KNOWN: Final = frozenset(
-    (
-        "progress",
-        "file-history-snapshot",
-        "queue-operation",
-        "summary",
-        "atis-latch",
-        "cost-state",
-        "last-prompt",
-        "mode",
-        "pr-link",
-        "tools-used",
-        "system/compact_boundary",
-        "system/stop_hook_summary",
-        "system/turn_duration",
-        "system/local_command",
-        "system/api_error",
-        "system/informational",
-    )
-)
 _ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_boundary"))
-
-_MOST_MILLISECONDS: Final = 10**11
 
 # The first lines may lack a session id; a file names its session soon or never.
 _LINES_WITHOUT_SESSION: Final = 1000
 
 
-class ClaudeRow(msgspec.Struct):
-    """The fields of a line that decide how it is read. The decoder skips all others."""
-
-    type: str = ""
-    subtype: str | None = None
-    timestamp: msgspec.Raw = msgspec.Raw()
-    sessionId: str | None = None  # noqa: N815 - the format's own name, as below
-    agentId: str | None = None  # noqa: N815
-    isSidechain: bool | None = None  # noqa: N815
-    isMeta: bool | None = None  # noqa: N815
-    isCompactSummary: bool | None = None  # noqa: N815
-    isApiErrorMessage: bool | None = None  # noqa: N815
-    isVisibleInTranscriptOnly: Any = None  # noqa: N815
-    origin: Any = None
-    promptSource: Any = None  # noqa: N815
-    turnOrigin: Any = None  # noqa: N815
-    parentToolUseID: str | None = None  # noqa: N815
-    message: msgspec.Raw = msgspec.Raw()
-    data: msgspec.Raw = msgspec.Raw()
-    attachment: msgspec.Raw = msgspec.Raw()
-    compactMetadata: Any = None  # noqa: N815
-    requestRef: Any = None  # noqa: N815
-    durationMs: Any = None  # noqa: N815
-
-    @property
-    def by_harness(self) -> bool:
-        """Whether the line says that no person wrote its message, as Claude Code itself decides.
-
-        Lines of programs that use Claude Code (``sdk``) count as a person's.
-        """
-        return (
-            self.isMeta is True
-            or self.isVisibleInTranscriptOnly is True
-            or object_or_empty(self.origin).get("kind") not in (None, "human")
-            or self.promptSource == "system"
-            or self.turnOrigin == "task_notification"
-        )
-
-
 class _Progress(msgspec.Struct):
-    agentId: str | None = None  # noqa: N815
+    agentId: str | None = None  # noqa: N815 - the format's own name
 
 
-decode_row = msgspec.json.Decoder(ClaudeRow).decode
-_decode_progress = msgspec.json.Decoder(_Progress).decode
+_decode_progress: Final = msgspec.json.Decoder(_Progress).decode
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
     return parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
-
-
-def _time(row: ClaudeRow) -> int | None:
-    raw = bytes(row.timestamp)
-    try:
-        return nanoseconds(decode(raw)) if raw else None
-    except BROKEN:
-        return None
-
-
-def _in_nanoseconds(milliseconds: object) -> int | None:
-    """A duration of the file; None for everything that is none."""
-    sound = type(milliseconds) is int and 0 <= milliseconds <= _MOST_MILLISECONDS
-    return milliseconds * 1_000_000 if sound else None  # type: ignore[operator]
 
 
 class _Conversation:
@@ -184,9 +113,9 @@ class _Conversation:
         first: list[Session] = []
         if row.sessionId and (spoken or row.isSidechain is not None):
             agent = row.agentId if row.isSidechain else None
-            first = [self._begin(_time(row), row.sessionId, agent)]
+            first = [self._begin(time_of(row), row.sessionId, agent)]
         elif self.waited >= _LINES_WITHOUT_SESSION or spoken:
-            first = [self._begin(_time(row), row.sessionId or stem(self.name), None)]
+            first = [self._begin(time_of(row), row.sessionId or stem(self.name), None)]
         return (*first, *self._items(line, data, row))
 
     def _begin(self, time: int | None, session: str, agent: str | None) -> Session:
@@ -207,19 +136,19 @@ class _Conversation:
             return (Raw(line, "sidechain", data),)
         if kind in ("user", "assistant"):
             return self._spoken(line, data, row)
-        if kind in claude_requests.KINDS:
+        if kind in requests.KINDS:
             return self._sent(line, data, row)
         if kind in ("queue-operation", "attachment"):
             return self._queued(line, data, row)
         if kind != "system":
-            return (Raw(line, kind or "untyped", data, kind in _KNOWN),)
+            return (Raw(line, kind or "untyped", data, kind in KNOWN_KINDS),)
         return self._system(line, data, row)
 
     def _sent(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
-        (whole, value), items = claude_requests.request_items(line, _time(row), row.type, data)
+        (whole, value), items = requests.request_items(line, time_of(row), row.type, data)
         if not whole:
             return items
-        envelope = _envelope(whole, value) if value else None
+        envelope = envelope_of(whole, value) if value else None
         kind = row.type if envelope is None else f"{row.type}.envelope"
         raw = Raw(line, kind, whole if envelope is None else envelope)
         # What a request sends was in the conversation before it.
@@ -241,17 +170,17 @@ class _Conversation:
         if not agent or agent in self.linked or not row.sessionId:
             return (raw,)
         self.linked.add(agent)
-        linked = Linked(line, _time(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
+        linked = Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
         return (raw, linked)
 
     def _queued(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         if row.type == "queue-operation":
-            self.queue.operation(line, _time(row), object_or_empty(_value(data)))
+            self.queue.operation(line, time_of(row), object_or_empty(value_of(data)))
             return (Raw(line, row.type, data),)
-        attachment = object_or_empty(_value(bytes(row.attachment)))
+        attachment = object_or_empty(value_of(bytes(row.attachment)))
         kind = text_or_none(attachment.get("type"))
         if kind == QUEUED_COMMAND:
-            self.queue.attachment(line, _time(row), attachment)
+            self.queue.attachment(line, time_of(row), attachment)
         return (Raw(line, f"attachment/{kind}", data, understood=kind is not None),)
 
     def _delivered(self, line: int) -> Iterator[Item]:
@@ -261,7 +190,7 @@ class _Conversation:
 
     def _system(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         kind = f"system/{row.subtype}"
-        raw = Raw(line, kind, data, kind in _KNOWN)
+        raw = Raw(line, kind, data, kind in KNOWN_KINDS)
         if row.subtype == "compact_boundary":
             facts = object_or_empty(row.compactMetadata)
             self.boundary = (
@@ -269,9 +198,9 @@ class _Conversation:
                 count(facts.get("preTokens")) or None,
             )
         if row.subtype == "turn_duration":
-            took = _in_nanoseconds(row.durationMs)
+            took = in_nanoseconds(row.durationMs)
             # The program may go on by itself, after a background task for one, so no turn ends.
-            measured = () if took is None else (TurnMeasured(line, _time(row), took),)
+            measured = () if took is None else (TurnMeasured(line, time_of(row), took),)
             return (raw, *self._close(), *self._delivered(line), *measured)
         if row.subtype in _ENDS_TURN:
             return (raw, *self._close(), *self._delivered(line))
@@ -295,13 +224,13 @@ class _Conversation:
                 Warned(line, repaired),
                 *self._message(line, row, message),
             )
-        envelope = _envelope(data, sliced)
+        envelope = envelope_of(data, sliced)
         kind = f"{row.type}.envelope" if envelope is not None else row.type
         raw = Raw(line, kind, data if envelope is None else envelope)
         return (raw, *self._message(line, row, message))
 
     def _message(self, line: int, row: ClaudeRow, message: dict[str, Any]) -> Iterable[Item]:
-        time = _time(row)
+        time = time_of(row)
         if row.type == "assistant":
             return self._assistant(line, time, row, message)
         if row.isCompactSummary:
@@ -371,25 +300,3 @@ class _Conversation:
         else:
             yield from self._close()
             yield from self._delivered(self.line)
-
-
-def _value(data: bytes) -> Any:
-    try:
-        return decode(data) if data else None
-    except BROKEN:
-        return None
-
-
-_SPACED: Final = re.compile(rb'"(?:message|shape)"\s*:\s*$')
-
-
-def _envelope(data: bytes, message: bytes) -> bytes | None:
-    """The line with ``null`` for its message or shape; None if the line does not contain it."""
-    start = data.find(b'"message":' + message)
-    if start >= 0:
-        start += len(b'"message":')
-    else:
-        start = data.find(message)
-        if start < 0 or not _SPACED.search(data, max(0, start - 64), start):
-            return None
-    return b"".join((data[:start], b"null", data[start + len(message) :]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple
 
-from eventctx.importers.source.lines import object_or_empty, text_or_none
+from eventctx.importers.source.lines import object_or_empty, text_of_content, text_or_none
 
 SPOKEN: Final[dict[str, Literal["user", "assistant"]]] = {
     "user_message": "user",
@@ -70,7 +70,7 @@ class EventMessages:
 
     def item(self, payload: dict[str, Any]) -> None:
         """Take a message item of a person or the model: an event that it repeats waits no more."""
-        role, text = payload.get("role"), _text_of(payload)
+        role, text = payload.get("role"), text_of_content(payload.get("content"))
         if not isinstance(role, str) or not text:
             return
         for waiting in self._waiting:
@@ -97,11 +97,4 @@ def _repeats(event: EventMessage, role: str, text: str) -> bool:
     if role != event.role:
         return False
     words, start = event.text.strip(), _SAME_BEGINNING
-    return role == "user" or words in text or words[:start] == text.strip()[:start]
-
-
-def _text_of(payload: dict[str, Any]) -> str:
-    content = payload.get("content")
-    blocks = content if isinstance(content, list) else ()
-    texts = [object_or_empty(block).get("text") for block in blocks]
-    return "\n".join([text for text in texts if isinstance(text, str)])
+    return role == "user" or words in text or words[:start] == text[:start]

@@ -8,6 +8,7 @@ from eventctx.importers.recording.contents import Stored, Unstorable, content_of
 from eventctx.importers.recording.track import Content
 from eventctx.importers.source.items import Branched
 from eventctx.log.events import MessagesSet
+from eventctx.messages.ordered_diff import runs_of_numbers
 
 
 class Places:
@@ -34,7 +35,7 @@ class Places:
         """
         contents: list[Content] = []
         unstorable: list[Unstorable] = []
-        runs: list[tuple[int, int]] = []
+        numbers: list[int] = []
         harness: list[int] = []
         for place, one in enumerate(item.order):
             if isinstance(one, dict):
@@ -51,9 +52,6 @@ class Places:
                 continue
             else:
                 number = self.number(one)
-            if runs and runs[-1][1] == number - 1:
-                runs[-1] = (runs[-1][0], number)
-            else:
-                runs.append((number, number))
-        event = MessagesSet(order=tuple(runs), harness=tuple(harness))
+            numbers.append(number)
+        event = MessagesSet(order=runs_of_numbers(numbers), harness=tuple(harness))
         return event, tuple(contents), unstorable

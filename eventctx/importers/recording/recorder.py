@@ -20,6 +20,7 @@ from eventctx.importers.recording.contents import (
     contents_of,
 )
 from eventctx.importers.recording.counts import ImportCounts
+from eventctx.importers.recording.line_ids import LineIds
 from eventctx.importers.recording.long_view import LongView
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
@@ -47,7 +48,7 @@ from eventctx.importers.source.items import (
 from eventctx.importers.source.naming import event_id
 from eventctx.importers.source.values import encode
 from eventctx.log import events
-from eventctx.log.ids import RecordIds, derive_span_id
+from eventctx.log.ids import RecordIds
 from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.record import Record
 from eventctx.log.turn_recorder import (
@@ -93,12 +94,9 @@ class Recorder:
         self._call_id = call_id
         self._view = request_view.initial()
         self._long = LongView()
-        self._line = -1
-        self._ordinals: dict[str, int] = {}
-        self._at = -1
-        self._opening: dict[str, bytes] = {}
+        self._ids = LineIds(key, track.stream)
         self._agent: str | None = None
-        self._turn = TurnRecorder(self._new_span_id)
+        self._turn = TurnRecorder(self._ids.new_span)
         self._cycle = self._turn.outside()
         self._interrupted = False
         self._began: int | None = None
@@ -135,13 +133,13 @@ class Recorder:
 
     async def feed(self, item: Item) -> None:
         """Record one item."""
-        self._at = item.line
+        self._ids.line = item.line
         await self._steps[type(item)](item)
         await self.raw.match()
 
     async def end(self, closed: bool) -> None:
         """End the import. A ``closed`` file grows no more, so its last turn is ended too."""
-        self._at = self._line
+        self._ids.return_to_last()
         if closed:
             await self._end_turn(None, OK)
         await self.raw.end()
@@ -151,24 +149,7 @@ class Recorder:
         """Give back what the recorder set aside on disk. It takes no item after that."""
         self._long.close()
 
-    # -- ids -------------------------------------------------------------------------------------
-
-    def _id(self, event: type[events.Event]) -> bytes:
-        """Make the id of the next record of this type from the present line."""
-        if self._at != self._line:
-            self._line = self._at
-            self._ordinals.clear()
-        kind = str(event.__struct_config__.tag)
-        ordinal = self._ordinals.get(kind, 0)
-        self._ordinals[kind] = ordinal + 1
-        return event_id(self._key, self._at, kind, ordinal)
-
-    def _new_span_id(self, event: type[events.Event]) -> str:
-        """Derive a span's id from the id of the record that will begin it."""
-        new_id = self._id(event)
-        span_id = derive_span_id(self._track.stream, new_id)
-        self._opening[span_id] = new_id
-        return span_id
+    # -- records ---------------------------------------------------------------------------------
 
     async def _put(
         self,
@@ -181,8 +162,8 @@ class Recorder:
         await self.raw.match(needed=True)
         if time is not None and self._latest is not None:
             self._latest = max(self._latest, time)
-        new_id = new_id or self._opening.pop(ids.span_id or "", None) or self._id(type(event))
-        return await self._track.put(event, new_id, self._at, time, ids, data)
+        new_id = new_id or self._ids.for_record(type(event), ids)
+        return await self._track.put(event, new_id, self._ids.line, time, ids, data)
 
     async def _record(self, made: SpanRecord, time: int | None) -> None:
         await self._put(made.event, time, made.ids)
@@ -214,7 +195,7 @@ class Recorder:
         self.counts.turns += 1
         number = self.counts.turns
         begins = events.PromptSubmit(number=number, agent=self._agent)
-        self._in_turn(TurnRecorder(self._new_span_id, f"turn-{number:04d}", begins))
+        self._in_turn(TurnRecorder(self._ids.new_span, f"turn-{number:04d}", begins))
         self._interrupted = False
         self._began = self._latest = None
         await self._record(self._turn.span.begin(), item.time)
@@ -247,7 +228,7 @@ class Recorder:
         if outcome.status == "ok" and self._interrupted:
             outcome = msgspec.structs.replace(outcome, status="cancelled")
         await self._record(self._turn.span.end(outcome), self._not_before(time))
-        self._in_turn(TurnRecorder(self._new_span_id))
+        self._in_turn(TurnRecorder(self._ids.new_span))
 
     # -- model calls -----------------------------------------------------------------------------
 
@@ -256,7 +237,7 @@ class Recorder:
         self.counts.calls += 1
         self._interrupted = False
         self._cycle = self._turn.iteration()
-        ids = self._cycle.ids.child(self._new_span_id(events.RequestPrepared))
+        ids = self._cycle.ids.child(self._ids.new_span(events.RequestPrepared))
         await self.raw.match(needed=True)
         prepared = await self._put(self._prepared(item), self._sent_at(item), ids)
         call = self._cycle.model_call(item.model, item.provider)
@@ -271,7 +252,11 @@ class Recorder:
         view = request_view.with_model(self._view, item.model)
         wire = None
         if item.sent is not None:
-            wire = self.wires.form(item.sent, self._track.position, view.estimator)
+            found = self.wires.form(item.sent, self._track.position, view.estimator)
+            wire = None if isinstance(found, str) else found
+            if isinstance(found, str):
+                words = f"the request {item.sent:.12} stays reconstructed: {found}"
+                self.counts.warn(Warned(item.line, words))
         beside = 0 if wire is None else wire.tokens - view.layout.tokens
         # A transcript holds no budget but the model's window.
         return request_view.prepared(
@@ -388,7 +373,7 @@ class Recorder:
         stored, unstorable = contents_of(item.line, item.messages)
         await self._not_stored(*unstorable)
         step = Compacted(self._view, item, stored, self._format, self._places, self._compactions)
-        ids = self._cycle.ids.child(self._new_span_id(events.PreCompact))
+        ids = self._cycle.ids.child(self._ids.new_span(events.PreCompact))
         await self._put(step.before(), item.time, ids)
         await self.raw.match(needed=True)
         self._compactions.append(self._track.position)

@@ -261,6 +261,17 @@ def list_or_empty(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def text_of_content(content: object) -> str:
+    """The text of a message's content without the space around it; empty where it has none.
+
+    Of a list it is the texts of its blocks, each on a line of its own.
+    """
+    if isinstance(content, str):
+        return content.strip()
+    texts = [object_or_empty(block).get("text") for block in list_or_empty(content)]
+    return "\n".join([text for text in texts if isinstance(text, str)]).strip()
+
+
 def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
     """An object without some of its keys."""
     return {key: inner for key, inner in value.items() if key not in keys}

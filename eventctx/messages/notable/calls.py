@@ -41,7 +41,7 @@ _HOW_OF_PATCH: Final[dict[str, How]] = {
 _PATH_KEYS: Final = (
     *("file_path", "path", "notebook_path", "filename", "file", "target_file", "absolute_path"),
 )
-_PATCHED: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
+_PATCHED: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.*\S)", re.MULTILINE)
 _PATCH_KEYS: Final = ("input", "patch", "diff", "content")
 
 

@@ -47,7 +47,7 @@ _FUNCTION_WORDS: Final = frozenset(
 _ABOUT_ERRORS: Final = re.compile(
     r"error|fail|missing|fix|exception|warning|crash|broke|bug|issue|wrong|invalid|undefined"
 )
-_PATH: Final = re.compile(r"\S*/\S*")
+_PATH: Final = re.compile(r"(?<!\S)\S*/\S*")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z][\w.]*\w")
 _CODE: Final = re.compile(r"[A-Z]{1,5}\d+")
 _MARKED: Final = re.compile(r"[\d_.]|[a-z][A-Z]")

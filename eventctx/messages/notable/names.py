@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.$@~#][A-Za-z0-9_./:@#~+$-]*[A-Za-z0-9_]")
+_RUN: Final = re.compile(r"[A-Za-z0-9_./:@#~+$-]+")
+_NO_FIRST: Final = "/:+-"
+_NO_LAST: Final = "./:@#~+$-"
 _HEX: Final = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{7,40}")
 _MARKED: Final = re.compile(r"[\d_/.:]|[a-z][A-Z]")
 
@@ -28,7 +30,9 @@ def names_in(text: str) -> set[str]:
 
 def words_in(text: str) -> set[str]:
     """The words of a text that may be names."""
-    return set(_NAME.findall(text))
+    # Cut by hand: an expression for the last letter would go to and fro in a long row of dots.
+    found = {run.lstrip(_NO_FIRST).rstrip(_NO_LAST) for run in _RUN.findall(text)}
+    return {word for word in found if len(word) > 1}
 
 
 def is_name(word: str) -> bool:

@@ -24,8 +24,9 @@ MOST_DECISIONS: Final = 6
 """Sentences of one message that are taken at most, so that a pasted page does not crowd out all."""
 
 _FENCE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_ELEMENT: Final = re.compile(r"<([a-z][a-z_-]*)(?:\s[^>]*)?>(.*?)</\1>", re.DOTALL)
-_TAG: Final = re.compile(r"</?[a-z][\w-]*(?:\s[^>]*)?>")
+# No "<" in a tag: a search that begins at each of many would else go to the end of the text.
+_OPENING: Final = re.compile(r"<([a-z][a-z_-]*)(?:\s[^<>]*)?>")
+_TAG: Final = re.compile(r"</?[a-z][\w-]*(?:\s[^<>]*)?>")
 _BULLET: Final = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|#{1,6}|- \[[ x]\])\s+")
 _END: Final = re.compile(r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<=[.!?])[\"')\]]*\s+")
 _WORD: Final = re.compile(r"[^\W_][\w'’-]*")
@@ -51,15 +52,28 @@ _OWN: Final = re.compile(r"\b(?:I|we|let me|let['’]?s|my|our)\b", re.IGNORECAS
 def words_of_person(message: dict[str, Any]) -> str:
     """The texts of a message that its person wrote; empty where a harness wrote all of them."""
     texts = [part.value for part in read_parts(message) if part.kind == "text"]
-    own = [_ELEMENT.sub(_inside, text) for text in texts if not is_of_harness(text)]
+    own = ["".join(_own(text)) for text in texts if not is_of_harness(text)]
     return "\n".join([_TAG.sub("\n", text) for text in own])
 
 
-def _inside(element: re.Match[str]) -> str:
-    """What a person wrote in an element: all of it, or nothing if it is a harness's."""
-    if element[1] != "command-args" and element[0].startswith(HARNESS_PREFIXES):
-        return " "
-    return element[0]
+def _own(text: str) -> Iterator[str]:
+    """The pieces of a text, with a blank in place of each element that a harness wrote."""
+    at, unclosed = 0, set[str]()
+    for opening in _OPENING.finditer(text):
+        name = opening[1]
+        if opening.start() < at or name in unclosed:
+            continue
+        closing = f"</{name}>"
+        end = text.find(closing, opening.end())
+        if end < 0:
+            unclosed.add(name)
+            continue
+        end += len(closing)
+        yield text[at : opening.start()]
+        of_harness = name != "command-args" and text.startswith(HARNESS_PREFIXES, opening.start())
+        yield " " if of_harness else text[opening.start() : end]
+        at = end
+    yield text[at:]
 
 
 def sentences(text: str, *, code: bool = False) -> list[str]:

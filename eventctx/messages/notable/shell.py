@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, Literal
 
@@ -18,31 +19,40 @@ TOOLS: Final = frozenset(
 )
 """Names of tools that run a command, in lower case."""
 
-_HEREDOC: Final = re.compile(
-    r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE
-)
+MOST_AROUND: Final = 16
+"""Pieces around a command that are taken off; what has more was made by a program."""
+
+_DOCUMENT: Final = re.compile(r"<<-?\s*(['\"]?)(\w+)\1(.*)")
 _PREFIX: Final = re.compile(
-    r"^\s*(?:cd\s+(?:\"[^\"]*\"|'[^']*'|\S+)\s*(?:&&|;|\n)|(?:export\s+)?[A-Z_][A-Z0-9_]*=\S*"
+    r"\s*(?:cd\s+(?:\"[^\"]*\"|'[^']*'|\S+)\s*(?:&&|;|\n)|(?:export\s+)?[A-Z_][A-Z0-9_]*=\S*"
     r"(?:\s*(?:&&|;))?\s|(?:sudo|time|nohup)\s|timeout\s+\S+\s|set\s+-\S+\s*(?:&&|;|\n))\s*"
 )
 _SUFFIX: Final = re.compile(
-    r"\s*(?:\|\s*(?:tail|head|less|cat|wc)\b[^|;&]*|\d?>&\d|2>\s*/dev/null|\|\|\s*true|;\s*echo[^;]*)$"
+    # Each run of spaces is tried from its start alone: from all, it would take the square of it.
+    r"(?<!\s)\s*(?:\|\s*(?:tail|head|less|cat|wc)\b[^|;&]*|\d?>&\d|2>\s*/dev/null|\|\|\s*true|;\s*echo[^;]*)$"
 )
 _SEPARATORS: Final = frozenset(("&&", "||", ";", "|", "&", "(", ")", ";;", "|&"))
 _UNSURE: Final = re.compile(r"[*?$`{}\[\]<>|\"\\]|^-|^/dev/|^&")
 _ON_FILES: Final = frozenset(("cat", "head", "tail", "sed", "nl", "tee", "cd"))
+_WITH_SUBCOMMAND: Final = frozenset(
+    (
+        *("npx", "uv", "poetry", "bundle", "pnpm", "yarn", "npm", "mix", "cargo", "git", "go"),
+        *("python", "python3", "docker", "make", "bd"),
+    )
+)
 _SUBCOMMAND: Final = re.compile(r"[a-z][\w:.-]*")
 
 
 def core(command: str) -> str:
     """A command without what stands around it: ``cd x &&``, variables, ``2>&1 | tail -5``."""
     text = command.strip()
-    while True:
-        shorter = _PREFIX.sub("", text, count=1)
-        shorter = _SUFFIX.sub("", shorter)
-        if shorter == text or not shorter.strip():
-            return " ".join(text.split())
-        text = shorter.strip()
+    for _ in range(MOST_AROUND):
+        prefix = _PREFIX.match(text)
+        shorter = _SUFFIX.sub("", text if prefix is None else text[prefix.end() :]).strip()
+        if not shorter or shorter == text:
+            break
+        text = shorter
+    return " ".join(text.split())
 
 
 def files_of(command: str) -> list[tuple[str, How]]:
@@ -64,9 +74,29 @@ def only_files(command: str) -> bool:
     return bool(simple) and all(one[0] in _ON_FILES for one in simple)
 
 
+def _without_documents(command: str) -> Iterator[str]:
+    """The lines of a command without those of its here-documents."""
+    lines = command.split("\n")
+    places: dict[str, list[int]] = {}
+    for place, line in enumerate(lines):
+        places.setdefault(line.strip(), []).append(place)
+    after = 0
+    for place, line in enumerate(lines):
+        if place < after:
+            continue
+        document = _DOCUMENT.search(line)
+        ends = [] if document is None else places.get(document[2], [])
+        end = bisect_right(ends, place)
+        if document is None or end == len(ends):
+            yield line
+            continue
+        after = ends[end] + 1
+        yield f"{line[: document.start()]}<<{document[2]} {document[3]} ;"
+
+
 def _simple_commands(command: str) -> Iterator[list[str]]:
-    text = _HEREDOC.sub(r"<<\2 \3 ;", command)
-    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    text = " ; ".join(_without_documents(command))
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words: list[str] = []
     try:
@@ -125,28 +155,7 @@ def identifying(command: str) -> tuple[str, list[str]]:
         return "", []
     at = 1
     program = words[0].rsplit("/", 1)[-1]
-    if (
-        program
-        in (
-            "npx",
-            "uv",
-            "poetry",
-            "bundle",
-            "pnpm",
-            "yarn",
-            "npm",
-            "mix",
-            "cargo",
-            "git",
-            "go",
-            "python",
-            "python3",
-            "docker",
-            "make",
-            "bd",
-        )
-        and len(words) > 1
-    ):
+    if program in _WITH_SUBCOMMAND and len(words) > 1:
         at = 2
         program = f"{program} {words[1]}" if _SUBCOMMAND.fullmatch(words[1]) else program
     marked = [

@@ -6,16 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.log.naming import message_name
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
-from eventctx.messages.encoding import decode_body
 from eventctx.projections.explain.left_out import LeftOut, left_out
 from eventctx.projections.explain.view_diff import compare, token_groups
 from eventctx.projections.explain.why import ViewHistory, Why
 from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.queries.bodies import address_of, sound_messages
 from eventctx.queries.explain.answers import (
     Explanation,
     ExtraEntry,
@@ -74,7 +73,7 @@ async def difference(
 
     def extra(kind: str, ref: MessageRef | InsertionRef | None) -> ExtraEntry:
         if isinstance(ref, InsertionRef):
-            return ExtraEntry(kind, ref.position, None, ref.stands_for, texts[_place(ref)])
+            return ExtraEntry(kind, ref.position, None, ref.stands_for, texts[address_of(ref)])
         return ExtraEntry(kind, None, None if ref is None else ref.number, (), None)
 
     return ViewDiff(
@@ -88,7 +87,7 @@ async def difference(
                     one.kind,
                     one.origin.facts.role,
                     one.ruling,
-                    texts[_place(one.origin)],
+                    texts[address_of(one.origin)],
                 )
                 for one in compared.differences
             ]
@@ -115,11 +114,11 @@ async def _explained(
             position=None if record is None else record.position,
             turn=seen.turn,
             iteration=None if record is None else record.iteration,
-            message=None if one.origin is None else texts[_place(one.origin)],
-            shows=None if one.shown is None else texts[_place(one.shown)],
+            message=None if one.origin is None else texts[address_of(one.origin)],
+            shows=None if one.shown is None else texts[address_of(one.shown)],
             stands_in=tuple(
                 [
-                    StandIn(ref.kind, ref.position, ref.stands_for, texts[_place(ref)])
+                    StandIn(ref.kind, ref.position, ref.stands_for, texts[address_of(ref)])
                     for ref in one.insertions
                 ]
             ),
@@ -132,19 +131,8 @@ async def _texts(
     store: EventStore, stream: str, refs: Iterable[MessageRef | InsertionRef]
 ) -> dict[Address, Message | None]:
     """Messages by address; None for an erased one. Raises LogCorrupted for a body without JSON."""
-    wanted = list(dict.fromkeys([_place(ref) for ref in refs]))
-    texts: dict[Address, Message | None] = {}
-    for address, body in zip(wanted, await sound_bodies(store, stream, wanted), strict=True):
-        try:
-            texts[address] = None if body.data is None else decode_body(body.data)
-        except msgspec.DecodeError as error:
-            what = f"body {address.index} is no JSON"
-            raise LogCorrupted(stream, address.position, what) from error
-    return texts
-
-
-def _place(ref: MessageRef | InsertionRef) -> Address:
-    return Address(ref.position, ref.index)
+    wanted = list(dict.fromkeys([address_of(ref) for ref in refs]))
+    return dict(zip(wanted, await sound_messages(store, stream, wanted), strict=True))
 
 
 def _side(seen: Seen, history: ViewHistory) -> Side:

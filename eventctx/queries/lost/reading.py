@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import msgspec
-
-from eventctx.errors import LogCorrupted
-from eventctx.log.soundness import sound_bodies
-from eventctx.log.store import Address, EventStore
-from eventctx.messages.encoding import decode_body
+from eventctx.log.store import EventStore
 from eventctx.messages.notable.mentions import Mentions
 from eventctx.messages.overlap import normal
 from eventctx.messages.parts import SEALED, read_parts
 from eventctx.messages.recall_text import text_of
+from eventctx.queries.bodies import address_of, sound_messages
 from eventctx.queries.explain.selectors import NOW, RequestSelector
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.gathering import Gathering
 from eventctx.queries.lost.report import Report, Scene
-from eventctx.queries.lost.views import Asked, ViewContents, asked, place
+from eventctx.queries.lost.views import Asked, ViewContents, asked
 
 BATCH: Final = 256
 """Bodies in memory at a time."""
@@ -39,12 +35,14 @@ async def what_left(
     about = await asked(store, stream, compaction=compaction, selector=selector)
     after, sealed = await _scene(store, stream, about.after)
     before = None if about.before is None else (await _scene(store, stream, about.before))[0]
-    gathering = Gathering(_is_whole(after), _since(about))
+    gathering = Gathering(_whole_in(after), _since(about))
     erased = 0
     origins = about.origins
     for last in range(len(origins), 0, -BATCH):
         numbers = range(last - 1, max(0, last - BATCH) - 1, -1)
-        messages = await _decoded(store, stream, [place(origins[one].ref) for one in numbers])
+        messages = await sound_messages(
+            store, stream, [address_of(origins[one].ref) for one in numbers]
+        )
         for number, message in zip(numbers, messages, strict=True):
             ref = origins[number].ref
             if message is not None:
@@ -60,28 +58,13 @@ async def _scene(store: EventStore, stream: str, view: ViewContents) -> tuple[Sc
     shortened: dict[int, str] = {}
     for start in range(0, len(cut), BATCH):
         some = cut[start : start + BATCH]
-        messages = await _decoded(store, stream, [place(ref) for ref in some])
+        messages = await sound_messages(store, stream, [address_of(ref) for ref in some])
         for ref, message in zip(some, messages, strict=True):
             shortened[ref.number] = "" if message is None else normal(text_of(message))
-    summaries = await _decoded(store, stream, [place(ref) for ref in view.summaries])
+    summaries = await sound_messages(store, stream, [address_of(ref) for ref in view.summaries])
     found = [one for one in summaries if one is not None]
     sealed = sum(map(_is_sealed, found))
     return Scene(view, shortened, Mentions([_text(one) for one in found])), sealed
-
-
-async def _decoded(
-    store: EventStore, stream: str, places: Sequence[Address]
-) -> list[dict[str, Any] | None]:
-    """The messages at these places; None for an erased one."""
-    messages: list[dict[str, Any] | None] = []
-    for address, body in zip(places, await sound_bodies(store, stream, places), strict=True):
-        try:
-            messages.append(None if body.data is None else decode_body(body.data))
-        except msgspec.DecodeError as error:
-            raise LogCorrupted(
-                stream, address.position, f"body {address.index} is no JSON"
-            ) from error
-    return messages
 
 
 def _text(message: dict[str, Any]) -> str:
@@ -103,8 +86,8 @@ def _thinking(message: dict[str, Any], *, sealed: bool) -> Iterable[str]:
     ]
 
 
-def _is_whole(scene: Scene) -> Any:
-    """Whether the view shows a message as it was added."""
+def _whole_in(scene: Scene) -> Callable[[int], bool]:
+    """A question by a message's number: whether the view shows it as it was added."""
     shown = scene.view.shown
 
     def is_whole(number: int) -> bool:
@@ -114,8 +97,11 @@ def _is_whole(scene: Scene) -> Any:
     return is_whole
 
 
-def _since(about: Asked) -> Any:
-    """From which position on a use of a message counts as "again"; None where none does."""
+def _since(about: Asked) -> Callable[[int], int | None]:
+    """A question by a message's number: from which position on a use of it counts as "again".
+
+    None where none does.
+    """
     before, left, position = about.before, about.after.left, about.position
 
     def since(number: int) -> int | None:

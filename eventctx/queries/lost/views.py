@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number
 from eventctx.log.naming import position_name
-from eventctx.log.store import Address, EventStore
+from eventctx.log.store import EventStore
 from eventctx.projections import timeline
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import Change, ChangesState
@@ -135,11 +135,6 @@ def view_of(state: ChangesState) -> ViewContents:
     # A host that summarises by itself puts its summary into the transcript with the same set.
     summaries += [ref for ref in shown.values() if ref.position in sets]
     return ViewContents(shown, left, tuple(summaries), len(state.origins))
-
-
-def place(ref: MessageRef | InsertionRef) -> Address:
-    """The place of a reference's body."""
-    return Address(ref.position, ref.index)
 
 
 def _no_compaction(stream: str, asked_for: int, known: int) -> str:

@@ -13,6 +13,7 @@ from eventctx.importers.source.lines import (
     item_facts_or_none,
     list_or_empty,
     object_or_empty,
+    text_of_content,
     text_or_none,
 )
 
@@ -88,14 +89,7 @@ def _mark(message: dict[str, Any]) -> object:
     sealed = sealed_mark(message)
     if sealed is not None:
         return message["type"], sealed
-    return facts.role, _text(message.get("content")) or _plain(message)
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content.strip()
-    texts = [object_or_empty(block).get("text") for block in list_or_empty(content)]
-    return "\n".join(text for text in texts if isinstance(text, str)).strip()
+    return facts.role, text_of_content(message.get("content")) or _plain(message)
 
 
 def _plain(message: dict[str, Any]) -> Any:

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.importers.source.lines import object_or_empty
+from eventctx.importers.formats.claude.rows import is_of_program
+from eventctx.importers.source.lines import text_of_content
 from eventctx.messages.speaker import is_of_harness
 
 QUEUED_COMMAND: Final = "queued_command"
@@ -91,10 +92,10 @@ class MessageQueue:
 
     def said(self, message: dict[str, Any]) -> None:
         """Take a ``user`` line: a message that waits with the same words is this one."""
-        words = _words(message.get("content"))
+        words = text_of_content(message.get("content"))
         if not words:
             return
-        self._waiting = [one for one in self._waiting if _words(one.content) != words]
+        self._waiting = [one for one in self._waiting if text_of_content(one.content) != words]
         if self._dequeued is None or self._dequeued.strip() != words:
             # Releases without a line for it take a notification out silently.
             known = next((one for one in self._queued if one.strip() == words), None)
@@ -140,23 +141,14 @@ def _completes(known: QueuedMessage, new: QueuedMessage) -> bool:
     if not both or (known.removed and known.attached):
         return False
     same = known.uuid == new.uuid if known.uuid and new.uuid else False
-    if same or _words(known.content) == _words(new.content):
+    if same or text_of_content(known.content) == text_of_content(new.content):
         known.removed = known.attached = True
         return True
     return False
 
 
-def _words(content: Any) -> str:
-    """The words of a message's content, by which its lines are recognised."""
-    if isinstance(content, str):
-        return content.strip()
-    blocks = content if isinstance(content, list) else ()
-    texts = [object_or_empty(block).get("text") for block in blocks]
-    return "\n".join([text for text in texts if isinstance(text, str)]).strip()
-
-
 def _by_harness(attachment: dict[str, Any]) -> bool:
     """Whether a ``queued_command`` is not a person's, by its mode, its origin or ``isMeta``."""
-    kind = object_or_empty(attachment.get("origin")).get("kind")
     notice = attachment.get("commandMode") == "task-notification"
-    return notice or attachment.get("isMeta") is True or kind not in (None, "human")
+    of_program = is_of_program(attachment.get("origin"))
+    return notice or attachment.get("isMeta") is True or of_program

@@ -1,0 +1,1 @@
+"""Claude Code's transcripts: their lines, queued messages, answers, and requests as sent."""

@@ -1,0 +1,119 @@
+"""A line of Claude Code's JSONL: the fields that decide how it is read, and the rest of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from eventctx.importers.source.lines import nanoseconds, object_or_empty
+from eventctx.importers.source.values import BROKEN, decode
+
+KNOWN_KINDS: Final = frozenset(
+    (
+        "progress",
+        "file-history-snapshot",
+        "queue-operation",
+        "summary",
+        "atis-latch",
+        "cost-state",
+        "last-prompt",
+        "mode",
+        "pr-link",
+        "tools-used",
+        "system/compact_boundary",
+        "system/stop_hook_summary",
+        "system/turn_duration",
+        "system/local_command",
+        "system/api_error",
+        "system/informational",
+    )
+)
+"""Kinds of lines without a message, as 2.0.76 to 2.1.42 and 2.1.330 write them. A line of another
+kind is kept, too, and counts as not understood."""
+
+_MOST_MILLISECONDS: Final = 10**11
+_SPACED: Final = re.compile(rb'"(?:message|shape)"\s*:\s*$')
+
+
+class ClaudeRow(msgspec.Struct):
+    """The fields of a line that decide how it is read. The decoder skips all others."""
+
+    type: str = ""
+    subtype: str | None = None
+    timestamp: msgspec.Raw = msgspec.Raw()
+    sessionId: str | None = None  # noqa: N815 - the format's own name, as below
+    agentId: str | None = None  # noqa: N815
+    isSidechain: bool | None = None  # noqa: N815
+    isMeta: bool | None = None  # noqa: N815
+    isCompactSummary: bool | None = None  # noqa: N815
+    isApiErrorMessage: bool | None = None  # noqa: N815
+    isVisibleInTranscriptOnly: Any = None  # noqa: N815
+    origin: Any = None
+    promptSource: Any = None  # noqa: N815
+    turnOrigin: Any = None  # noqa: N815
+    parentToolUseID: str | None = None  # noqa: N815
+    message: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
+    attachment: msgspec.Raw = msgspec.Raw()
+    compactMetadata: Any = None  # noqa: N815
+    requestRef: Any = None  # noqa: N815
+    durationMs: Any = None  # noqa: N815
+
+    @property
+    def by_harness(self) -> bool:
+        """Whether the line says that no person wrote its message, as Claude Code itself decides.
+
+        Lines of programs that use Claude Code (``sdk``) count as a person's.
+        """
+        return (
+            self.isMeta is True
+            or self.isVisibleInTranscriptOnly is True
+            or is_of_program(self.origin)
+            or self.promptSource == "system"
+            or self.turnOrigin == "task_notification"
+        )
+
+
+decode_row = msgspec.json.Decoder(ClaudeRow).decode
+
+
+def is_of_program(origin: object) -> bool:
+    """Whether the ``origin`` of a message names another speaker than a person."""
+    return object_or_empty(origin).get("kind") not in (None, "human")
+
+
+def time_of(row: ClaudeRow) -> int | None:
+    """The time of a line in UTC nanoseconds; None where it has none that can be read."""
+    raw = bytes(row.timestamp)
+    try:
+        return nanoseconds(decode(raw)) if raw else None
+    except BROKEN:
+        return None
+
+
+def in_nanoseconds(milliseconds: object) -> int | None:
+    """A duration in the file's milliseconds, in nanoseconds; None for a value that is none."""
+    sound = type(milliseconds) is int and 0 <= milliseconds <= _MOST_MILLISECONDS
+    return milliseconds * 1_000_000 if sound else None  # type: ignore[operator]
+
+
+def value_of(data: bytes) -> Any:
+    """The JSON value of a line or a part of it; None where it cannot be read."""
+    try:
+        return decode(data) if data else None
+    except BROKEN:
+        return None
+
+
+def envelope_of(data: bytes, message: bytes) -> bytes | None:
+    """The line with ``null`` for its message or shape; None if the line does not contain it."""
+    start = data.find(b'"message":' + message)
+    if start >= 0:
+        start += len(b'"message":')
+    else:
+        start = data.find(message)
+        if start < 0 or not _SPACED.search(data, max(0, start - 64), start):
+            return None
+    return b"".join((data[:start], b"null", data[start + len(message) :]))

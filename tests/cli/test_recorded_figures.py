@@ -343,3 +343,19 @@ def test_a_time_that_is_not_in_the_file_is_on_no_screen(recorded: Recorded) -> N
             assert start.replace("T", " ") not in seen, session
             assert start not in seen, session
             assert "not dated" in seen, session
+
+
+def test_a_view_gives_system_prompt_and_tools_one_size_each(recorded: Recorded) -> None:
+    seen = 0
+    for session, audit in everything(recorded):
+        for row in audit["requests"]:
+            parts = row["figures"]
+            if parts["system"] is None:
+                continue
+            text = recorded.text("view", session, "--position", row["position"])
+            for title in ("system prompt", r"\d+ tool definitions?"):
+                sizes = re.findall(rf"^{title} · .* · (~[\d,]+) tokens", text, re.M)
+                key = "system" if title == "system prompt" else "tools"
+                assert sizes in ([], [figure(parts[key], True)]), (session, row["request"])
+                seen += len(sizes)
+    assert seen > 8

@@ -83,10 +83,10 @@ def errors_in_words(errors: EstimateErrors) -> str:
 
 
 def _spread(one: Spread) -> str:
-    median = f"{one.median:+.1%}"
+    median = f"{one.median:+,.1%}"
     if one.requests == 1:
         return f"{median} (1 request)"
     return (
         f"{median} (median of {plural(one.requests, 'request')}; "
-        f"5 to 95 %: {one.low:+.1%} to {one.high:+.1%})"
+        f"5 to 95 %: {one.low:+,.1%} to {one.high:+,.1%})"
     )

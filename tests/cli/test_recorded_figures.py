@@ -228,8 +228,8 @@ def test_view_diff_and_why_give_the_audits_figures(recorded: Recorded) -> None:
             ends = [f"@{rows[0]['position']}", f"@{rows[-1]['position']}"]
             compared = recorded.json("diff", session, *ends)
             for side, row in (("before", rows[0]), ("after", rows[-1])):
-                same = ("request", "tokens", "estimated", "figures")
-                assert [compared[side][key] for key in same] == [row[key] for key in same]
+                shared = ("request", "tokens", "estimated", "figures")
+                assert [compared[side][key] for key in shared] == [row[key] for key in same]
                 groups = sum(one["tokens"] for one in compared[side]["groups"])
                 assert groups == row["figures"]["messages"]
             [total] = re.findall(

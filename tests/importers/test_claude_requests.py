@@ -248,6 +248,24 @@ async def test_a_message_may_be_sent_with_further_fields(tmp_path: Path) -> None
     assert view.sent.body() == log.sent[0]
 
 
+async def test_a_message_that_is_written_anew_still_carries_a_person_s_words(
+    tmp_path: Path,
+) -> None:
+    log = Recording().user("go")
+    assert isinstance(log, Recording)
+    log.sends(ask("go")).answers("m1", text("Done."), stop_reason="end_turn").user("on")
+    other = {"type": "text", "text": "<system-reminder>\nBe quick.\n</system-reminder>"}
+    anew = said([other, {"type": "text", "text": "go"}])
+    log.sends(anew, said([text("Done.")], "assistant"), said("on"))
+    log.answers("m2", text("Fine."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    last = (await requests_of(store))[-1]
+    assert last.verified
+    assert last.sent is not None
+    assert [one.numbers for one in last.sent.messages] == [(0,), (1,), (2,)]
+    assert len(last.sent.messages[0].injected) == 1
+
+
 async def test_of_messages_that_are_the_same_each_has_its_own_number(tmp_path: Path) -> None:
     log = Recording().user("one")
     assert isinstance(log, Recording)

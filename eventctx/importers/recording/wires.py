@@ -83,6 +83,7 @@ class Wires:
         self._positions: dict[str, int] = {}
         self._resolved: dict[str, _Messages] = {}
         self._waiting: list[tuple[int, dict[str, Any]]] = []
+        self._carried: list[tuple[int, dict[str, Any]]] = []
         self._gave_up = False
 
     # -- what a file holds -----------------------------------------------------------------------
@@ -112,12 +113,19 @@ class Wires:
         """The numbers of the messages that a sent message carries, and what was put beside them."""
         if item.kind != "message":
             return (), ()
-        found: Carried = carried(item.value, [message for _, message in self._waiting])
+        among = self._waiting
+        found: Carried = carried(item.value, [message for _, message in among])
+        if not found.messages and self._carried:
+            # A client writes a message anew when its reminders change, as for another model.
+            among = self._carried
+            found = carried(item.value, [message for _, message in among])
         if not found.messages and self._gave_up:
             return (), ()  # it may carry one that was given up
-        numbers = [self._waiting[index][0] for index in found.messages]
+        numbers = [among[index][0] for index in found.messages]
+        taken = [among[index] for index in found.messages]
         for index in reversed(found.messages):
-            del self._waiting[index]
+            del among[index]
+        self._carried = (self._carried + taken)[-_MOST_WAITING:]
         injected = tuple([Injected(*span) for span in found.injected])
         return tuple(sorted({one for one in numbers if one >= 0})), injected
 

@@ -12,7 +12,7 @@ import eventctx
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event
-from eventctx.log.wire import WireForm
+from eventctx.log.wire import WireForm, hash_of, request_digest
 from eventctx.queries.requests import RequestView, request_at
 from eventctx.queries.sent import no_sources, sent_form
 from eventctx.stores.memory import MemoryStore
@@ -231,3 +231,35 @@ async def test_the_program_s_own_requests_equal_what_its_server_received(
         # Headers, and a billing line that stands first in the prompt, are in no record.
         del rebuilt["betas"], body["metadata"], body["stream"], body["system"][0]
         assert rebuilt == body
+
+
+async def test_an_erasure_takes_the_sent_copy_of_a_message_too_short_to_be_looked_for(
+    tmp_path: Path,
+) -> None:
+    log = Recording().user("no")
+    assert isinstance(log, Recording)
+    log.sends(said("no")).answers("m1", text("Fine."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    await eventctx.Engine(store).erase(SESSION, [0])
+    copies = [
+        record.bodies[0].data
+        async for record in store.read(SESSION)
+        if record.type == "context:request_content" and decode_event(record).kind == "message"
+    ]
+    assert copies == [None]
+
+
+def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> None:
+    one, two = hash_of([b"a" * 32, b"b" * 32]), hash_of([b"b" * 32, b"a" * 32])
+    parts = [None, b"s" * 32, b"t" * 32]
+    digests = {
+        request_digest(messages, system, tools, parameters)
+        for messages in (one, two)
+        for system in parts
+        for tools in parts
+        for parameters in parts
+    }
+    assert len(digests) == 2 * 3**3
+    assert request_digest(one, None, None, None) == request_digest(
+        hash_of([b"b" * 32], hash_of([b"a" * 32])), None, None, None
+    )

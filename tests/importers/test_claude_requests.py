@@ -233,20 +233,21 @@ async def test_the_program_s_own_requests_equal_what_its_server_received(
         assert rebuilt == body
 
 
-async def test_an_erasure_takes_the_sent_copy_of_a_message_too_short_to_be_looked_for(
+async def test_an_erasure_takes_the_hash_of_a_copy_that_holds_more_than_the_message(
     tmp_path: Path,
 ) -> None:
     log = Recording().user("no")
     assert isinstance(log, Recording)
-    log.sends(said("no")).answers("m1", text("Fine."), stop_reason="end_turn")
+    log.sends(ask("no")).answers("m1", text("Fine."), stop_reason="end_turn")
     store, _ = await imported(log, tmp_path)
     await eventctx.Engine(store).erase(SESSION, [0])
-    copies = [
-        record.bodies[0].data
-        async for record in store.read(SESSION)
-        if record.type == "context:request_content" and decode_event(record).kind == "message"
-    ]
-    assert copies == [None]
+    left = [record async for record in store.read(SESSION)]
+    kept = [raw_of(one) or b"" for one in left if one.type == "import:raw"]
+    hashed = message_hash(ask("no")).encode()
+    assert kept
+    assert not any(hashed in raw for raw in kept)
+    copies = [one.bodies[0].data for one in left if one.type == "context:request_content"]
+    assert copies.count(None) == 1
 
 
 def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> None:

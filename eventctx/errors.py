@@ -203,7 +203,7 @@ class ContextOverflow(CompactionError):
     def __init__(
         self, budget: int, floor: int, parts: dict[str, int], *, messages: int | None = None
     ) -> None:
-        listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
+        listed = ", ".join(f"{name} ~{tokens:,}" for name, tokens in parts.items() if tokens)
         how_many = "" if messages is None else f" in {messages} message{'s'[: messages != 1]}"
         advice = (
             "raise the budget, unpin messages, or open the session with on_overflow='send_floor'"
@@ -212,8 +212,8 @@ class ContextOverflow(CompactionError):
             "raise the budget or unpin messages"
         )
         super().__init__(
-            f"what must stay takes {floor} tokens{how_many} ({listed}), {floor - budget} more than "
-            f"the budget of {budget}: {advice}"
+            f"what must stay takes ~{floor:,} tokens{how_many} ({listed}), "
+            f"~{floor - budget:,} more than the budget of {budget:,}: {advice}"
         )
         self.budget = budget
         self.floor = floor

@@ -16,6 +16,7 @@ import msgspec
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, PostCompact, RequestPrepared, known_as
 from eventctx.log.record import Record
+from eventctx.messages.facts import decode_facts
 from eventctx.projections.view.series import Series
 
 
@@ -47,7 +48,9 @@ class CompactionFigures(msgspec.Struct, frozen=True):
 
     ``before`` is the prompt that the provider reported for the request before it, ``after`` that of
     the first request after it. Where it reported none, or the transcript was changed in between, it
-    is the estimate in the compaction's own record, and the flag beside it is true. ``recorded`` is
+    is the estimate in the compaction's own record, and the flag beside it is true: messages that
+    were added are what a compaction of ours was made for. Of an imported one the request before it
+    is shown all the same, as only the answer stands between the two. ``recorded`` is
     the size before it that an imported file names itself; it counts what the other program counts.
     """
 
@@ -113,13 +116,29 @@ class CompactionSizes(NamedTuple):
     request: int | None
 
 
+class ImportedFile(NamedTuple):
+    """What the log of an imported session tells of its file.
+
+    ``format`` is None for a session that was not imported. ``system``: the transcript has a system
+    prompt. ``requests``: the file holds requests, and the importer read the messages from them.
+    ``beside``: it holds what was sent beside the messages, which is kept raw. ``undated`` is the
+    time of records for which the file has none: that of the import.
+    """
+
+    format: str | None = None
+    system: bool = False
+    requests: bool = False
+    beside: bool = False
+    undated: int | None = None
+
+
 class FiguresState(NamedTuple):
     """The fold's state.
 
     ``reports`` are pairs of a request's position and its reported prompt, ``firsts`` pairs of a
     compaction's position and that of the first request after it. ``last`` is the last request, None
-    once the view was changed otherwise than by adding to it; ``waiting`` the compaction whose first
-    request has yet to come.
+    once the view was changed otherwise than by adding to it; ``grown`` whether messages were added
+    since; ``waiting`` the compaction whose first request has yet to come.
     """
 
     requests: Series[RequestSizes]
@@ -127,18 +146,21 @@ class FiguresState(NamedTuple):
     compactions: Series[CompactionSizes]
     firsts: Series[tuple[int, int]]
     last: int | None = None
+    grown: bool = False
     waiting: int | None = None
+    file: ImportedFile = ImportedFile()
 
 
 class Figures(NamedTuple):
     """The figures of a session by position: of its requests, and of its applied compactions.
 
-    ``sizes`` is what the requests' own records say.
+    ``sizes`` is what the requests' own records say, ``file`` what is known of an imported file.
     """
 
     requests: dict[int, RequestFigures]
     compactions: dict[int, CompactionFigures]
     sizes: dict[int, RequestSizes]
+    file: ImportedFile = ImportedFile()
 
 
 CHANGES: Final = frozenset(
@@ -168,6 +190,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
                 requests=state.requests.append(made),
                 firsts=firsts,
                 last=record.position,
+                grown=False,
                 waiting=None,
             )
         case "usage:reported":
@@ -179,6 +202,10 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
             ended: Any = decode_known(record)
             if ended.outcome == "applied":
                 return _compacted(state, ended, record.position)
+        case "session:start" | "import:raw":
+            return state._replace(file=_file(state.file, record))
+        case "context:message_added":
+            return state._replace(grown=True, file=_with_message(state.file, record))
         case kind if kind in CHANGES:
             return state._replace(last=None, waiting=None)
     return state
@@ -196,15 +223,41 @@ def read(state: FiguresState) -> Figures:
         )
         for one in state.compactions
     }
-    return Figures(requests, compactions, {one.position: one for one in state.requests})
+    sizes = {one.position: one for one in state.requests}
+    return Figures(requests, compactions, sizes, state.file)
 
 
 def of_next_compaction(state: FiguresState, before: int, after: int) -> CompactionFigures:
     """The figures of a compaction made now that estimates these sizes itself."""
-    last = dict(state.reports).get(-1 if state.last is None else state.last)
+    unchanged = None if state.grown else state.last
+    last = dict(state.reports).get(-1 if unchanged is None else unchanged)
     return CompactionFigures(
         before if last is None else last, last is None, after, after_estimated=True
     )
+
+
+_WITH_REQUESTS: Final = frozenset(("exchange", "llm:request.rest", "llm:request:raw.rest"))
+"""Kinds of raw parts that are the rest of a request whose messages were imported."""
+
+_WITH_TOOLS: Final = frozenset(("SystemPromptEvent", "SystemPromptEvent.envelope"))
+"""Kinds of raw parts with tool definitions."""
+
+
+def _file(file: ImportedFile, record: Record) -> ImportedFile:
+    event: Any = decode_known(record)
+    if record.type == "session:start":
+        undated = event.imported_at if event.imported_at == record.time else None
+        return file._replace(format=event.format, undated=undated)
+    requests = file.requests or not _WITH_REQUESTS.isdisjoint(event.kinds)
+    beside = file.beside or requests or not _WITH_TOOLS.isdisjoint(event.kinds)
+    return file._replace(requests=requests, beside=beside)
+
+
+def _with_message(file: ImportedFile, record: Record) -> ImportedFile:
+    if file.format is None or file.system:
+        return file
+    facts = decode_facts(record.bodies[0].facts) if record.bodies else None
+    return file._replace(system=facts is not None and facts.role in ("system", "developer"))
 
 
 def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
@@ -262,8 +315,9 @@ def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
 
 
 def _compacted(state: FiguresState, event: PostCompact, position: int) -> FiguresState:
+    last = None if state.grown and event.trigger != "imported" else state.last
     made = CompactionSizes(
-        position, event.tokens_before, event.tokens_after, event.tokens_recorded, state.last
+        position, event.tokens_before, event.tokens_after, event.tokens_recorded, last
     )
     return state._replace(compactions=state.compactions.append(made), last=None, waiting=position)
 

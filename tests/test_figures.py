@@ -44,6 +44,9 @@ def compacted(before: int, after: int, **more: Any) -> events.PostCompact:
     )
 
 
+ADDED = events.MessageAdded()
+
+
 def figures_of(*log: events.Event) -> Figures:
     """The figures of a stream of these events, whose positions count from 0."""
     state = figures.initial()
@@ -116,6 +119,15 @@ def test_a_compaction_has_the_figures_of_the_requests_around_it() -> None:
 def test_a_compaction_without_reports_around_it_has_its_own_estimates() -> None:
     found = figures_of(prepared(900), compacted(1_000, 400), prepared(450, plan=1))
     assert found.compactions == {1: CompactionFigures(1_000, True, 400, True)}
+
+
+def test_what_was_added_since_the_last_request_is_part_of_what_a_compaction_was_made_for() -> None:
+    """A result of 10,000 tokens brings a request of 13,000 over a budget of 20,000."""
+    log = [prepared(13_200), reported(0, 13_006), ADDED]
+    own = figures_of(*log, compacted(23_240, 10_300, trigger="budget"))
+    assert own.compactions == {3: CompactionFigures(23_240, True, 10_300, True)}
+    imported = figures_of(*log, compacted(13_400, 10_300, trigger="imported"))
+    assert imported.compactions == {3: CompactionFigures(13_006, False, 10_300, True)}
 
 
 @pytest.mark.parametrize(

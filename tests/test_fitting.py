@@ -22,7 +22,7 @@ async def test_an_overflow_leaves_a_trace_in_the_audit_once_for_every_state() ->
                 await ctx.get_messages_for_request()
         (row,) = (await engine.audit("s")).compactions
         assert row.outcome == "failed"
-        assert "latest human message 1217" in (row.error or "")
+        assert "latest human message ~1,217" in (row.error or "")
 
 
 async def test_a_view_on_an_irreducible_floor_is_not_compacted_again_and_again() -> None:

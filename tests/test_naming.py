@@ -49,3 +49,16 @@ def test_another_text_is_no_position(text: str) -> None:
 def test_another_text_is_no_request(text: str) -> None:
     with pytest.raises(InvalidSetting, match=r"turn and iteration such as 3\.2"):
         naming.read_request(text)
+
+
+def test_a_range_of_messages_is_read_as_it_is_written() -> None:
+    written = naming.range_name(3, 6)
+    for text in (written, "3-6", "#3-#6", "3 – 6"):
+        assert naming.read_messages(text) == (3, 4, 5, 6)
+    assert naming.read_messages("#6") == (6,)
+
+
+@pytest.mark.parametrize("text", ["#6–#3", "0-999999999999"])
+def test_an_empty_or_an_enormous_range_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="expected a range of 1 to 100,000 messages"):
+        naming.read_messages(text)

@@ -24,6 +24,7 @@ from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ENDS_ALL, ImportSummary, follow_file
 from eventctx.importers.lookout import ChangedFile, Lookout
 from eventctx.importers.many import (
+    CLOSED_ON_PURPOSE,
     FilePassedOver,
     ImportedPaths,
     Told,
@@ -146,6 +147,8 @@ class Follower:
         followed.seen, followed.changed = seen, monotonic()
         # An empty file is about to be written, and of one that is gone nothing can be read.
         followed.dirty = seen.error is not None or any(file.size for file in seen.files)
+        if not seen.files and seen.error is None:
+            followed.problems = []
         if seen.lately:
             self._hot.add(followed)
         else:
@@ -200,10 +203,7 @@ class Follower:
             more = partial(self._more, followed)
             summaries = await follow_file(self._store, path, more, format=self._format)
             self._tell(followed, summaries, closed=followed.opened)
-            for name in [one.session for one in summaries if one.session is not None]:
-                info = await self._store.head(name)
-                if info is not None:
-                    sessions[name] = info
+            sessions = await self._heads([one.session for one in summaries])
         except ENDS_ALL:
             raise
         except WrongExpectedVersion:
@@ -213,10 +213,16 @@ class Follower:
             return
         except EventctxError as error:
             followed.problems = [passed_over_for(path, error, named=followed.seen.named)]
+            if isinstance(error, CLOSED_ON_PURPOSE):
+                sessions = await self._heads([error.stream])  # in another store it may be imported
         took = max(followed.first, monotonic() - followed.began)
         followed.not_before = monotonic() + _READING_SHARE * took
         problem = followed.problems[0] if followed.problems else None
         self._known.note(path, followed.read, sessions, problem)
+
+    async def _heads(self, names: Iterable[str | None]) -> dict[str, StreamInfo]:
+        found = [await self._store.head(name) for name in names if name is not None]
+        return {info.stream: info for info in found if info is not None}
 
     async def _more(
         self, followed: _Followed, summaries: list[ImportSummary], same: Callable[[], bool]
@@ -321,6 +327,9 @@ class Follower:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         self._known.save()
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
 
 
 async def _until(stop: Event, seconds: float) -> None:

@@ -15,6 +15,7 @@ from eventctx.errors import (
     NotAStore,
     StoreTooNew,
     StoreUnavailable,
+    WrongExpectedVersion,
 )
 from eventctx.importers.detect import Format, choose, session_source
 from eventctx.importers.formats import claude_code
@@ -84,7 +85,8 @@ async def import_file(
     if session is not None:
         check_session_id(session)
     chosen = _choose(path, format)
-    run = ImportRun(store, chosen, session, complete or take_over, CheckedClock(clock)(), salt)
+    now = CheckedClock(clock)()
+    run = ImportRun(store, chosen, session, complete or take_over, now, salt, ENDS_ALL)
     main = await import_session(run, path, progress)
     summaries = await _with_agents(run, path, main, {})
     others = await _others(run, path)
@@ -112,7 +114,9 @@ async def follow_file(
     ``more`` is not called. Raises as ``import_file`` does.
     """
     path = session_source(Path(path), format)
-    run = ImportRun(store, _choose(path, format), None, False, CheckedClock(clock)(), salt)
+    # What another process writes in between says nothing of a subagent's file: all is read again.
+    ends = (*ENDS_ALL, WrongExpectedVersion)
+    run = ImportRun(store, _choose(path, format), None, False, CheckedClock(clock)(), salt, ends)
     agents: _Agents = {}
 
     async def at_end(main: ImportOutcome, lines: GrowingLines) -> bool:
@@ -187,7 +191,7 @@ async def _import_agent(
     run = run._replace(session=name, complete=run.complete or agent.over)
     try:
         done = await import_session(run, path, parent=parent, call_id=agent.call_id)
-    except ENDS_ALL:
+    except run.ends:
         raise
     except EventctxError as error:
         return ImportSummary(

@@ -49,6 +49,7 @@ class Lookout:
         self._quiet = quiet
         self._seen: dict[str, ChangedFile] = {}
         self._lately: dict[str, float] = {}
+        self._unreadable: set[str] = set()
         self._next_search = 0.0
 
     async def look(self) -> list[ChangedFile]:
@@ -68,6 +69,12 @@ class Lookout:
                     changes.append(self._meet(path, files, error, findings.named, now))
                 elif before.files != files or (before.error is None) != (error is None):
                     changes.append(self._change(path, files, error, now))
+        there = {path for findings in found for path in (*findings.files, *findings.errors)}
+        for path in self._unreadable - there:
+            # A folder that can be searched again, or what is gone, has no error any more.
+            self._lately.pop(path, None)
+            changes.append(self._seen.pop(path)._replace(files=(), error=None))
+        self._unreadable = {path for findings in found for path in findings.errors}
         return changes
 
     def _search(self) -> list[FoundFiles]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from eventctx.errors import EventctxError, NotATranscript, SessionWasTakenOver
+from eventctx.errors import (
+    EventctxError,
+    NotATranscript,
+    SessionWasDeleted,
+    SessionWasTakenOver,
+)
 from eventctx.importers.detect import passed_over
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
@@ -17,8 +23,9 @@ from eventctx.log.store import EventStore
 class FilePassedOver(msgspec.Struct, frozen=True, kw_only=True):
     """A file that became no session, and why.
 
-    ``error`` names the exception's class. It is None where nothing is wrong: the file is no
-    transcript, and a search met it; or it holds nothing to import yet.
+    ``error`` names the exception's class. It is None where nothing is wrong: a search met
+    the file, and it is no transcript, or its session was taken over or deleted; or it holds nothing
+    to import yet.
     """
 
     path: Path
@@ -70,6 +77,9 @@ class ImportedPaths(msgspec.Struct, frozen=True, kw_only=True):
             bytes=sum([one.bytes for one in self.sessions]),
         )
 
+
+CLOSED_ON_PURPOSE: Final = (SessionWasTakenOver, SessionWasDeleted)
+"""The errors of a session that somebody closed to its file on purpose; nothing is wrong with it."""
 
 ImportOne = Callable[[Path], Awaitable[Sequence[ImportSummary]]]
 """Imports the sessions of one path."""
@@ -137,7 +147,7 @@ def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePas
     """What is said of a file whose import raised ``error``; not ``named`` if a search met it."""
     if isinstance(error, NotATranscript) and not named:
         return FilePassedOver(path=path, reason=f"no transcript: {error.found}")
-    if isinstance(error, SessionWasTakenOver) and not named:
+    if isinstance(error, CLOSED_ON_PURPOSE) and not named:
         return FilePassedOver(path=path, reason=str(error))
     reason = str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
     # It may hold a file's name, which may be no UTF-8.

@@ -57,7 +57,8 @@ class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
 class ImportRun(NamedTuple):
     """The part of one import that is the same for the main file and its subagents'.
 
-    ``session`` is the name that the caller wants, ``now`` the time of the import.
+    ``session`` is the name that the caller wants, ``now`` the time of the import. ``ends`` are the
+    errors of a subagent's file that end the import of the main one, too.
     """
 
     store: EventStore
@@ -66,6 +67,7 @@ class ImportRun(NamedTuple):
     complete: bool
     now: int
     salt: Callable[[int], bytes]
+    ends: tuple[type[Exception], ...]
 
 
 class ImportOutcome(msgspec.Struct):

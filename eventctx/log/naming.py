@@ -19,6 +19,7 @@ from eventctx.log.arguments import shown
 
 _NUMBER: Final = r"\d{1,18}"
 _MESSAGE: Final = re.compile(rf"#?({_NUMBER})", re.ASCII)
+_MESSAGES: Final = re.compile(rf"#?({_NUMBER})\s*[–-]\s*#?({_NUMBER})", re.ASCII)
 _POSITION: Final = re.compile(rf"@?({_NUMBER})", re.ASCII)
 _REQUEST: Final = re.compile(rf"@({_NUMBER})|({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
 
@@ -66,6 +67,27 @@ def read_message(text: str) -> int:
             f"expected a message such as #6 or 6, found {shown(text)}; `transcript` lists them"
         )
     return int(match[1])
+
+
+_MOST: Final = 100_000
+"""Messages that a range may name."""
+
+
+def read_messages(text: str) -> tuple[int, ...]:
+    """The numbers of a message ``#6``, or of a range ``#3–#9`` (also ``3-9``), both included.
+
+    Raises InvalidSetting for another text, and for a range that is empty or enormous.
+    """
+    match = _MESSAGES.fullmatch(text.strip())
+    if match is None:
+        return (read_message(text),)
+    first, last = int(match[1]), int(match[2])
+    if not first <= last < first + _MOST:
+        raise InvalidSetting(
+            f"expected a range of 1 to {_MOST:,} messages such as #3–#9, found {shown(text)}; "
+            "`transcript` lists them"
+        )
+    return tuple(range(first, last + 1))
 
 
 def read_position(text: str) -> int:

@@ -2,8 +2,8 @@
 
 The rule is that of Claude Code 2.1.330, read from its transcripts and checked against the requests
 that a server received: SHA-256 of the JSON with sorted keys and without spaces, without any
-``cache_control``. A message is its role and its content; a content that is a text counts as one
-text block. Two messages with one digest are the same for the model.
+``cache_control``. Of a transcript's message role and content are sent; a content that is a text
+counts as one text block. Two messages with one digest are the same for the model.
 
 JSON is written as JavaScript writes it, since the digests that are compared were made by it: keys
 in the order of their UTF-16 units, numbers in its own shortest form.
@@ -47,11 +47,16 @@ def as_sent(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def message_digest(message: dict[str, Any]) -> bytes:
-    """The digest of a message as it is sent."""
-    sent = as_sent(message)
-    if isinstance(sent.get("content"), str):
-        sent["content"] = [{"type": "text", "text": sent["content"]}]
-    return digest_of(sent)
+    """The digest of a transcript's message as it is sent."""
+    return sent_digest(as_sent(message))
+
+
+def sent_digest(message: dict[str, Any]) -> bytes:
+    """The digest of a message of a request, whatever fields it was sent with."""
+    content = message.get("content")
+    if isinstance(content, str):
+        message = {**message, "content": [{"type": "text", "text": content}]}
+    return digest_of(message)
 
 
 def _units(key: str) -> bytes:

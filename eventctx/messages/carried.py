@@ -133,14 +133,16 @@ def _lines_at(piece: str, text: str, end: int) -> int | None:
 
     The word "ok" of a person is in many reminders; a line of its own it is in few.
     """
-    start = text.find(piece, end)
-    while start >= 0:
-        behind = start + len(piece)
-        before_ok = start == 0 or text[start - 1] == "\n"
-        if before_ok and (behind == len(text) or text[behind] == "\n"):
-            return start
-        start = text.find(piece, start + 1)
-    return None
+    if len(piece) == len(text):
+        return 0 if end == 0 and piece == text else None
+    # One search, since a short piece may be found anywhere in a long text.
+    if end == 0 and text.startswith(piece + "\n"):
+        return 0
+    start = text.find("\n" + piece + "\n", max(0, end - 1))
+    if start >= 0:
+        return start + 1
+    last = len(text) - len(piece)
+    return last if last >= end and text.endswith("\n" + piece) else None
 
 
 def _texts(message: dict[str, Any]) -> Iterator[_Text]:

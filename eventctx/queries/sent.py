@@ -140,7 +140,8 @@ async def sent_form(
     )
     messages = [
         SentMessage(
-            None if one is None else as_sent(one),
+            # A stored content is all that was sent, a transcript's message more than that.
+            one if one is None or at in sources.injected else as_sent(one),
             sources.numbers.get(at, ()),
             sources.injected.get(at, ()),
         )

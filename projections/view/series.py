@@ -81,6 +81,10 @@ class Series(Generic[T]):
             shared.extend(added)
         return self._version(shared, self._length + len(added))
 
+    def first(self, count: int) -> Series[T]:
+        """The version of the first ``count`` items; no item is copied."""
+        return self._version(self._items, min(count, self._length))
+
     def continues(self, older: Series[T]) -> bool:
         """Whether ``older`` is a version of the same list and no longer than this one.
 

@@ -141,3 +141,9 @@ def test_an_export_cannot_be_taken_over(run: Any, imported: Path, tmp_path: Path
     assert "found an export of eventctx" in done.out
     assert run("import", out, "--store", tmp_path / "b.db").code == 0
     assert run("restore", SESSION, 0, "--store", tmp_path / "b.db").code == 2
+
+
+def test_a_range_that_a_screen_shows_can_be_given_back(run: Any, imported: Path) -> None:
+    done = run("restore", SESSION, "#0–#2", "--fork", "mine", "--json", "--store", imported)
+    assert done.code == 0
+    assert done.document["asked_for"] == done.document["restored"] == [0, 1, 2]

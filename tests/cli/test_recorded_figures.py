@@ -300,3 +300,46 @@ def test_the_session_whose_figures_contradicted_each_other(recorded: Recorded) -
     assert abs(after["median"]) < 0.02
     text = recorded.text("audit", SPOTTER)
     assert "Our estimates against the provider's own counts: before its first report" in text
+
+
+def test_what_is_said_to_be_missing_is_not_in_the_file(recorded: Recorded) -> None:
+    """A system prompt in the transcript is in the file, and so is a recorded request."""
+    for session, audit in everything(recorded):
+        rows = [row for row in audit["requests"] if row["figures"]["known"] == "reconstructed"]
+        text = recorded.text("audit", session)
+        assert ("reconstructed by an importer" in text) == bool(rows), session
+        lines = recorded.lines("log", session, "--type", "context:message_added", "--bodies")
+        roles = [one["bodies"][0]["content"].get("role") for one in lines]
+        if {"system", "developer"} & set(roles):
+            assert "such as system prompt" not in text, session
+        raw = recorded.text("log", session, "--type", "import:raw")
+        if re.search(r"\bexchange \d|llm:request\.rest", raw):
+            assert "the file does not hold what was sent" not in text, session
+            assert "Not in the file" not in text, session
+    assert "such as system prompt and tool definitions, about 25,873 tokens of 25,882" in (
+        recorded.text("audit", SPOTTER)
+    )
+
+
+def test_the_size_behind_a_request_goes_on_from_the_requests_own(recorded: Recorded) -> None:
+    for session, audit in everything(recorded):
+        steps = recorded.lines("replay", session)
+        for row in audit["requests"]:
+            at = next(i for i, one in enumerate(steps) if one["position"] == row["position"])
+            if at + 1 == len(steps) or steps[at + 1]["type"] != "context:message_added":
+                continue
+            assert steps[at + 1]["view_tokens"] >= row["tokens"], (session, row["request"])
+
+
+def test_a_time_that_is_not_in_the_file_is_on_no_screen(recorded: Recorded) -> None:
+    undated = [row["session"] for row in recorded.json("sessions") if row["last"] is None]
+    assert len(undated) > 4
+    for session in undated:
+        start = recorded.lines("log", session, "--to", "0")[0]["time"][:19]
+        audit = recorded.audits[session]
+        assert not any(row["time"] for row in [*audit["requests"], *audit["turns"]]), session
+        for screen in (recorded.text("why", session, "#1"), recorded.text("log", session)):
+            seen = re.sub(r"imported_at \S+ \S+", "", screen)
+            assert start.replace("T", " ") not in seen, session
+            assert start not in seen, session
+            assert "not dated" in seen, session

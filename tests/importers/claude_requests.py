@@ -32,7 +32,7 @@ def _plain(value: Any) -> Any:
 def message_hash(message: dict[str, Any]) -> str:
     content = message["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return hash_of({"role": message["role"], "content": blocks})
+    return hash_of({**message, "content": blocks})
 
 
 class Recording(ClaudeCode):

@@ -16,7 +16,14 @@ from eventctx.log.wire import WireForm, hash_of, request_digest
 from eventctx.queries.requests import RequestView, request_at
 from eventctx.queries.sent import no_sources, sent_form
 from eventctx.stores.memory import MemoryStore
-from tests.importers.claude_requests import REMINDER, SYSTEM, TOOLS, Recording, message_hash
+from tests.importers.claude_requests import (
+    REMINDER,
+    SYSTEM,
+    TOOLS,
+    Recording,
+    hash_of,
+    message_hash,
+)
 from tests.importers.given import NOW, SESSION, call, text
 
 EXACT = "claude-code-exact/session.jsonl"
@@ -135,13 +142,24 @@ async def test_cache_marks_stand_where_they_stood(tmp_path: Path) -> None:
         ("api-request", {"cut": True}),
         ("api-request", {"tail": 7}),
         ("api-request", {"id": None}),
+        ("api-request", {"tail": []}),
+        ("api-request", {"params": {}}),
+        ("api-request", {"params": ...}),
+        ("api-request", {"shapeHash": None}),
+        ("api-request", {"shapeHash": ...}),
+        ("api-request-blob", {"message": said("go", ""), "hash": message_hash(said("go", ""))}),
+        ("api-request-shape", {"shape": {"tools": 5}, "shapeHash": hash_of({"tools": 5})}),
+        ("api-request-shape", {"shape": {"system": 5}, "shapeHash": hash_of({"system": 5})}),
     ],
 )
 async def test_a_record_that_is_not_as_expected_leaves_its_requests_reconstructed(
     line: str, change: dict[str, Any], tmp_path: Path
 ) -> None:
     log = two_requests()
-    next(row for row in log.rows if row["type"] == line).update(change)
+    changed = next(row for row in log.rows if row["type"] == line)
+    changed.update(change)
+    for key in [key for key, value in change.items() if value is ...]:
+        del changed[key]
     store, summary = await imported(log, tmp_path)
     views = await requests_of(store)
     assert views[0].known == "reconstructed"
@@ -158,6 +176,94 @@ async def test_a_record_whose_contents_lost_their_hash_is_kept_and_named(tmp_pat
     _, summary = await imported(log, tmp_path)
     assert summary.unknown == {"api-request-blob": 1}
     assert "expected contents of digest 000000000000" in summary.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("api-request", "it stands nowhere before its answer"),
+        ("api-request-blob", "a message of it is not in the file"),
+        ("api-request-shape", "its system prompt and its tools are not in the file"),
+    ],
+)
+async def test_why_a_request_stays_reconstructed_is_said(
+    line: str, reason: str, tmp_path: Path
+) -> None:
+    log = two_requests()
+    log.rows.remove(next(row for row in log.rows if row["type"] == line))
+    _, summary = await imported(log, tmp_path)
+    assert f"the request request-0 stays reconstructed: {reason}" in summary.warnings[0]
+
+
+async def test_of_two_different_requests_with_one_id_none_is_believed(tmp_path: Path) -> None:
+    log = Recording().user("Say three steps")
+    assert isinstance(log, Recording)
+    log.sends(ask()).sends(ask()).sends(ask()).answers("m1", text("Done."), stop_reason="end_turn")
+    first = next(row for row in log.rows if row["type"] == "api-request")
+    # From here on request 0 begins with request 1, and 1 with 0.
+    log.line("api-request", **{**first, "base": "request-1", "keep": 1, "tail": []})
+    log.sends(ask(), said([text("Done.")], "assistant"), said("on"), base="request-1", keep=1)
+    log.answers("m2", text("Again."), stop_reason="end_turn")
+    named = {"requestRef": "request-0"}
+    log.user("more").answer("m3", text("More."), stop_reason="end_turn").rows[-1].update(named)
+    store, summary = await imported(log, tmp_path)
+    assert [view.known for view in await requests_of(store)] == [
+        "observed",
+        "observed",
+        "reconstructed",
+    ]
+    assert "two different requests of that id" in summary.warnings[0]
+
+
+async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
+    tmp_path: Path,
+) -> None:
+    log = two_requests()
+    log.user("Stop hook feedback: go on", isMeta=True)
+    done = said([text("Done.")], "assistant")
+    log.sends(*log.sent[-1]["messages"], done, said("Stop hook feedback: go on"))
+    log.rows.remove([row for row in log.rows if row["type"] == "api-request-blob"][-1])
+    log.answers("m3", text("Further."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    last = (await requests_of(store))[-1]
+    assert last.verified
+    assert last.sent is not None
+    assert last.sent.body() == log.sent[-1]
+    assert last.sent.messages[-1].numbers == (4,)
+    await eventctx.Engine(store).erase(SESSION, [4])
+    hashed = message_hash(said("Stop hook feedback: go on")).encode()
+    raw = [raw_of(one) async for one in store.read(SESSION) if one.type == "import:raw"]
+    assert not any(hashed in (one or b"") for one in raw)
+
+
+async def test_a_message_may_be_sent_with_further_fields(tmp_path: Path) -> None:
+    log = Recording().user("Say three steps")
+    assert isinstance(log, Recording)
+    effort = {**said("Think little.", "system"), "output_config": {"effort": "low"}}
+    log.sends(effort, ask()).answers("m1", text("Done."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    (view,) = await requests_of(store)
+    assert view.verified
+    assert view.sent is not None
+    assert view.sent.body() == log.sent[0]
+
+
+async def test_of_messages_that_are_the_same_each_has_its_own_number(tmp_path: Path) -> None:
+    log = Recording().user("one")
+    assert isinstance(log, Recording)
+    fine = said([text("Fine.")], "assistant")
+    log.sends(said("one")).answers("m1", text("Fine."), stop_reason="end_turn").user("two")
+    log.sends(said("one"), fine, said("two")).answers("m2", text("Fine."), stop_reason="end_turn")
+    log.user("three")
+    # Another run of the program begins its first request with nothing.
+    messages = [said("one"), fine, said("two"), fine, said("three")]
+    log.sends(*messages, base=None, keep=0, tail=[message_hash(one) for one in messages])
+    log.answers("m3", text("Fine."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    last = (await requests_of(store))[-1]
+    assert last.verified
+    assert last.sent is not None
+    assert [one.numbers for one in last.sent.messages] == [(0,), (1,), (2,), (3,), (4,)]
 
 
 async def test_a_request_that_failed_and_was_sent_again_is_one_call(tmp_path: Path) -> None:

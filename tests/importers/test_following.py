@@ -19,7 +19,7 @@ from eventctx.importers.known_files import SUFFIX, KnownFiles
 from eventctx.importers.known_folders import known_folders
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import FilePassedOver, ImportedPaths, Told
-from eventctx.log.store import EventStore
+from eventctx.log.store import EventStore, Expected
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, openhands_talk
 from tests.importers.given import (
@@ -35,6 +35,7 @@ from tests.importers.given import (
 )
 from tests.importers.growing import FILES
 from tests.importers.test_bad_input import FullStore
+from tests.importers.test_many import draft
 
 CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 PATIENCE = 20.0
@@ -71,6 +72,10 @@ class Running:
         async with asyncio.timeout(PATIENCE):
             while not true():  # noqa: ASYNC110 - no event says it
                 await asyncio.sleep(0.02)
+
+    @property
+    def all(self) -> list[Any]:
+        return list(self.follower._followed.values())
 
     def has_read(self, path: Path, size: int) -> bool:
         followed = self.follower._followed.get(path)
@@ -386,6 +391,79 @@ async def test_a_store_that_fails_ends_it(folder: Path) -> None:
     async with following(FullStore(), folder) as running:
         with pytest.raises(StoreFull):
             await running.until(lambda: False)
+
+
+async def test_a_store_that_fails_at_the_end_is_no_good_end(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(ClaudeCode().user("one").progress().data())
+    async with following(FullStore(), folder) as running:
+        await running.until(lambda: running.messages(SESSION) == 1)
+        with pytest.raises(StoreFull):
+            await running.end()
+
+
+class WrittenByAnother(MemoryStore):
+    """A store in which another process writes the first record of a stream just before us."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def append(self, stream: str, drafts: Any, expected: Expected) -> Any:
+        if stream == self.stream:
+            self.stream = ""
+            super().append(stream, drafts[:1], expected)
+        return super().append(stream, drafts, expected)
+
+
+async def test_a_subagents_session_that_another_process_writes_is_taken_up(folder: Path) -> None:
+    child = f"{SESSION}.agent-a1"
+    store = WrittenByAnother(child)
+    agents = folder / "main" / "subagents"
+    agents.mkdir(parents=True)
+    agent = ClaudeCode(agentId="a1", isSidechain=True).user("look")
+    (agents / "agent-a1.jsonl").write_bytes(agent.data())
+    path = folder / "main.jsonl"
+    path.write_bytes(ClaudeCode().user("go").answer("m1", call("t1")).progress(agentId="a1").data())
+    async with following(store, folder) as running:
+        await running.until(lambda: running.messages(child) == 1)
+        result = await running.end()
+    assert result.passed_over == ()
+    await same_as_import(store, path, child)
+
+
+async def test_a_folder_that_is_back_is_not_passed_over(folder: Path) -> None:
+    data = ClaudeCode().user("one").data()
+    async with following(MemoryStore(), folder, patience=0.0) as running:
+        await asyncio.to_thread(folder.rmdir)
+        await running.until(lambda: len(running.told) == 1)
+        await asyncio.to_thread(folder.mkdir)
+        (folder / "a.jsonl").write_bytes(data)
+        await running.until(lambda: running.messages(SESSION) == 1)
+        result = await running.end()
+    assert result.passed_over == ()
+
+
+async def test_a_session_that_was_closed_to_its_file_is_imported_into_another_store(
+    folder: Path, tmp_path: Path
+) -> None:
+    store, other = MemoryStore(), MemoryStore()
+    for name in ("deleted", "taken-over"):
+        path = folder / f"{name}.jsonl"
+        path.write_bytes(ClaudeCode(name).user("one").data())
+        await load(store, path, take_over=name == "taken-over")
+    last = (await records(store, "deleted"))[-1]
+    await store.delete("deleted", draft("session:deleted"), last.position)
+    for known in (0, 2):
+        async with following(store, folder, known=tmp_path / "s.db") as running:
+            await running.see(lambda: len(running.follower.result.passed_over) == 2)
+            await running.see(lambda: all(one.task is None for one in running.all))
+            result = await running.end()
+        assert running.follower.unchanged == known
+        assert [one.error for one in result.passed_over] == [None, None]
+    # Somebody removed the store, and its file of what is known stayed.
+    async with following(other, folder, known=tmp_path / "s.db") as running:
+        await running.until(lambda: len(running.told) == 2)
+    assert {info.stream for info in await other.streams()} == {"deleted", "taken-over"}
 
 
 def test_the_known_folders_are_those_of_the_programs(tmp_path: Path) -> None:

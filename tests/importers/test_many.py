@@ -175,7 +175,11 @@ async def test_a_deleted_session_is_passed_over(folder: Path) -> None:
     (folder / "other.jsonl").write_bytes(jsonl(CHAT))
     done = await imported(folder, store=store)
     assert [one.session for one in done.sessions] == ["other"]
-    assert [one.error for one in done.passed_over] == ["SessionWasDeleted"]
+    # It is gone on purpose: nothing is wrong with the folder, unless its file is asked for by name.
+    assert [one.error for one in done.passed_over] == [None]
+    assert "deleted on purpose" in done.passed_over[0].reason
+    named = await imported(folder / done.passed_over[0].path.name, store=store)
+    assert [one.error for one in named.passed_over] == ["SessionWasDeleted"]
 
 
 async def test_two_files_of_one_session_count_once(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import struct
 import zlib
@@ -150,3 +151,55 @@ async def test_a_session_that_the_program_compacted(binary: Path, tmp_path: Path
         found = await compared(program)
         assert len(found) >= 3
         assert set(found) == {("observed", True, True)}
+
+
+async def test_a_session_in_which_the_model_was_changed(binary: Path, tmp_path: Path) -> None:
+    with installed(binary, tmp_path, scripted([use("toolu_1", "Bash", command="echo")])) as program:
+        program.run(*MODEL, "first")
+        # This model gets reminders as system messages, with fields of their own.
+        program.run("--model", "claude-opus-4-1", "-c", "second")
+        program.run(*MODEL, "--append-system-prompt", "Speak softly.", "-c", "third")
+        assert await compared(program) == [("observed", True, True)] * 4
+
+
+async def test_hooks_commands_and_a_permission_that_was_denied(
+    binary: Path, tmp_path: Path
+) -> None:
+    steps = (
+        [use("toolu_1", "Bash", command="echo one")],
+        [use("toolu_2", "Bash", command="rm -rf zzz")],
+    )
+    once = "test -f .stopped || { touch .stopped; echo again >&2; exit 2; }"
+    hooks = {
+        "UserPromptSubmit": "echo hook says hi",
+        "PostToolUse": "echo nope >&2; exit 2",
+        "Stop": once,
+    }
+    settings = {
+        "permissions": {"deny": ["Bash(rm:*)"]},
+        "hooks": {
+            event: [{"hooks": [{"type": "command", "command": command}]}]
+            for event, command in hooks.items()
+        },
+    }
+    with installed(binary, tmp_path, scripted(*steps)) as program:
+        folder = program.project / ".claude"
+        (folder / "commands").mkdir(parents=True)
+        (folder / "commands" / "greet.md").write_text("Greet $ARGUMENTS loudly.\n")
+        (folder / "settings.json").write_text(json.dumps(settings))
+        program.run(*MODEL, "first")
+        program.run(*MODEL, "-c", "/greet world")
+        found = await compared(program)
+        assert len(found) >= 5
+        assert set(found) == {("observed", True, True)}
+
+
+async def test_an_answer_that_was_cut_at_its_limit(binary: Path, tmp_path: Path) -> None:
+    def script(body: Body) -> Answer:
+        if answered(body) == 0:
+            return [text("I was say")], "max_tokens"
+        return [text("Done.")], "end_turn"
+
+    with installed(binary, tmp_path, script) as program:
+        program.run(*MODEL, "go")
+        assert await compared(program) == [("observed", True, True)] * 2

@@ -10,12 +10,17 @@ import msgspec
 
 from eventctx.cli.output import figures, opening
 from eventctx.cli.output.known import session_in_words
-from eventctx.cli.output.plain import iso, number, plural
+from eventctx.cli.output.plain import iso_or, number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.log.naming import position_name
 from eventctx.projections.audit import AuditRow, CompactionRow
+from eventctx.projections.figures import ImportedFile
 from eventctx.queries.audit import Audit
+from eventctx.queries.figures import figures_of
+
+OURS: Final = ImportedFile()
+"""Of a session that was not imported."""
 
 _TRIGGERS: Final = {
     "threshold": "threshold reached",
@@ -32,6 +37,9 @@ _MEANINGS: Final = (
 
 Note = Sequence[str | tuple[str, str]]
 
+_NARROW: Final = 70
+"""Characters of a line below which there is no room for budget and digest."""
+
 _WIDE: Final = 120
 """Characters of a line from which on the parts of a request's tokens have columns."""
 
@@ -45,19 +53,20 @@ def audit_command(session: str, turn: int | None, store: str | None, as_json: bo
 
     A row per request, the compactions in between where they happened.
     """
-    audit = run(_audit(session, turn, store))
+    audit, file = run(_audit(session, turn, store))
     if as_json:
-        put_document(as_builtins(audit))
+        put_document(as_builtins(audit, file.undated))
     else:
-        show_audit(Screen(), audit)
+        show_audit(Screen(), audit, file=file)
 
 
-async def _audit(session: str, turn: int | None, store: str | None) -> Audit:
+async def _audit(session: str, turn: int | None, store: str | None) -> tuple[Audit, ImportedFile]:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
         audit = await engine.audit(info.stream)
+        file = (await figures_of(engine.store, info.stream)).file
     if turn is None:
-        return audit
+        return audit, file
     known = [one.number for one in audit.turns]
     if turn not in known:
         raise click.UsageError(
@@ -65,7 +74,7 @@ async def _audit(session: str, turn: int | None, store: str | None) -> Audit:
             + (f"turns {min(known)} to {max(known)}" if known else "no turns")
             + f", found {turn}"
         )
-    return of_turn(audit, turn)
+    return of_turn(audit, turn), file
 
 
 def of_turn(audit: Audit, turn: int) -> Audit:
@@ -77,37 +86,40 @@ def of_turn(audit: Audit, turn: int) -> Audit:
     )
 
 
-def as_builtins(audit: Audit) -> dict[str, Any]:
-    """The audit with stable keys; times as RFC 3339."""
+def as_builtins(audit: Audit, undated: int | None = None) -> dict[str, Any]:
+    """The audit with stable keys; times as RFC 3339, None where an imported file has none."""
     return {
         "session": audit.session,
-        "requests": [_request_json(row) for row in audit.requests],
+        "requests": [_request_json(row, undated) for row in audit.requests],
         "compactions": [
             {
                 **msgspec.to_builtins(row),
-                "time": iso(row.time),
+                "time": iso_or(row.time, undated),
                 **figures.compaction_json(row.figures),
             }
             for row in audit.compactions
         ],
-        "turns": [{**turn._asdict(), "time": iso(turn.time)} for turn in audit.turns],
+        "turns": [{**turn._asdict(), "time": iso_or(turn.time, undated)} for turn in audit.turns],
         "usage": msgspec.to_builtins(audit.usage),
         "errors": msgspec.to_builtins(audit.errors),
     }
 
 
-def _request_json(row: AuditRow) -> dict[str, Any]:
+def _request_json(row: AuditRow, undated: int | None) -> dict[str, Any]:
     return {
         "request": row.name,
         **msgspec.to_builtins(row),
         "counts": row.counts._asdict(),
-        "time": iso(row.time),
+        "time": iso_or(row.time, undated),
         **figures.request_json(row.figures),
     }
 
 
 def show_audit(
-    screen: Screen, audit: Audit, requests: Iterable[AuditRow | int] | None = None
+    screen: Screen,
+    audit: Audit,
+    requests: Iterable[AuditRow | int] | None = None,
+    file: ImportedFile = OURS,
 ) -> None:
     """The audit as a table. ``requests`` selects rows; a number counts rows that are left out."""
     chosen = list(audit.requests if requests is None else requests)
@@ -124,7 +136,7 @@ def show_audit(
     if rows:
         screen.table(columns, cells, notes)
     screen.line((_summary(audit), "dim"))
-    for footnote in _footnotes(audit):
+    for footnote in _footnotes(audit, file):
         screen.line((footnote, "dim"))
 
 
@@ -148,8 +160,8 @@ def _columns(screen: Screen, optional: Sequence[str], parts: bool) -> list[Colum
         *[Column(name[:4] if short else name, right=True) for name in optional],
         Column("tokens", right=True, style="bold"),
         *[Column(title, right=True) for title in titles],
-        Column("budget", right=True),
-        Column("digest", style="cyan"),
+        *([] if _narrow(screen) else [Column("budget", right=True)]),
+        *([] if _narrow(screen) else [Column("digest", style="cyan")]),
     ]
 
 
@@ -171,9 +183,16 @@ def _cells(screen: Screen, row: AuditRow, optional: Sequence[str], parts: bool) 
         *[number(getattr(counts, name)) for name in optional],
         figures.request_tokens(row.figures) + ("!" if row.floor_sent else ""),
         *(_parts(row) if parts else []),
-        number(row.budget),
-        row.digest[: (12 if screen.width < 100 else 16) if screen.live else None],
+        *([] if _narrow(screen) else [number(row.budget), _digest(screen, row)]),
     ]
+
+
+def _narrow(screen: Screen) -> bool:
+    return screen.live and screen.width < _NARROW
+
+
+def _digest(screen: Screen, row: AuditRow) -> str:
+    return row.digest[: (12 if screen.width < 100 else 16) if screen.live else None]
 
 
 def _parts(row: AuditRow) -> list[str]:
@@ -223,15 +242,27 @@ def _summary(audit: Audit) -> str:
     saved = sum(one.taken_out for one in applied)
     # A fork's audit has its parent's turns, too, so only turns with a request are counted.
     turns = {row.turn for row in audit.requests} - {None}
-    text = f"{plural(len(audit.requests), 'request')} in {plural(len(turns), 'turn')}"
+    text = f"{_requests(audit, len(turns))}"
     text += f", {plural(len(applied), 'compaction')}"
     if not applied:
         return text
     mark = any(one.estimated for one in applied)
-    return f"{text} that took out {figures.tokens(saved, mark)} tokens"
+    what = "took out" if saved >= 0 else "added"
+    return f"{text} that {what} {figures.tokens(abs(saved), mark)} tokens"
 
 
-def _footnotes(audit: Audit) -> list[str]:
+def _requests(audit: Audit, turns: int) -> str:
+    """How many requests there are, and how many of them in turns."""
+    outside = sum(row.turn is None for row in audit.requests)
+    found = plural(len(audit.requests), "request")
+    if not outside:
+        return f"{found} in {plural(turns, 'turn')}"
+    if not turns:
+        return f"{found}, none in a turn"
+    return f"{found}, {number(len(audit.requests) - outside)} of them in {plural(turns, 'turn')}"
+
+
+def _footnotes(audit: Audit, file: ImportedFile) -> list[str]:
     found = [_MEANINGS]
     if any(row.floor_sent for row in audit.requests):
         found.append("! Over the budget: what must stay was larger, and was sent all the same.")
@@ -241,7 +272,7 @@ def _footnotes(audit: Audit) -> list[str]:
             f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
             "`view --position` shows what it added."
         )
-    known = session_in_words(row.figures for row in audit.requests)
+    known = session_in_words((row.figures for row in audit.requests), file)
     if known:
         found.append(known)
     errors = figures.errors_in_words(audit.errors)

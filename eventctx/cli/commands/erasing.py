@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.numbers import message_number
+from eventctx.cli.output.numbers import flat, message_numbers
 from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
@@ -28,7 +28,14 @@ _reason = click.option("--reason", default="", metavar="TEXT", help="Recorded wi
 
 @click.command("erase", short_help="Destroy contents of messages for ever.")
 @click.argument("session")
-@click.argument("messages", nargs=-1, required=True, type=message_number, metavar="MESSAGE...")
+@click.argument(
+    "messages",
+    nargs=-1,
+    required=True,
+    type=message_numbers,
+    callback=flat,
+    metavar="MESSAGE...",
+)
 @_reason
 @_dry_run
 @_yes

@@ -164,7 +164,9 @@ class _Printer:
         screen = self._screen
         if not screen.live:
             at = position_name(record.position)
-            line = f"{at:>8}  {iso(record.time)}  {where:<6}  {record.type}  {text}"
+            undated = known is not None and record.time == known.file.undated
+            when = "not dated" if undated else iso(record.time)
+            line = f"{at:>8}  {when:<30}  {where:<6}  {record.type}  {text}"
             screen.whole(line.rstrip())
             return
         if day(record.time) != self._day:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.known import show_known
 from eventctx.cli.output.lost_items import show_items
 from eventctx.cli.output.lost_summary import answer
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.projections.figures import Figures
 from eventctx.queries.figures import figures_of
@@ -58,7 +60,10 @@ def lost_command(
     show_items(screen, found, everything=everything, limit=limit)
     if found.messages.left:
         screen.blank()
-        screen.line((f"`why {name} NUMBER` says why a message left and what stands for it.", "dim"))
+        url = opening.named_store(store)
+        where = "" if url is None else f" --store {shlex.quote(url)}"
+        command = f"{spelling()} why {shlex.quote(name)} NUMBER{where}"
+        screen.line((f"`{command}` says why a message left and what stands for it.", "dim"))
     show_known(screen, figures)
 
 

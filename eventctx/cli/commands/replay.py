@@ -15,7 +15,7 @@ from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.known import show_known
 from eventctx.cli.output.messages import show
 from eventctx.cli.output.numbers import position
-from eventctx.cli.output.plain import clock, iso, number, one_line, plural
+from eventctx.cli.output.plain import clock, iso_or, number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import type_style
 from eventctx.cli.output.screen import Screen, put_json, styled
@@ -67,7 +67,8 @@ async def _replay(
         screen = Screen()
         if as_json:
             for step in steps:
-                put_json({**msgspec.to_builtins(step), "time": iso(step.time)})
+                time = iso_or(step.time, known.file.undated)
+                put_json({**msgspec.to_builtins(step), "time": time})
         elif plain or not screen.live or not sys.stdin.isatty():
             _print_all(screen, steps)
             show_known(screen, known)
@@ -146,11 +147,13 @@ class _Stepper:
         step, screen = self._steps[self._at], self._screen
         screen.console.clear()
         screen.line((self._session, "bold"))
+        dated = step.time != self._known.file.undated
+        when = f"{clock(step.time)} UTC" if dated else "not dated"
         inside = f"turn {_place(step)}" if step.turn is not None else "outside a turn"
         screen.line(
             f"step {self._at + 1} of {len(self._steps)} · {step.name} · ",
             (inside, "green"),
-            (f" · {clock(step.time)} UTC", "dim"),
+            (f" · {when}", "dim"),
         )
         screen.console.print(self._size(step))
         screen.blank()

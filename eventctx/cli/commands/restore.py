@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.numbers import message_number
+from eventctx.cli.output.numbers import flat, message_numbers
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.engine import Engine
@@ -15,7 +15,14 @@ from eventctx.log.naming import message_name
 
 @click.command("restore", short_help="Bring messages back into view.")
 @click.argument("session")
-@click.argument("messages", nargs=-1, required=True, type=message_number, metavar="MESSAGE...")
+@click.argument(
+    "messages",
+    nargs=-1,
+    required=True,
+    type=message_numbers,
+    callback=flat,
+    metavar="MESSAGE...",
+)
 @click.option("--pin", is_flag=True, help="Keep them there: no compaction takes them again.")
 @opening.on_fork
 @opening.reading

@@ -21,6 +21,7 @@ from eventctx.log.record import Record
 from eventctx.projections import figures, usage
 
 _SIZED: Final = (
+    "context:message_added",
     *("context:post_compact", "context:request_prepared", "usage:reported"),
     *figures.CHANGES,
 )

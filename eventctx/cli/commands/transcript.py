@@ -29,7 +29,7 @@ from eventctx.log.naming import (
 )
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
 from eventctx.projections.explain.left_out import LeftOut
-from eventctx.projections.figures import RequestFigures
+from eventctx.projections.figures import ImportedFile, RequestFigures
 from eventctx.projections.view.layout import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
@@ -183,7 +183,8 @@ async def _view(
         view = await engine.request_view(
             info.stream, turn, iteration, position=position, allow_damage=True
         )
-        figures = (await figures_of(engine.store, info.stream)).requests[view.position]
+        known = await figures_of(engine.store, info.stream)
+        figures = known.requests[view.position]
         selector = RequestSelector(position=view.position)
         left_out = await left_out_of(engine.store, info.stream, selector)
         proof = await proof_of(engine.store, info.stream, view) if verify else None
@@ -195,7 +196,7 @@ async def _view(
         show_proof(Screen(), view, proof)
     else:
         screen = Screen()
-        _show_view(screen, view, figures, left_out, full)
+        _show_view(screen, view, figures, known.file, left_out, full)
         for one in sent:
             _show_sent(screen, one, full)
     if not stands(view):
@@ -206,6 +207,7 @@ def _show_view(
     screen: Screen,
     view: RequestView,
     figures: RequestFigures,
+    file: ImportedFile,
     left_out: tuple[LeftOut, ...],
     full: bool,
 ) -> None:
@@ -218,12 +220,12 @@ def _show_view(
     )
     if figures.beside != 0:
         screen.line((f"tokens: {parts_in_words(figures)}", "dim"))
-    _show_digest(screen, view, figures)
+    _show_digest(screen, view, figures, file)
     for line in _left_out(view, left_out):
         screen.line((line, "dim"))
     screen.blank()
     if view.sent is not None and prepared.wire is not None:
-        show_beside(screen, view.sent, prepared.wire, full)
+        show_beside(screen, view.sent, figures, full)
         show_sent_messages(screen, view.sent, full)
         return
     show_tools(screen, view.tools, None, full)
@@ -236,7 +238,9 @@ def _show_view(
         screen.blank()
 
 
-def _show_digest(screen: Screen, view: RequestView, figures: RequestFigures) -> None:
+def _show_digest(
+    screen: Screen, view: RequestView, figures: RequestFigures, file: ImportedFile
+) -> None:
     """The digest, and what its comparison proves."""
     sent, recorded = view.sent, view.prepared
     digest = view.digest if sent is None else sent.digest
@@ -248,7 +252,7 @@ def _show_digest(screen: Screen, view: RequestView, figures: RequestFigures) -> 
         screen.whole("digest ", digest, " ", ("verified", "bold green"))
     else:
         screen.whole("digest ", digest, " ", ("consistent", "bold"))
-    screen.line((known_in_words(view, figures), "dim"))
+    screen.line((known_in_words(view, figures, file), "dim"))
 
 
 def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:

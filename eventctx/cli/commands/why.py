@@ -93,10 +93,11 @@ def why_command(
         raise click.UsageError("Expected at most one of --turn and --position.")
     name = one_request(turn, iteration, position)
     answer, mirror, figures = run(_why(session, message, name, store))
+    undated = figures.file.undated
     if as_json:
-        put_document(as_builtins(answer))
+        put_document(as_builtins(answer, undated))
     else:
-        _show(Screen(), answer)
+        _show(Screen(), answer, undated)
         _show_way_back(Screen(), answer, store, mirror)
         show_known(Screen(), figures)
 
@@ -113,7 +114,7 @@ async def _why(
         return answer, mirror, await figures_of(engine.store, info.stream)
 
 
-def _show(screen: Screen, answer: Explanation) -> None:
+def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
     message = answer.message
     role = "erased" if message is None else role_of(message)
     head = f"{message_name(answer.number)} {role}  "
@@ -130,9 +131,9 @@ def _show(screen: Screen, answer: Explanation) -> None:
     screen.line((_VERDICTS[answer.standing], colour), (f" · {where}", "dim"))
     screen.blank()
     if answer.standing not in ("whole", "not_added"):
-        _show_ruling(screen, answer)
+        _show_ruling(screen, answer, undated)
     _show_view(screen, answer)
-    _show_history(screen, answer)
+    _show_history(screen, answer, undated)
 
 
 def _show_way_back(
@@ -152,13 +153,13 @@ def _show_way_back(
     screen.whole(command if url is None else f"{command} --store {shlex.quote(url)}")
 
 
-def _show_ruling(screen: Screen, answer: Explanation) -> None:
+def _show_ruling(screen: Screen, answer: Explanation, undated: int | None) -> None:
     """Show the record that took a message out or shortened it, and its replacement."""
     ruling = answer.ruling
     if answer.standing == "omitted":
         fact(screen, "because", _uncalled(answer))
     if ruling is not None:
-        fact(screen, "by", cause_in_words(ruling.cause))
+        fact(screen, "by", cause_in_words(ruling.cause, undated))
         if ruling.cause.compaction is not None:
             _show_rule(screen, ruling)
     if answer.standing == "shortened":
@@ -246,9 +247,9 @@ def _show_stay(screen: Screen, answer: Explanation) -> None:
         fact(screen, "stays", f"it was added after the last compaction, which is at {last}")
 
 
-def _show_history(screen: Screen, answer: Explanation) -> None:
+def _show_history(screen: Screen, answer: Explanation, undated: int | None) -> None:
     if answer.added is not None:
-        fact(screen, "added", cause_place(answer))
+        fact(screen, "added", cause_place(answer, undated))
     if answer.standing == "not_added":
         return
     if answer.restored is not None:
@@ -260,14 +261,14 @@ def _show_history(screen: Screen, answer: Explanation) -> None:
     fact(screen, "pinned", f"yes{pin}" if answer.pinned else "no")
 
 
-def cause_place(answer: Explanation) -> str:
+def cause_place(answer: Explanation, undated: int | None = None) -> str:
     """Where and when a message was added."""
     assert answer.added is not None  # noqa: S101 - tells the type checker
-    return cause_in_words(answer.added).partition(" at ")[2]
+    return cause_in_words(answer.added, undated).partition(" at ")[2]
 
 
-def as_builtins(answer: Explanation) -> dict[str, Any]:
-    """The answer with stable keys."""
+def as_builtins(answer: Explanation, undated: int | None = None) -> dict[str, Any]:
+    """The answer with stable keys; a time is None where an imported file has none."""
     return {
         "session": answer.session,
         "name": message_name(answer.number),
@@ -280,15 +281,15 @@ def as_builtins(answer: Explanation) -> dict[str, Any]:
         "iteration": answer.iteration,
         "in_view": answer.in_view,
         "standing": answer.standing,
-        "ruling": ruling_json(answer.ruling),
-        "stays": ruling_json(answer.stays),
-        "thinking_left_out": ruling_json(answer.stripped),
+        "ruling": ruling_json(answer.ruling, undated),
+        "stays": ruling_json(answer.stays, undated),
+        "thinking_left_out": ruling_json(answer.stripped, undated),
         "results_left_out": answer.results_left_out,
         "merged_into": answer.into,
         "merged_into_in_view": answer.into_in_view,
         "caller": answer.caller,
         "stands_in": answer.stands_in,
-        "added": cause_json(answer.added),
+        "added": cause_json(answer.added, undated),
         "restored": cause_json(answer.restored),
         "erased": cause_json(answer.erased),
         "pinned": answer.pinned,

@@ -19,6 +19,18 @@ def message_number(text: str) -> int:
     return _read(naming.read_message, text)
 
 
+def message_numbers(text: str) -> tuple[int, ...]:
+    """A message, or a range of them, ``#3–#9`` or ``3-9``. For ``type=`` of an argument."""
+    return _read(naming.read_messages, text)
+
+
+def flat(
+    _: click.Context, __: click.Parameter, given: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...]:
+    """The numbers of all messages and ranges. For ``callback=`` of an argument."""
+    return tuple(number for one in given for number in one)
+
+
 def position(text: str) -> int:
     """A record's position, ``@48`` or ``48``. For ``type=`` of an option."""
     return _read(naming.read_position, text)

@@ -66,6 +66,16 @@ def minute(time: int) -> str:
     return moment(time).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def minute_or(time: int, undated: int | None) -> str:
+    """Day and time in UTC; ``not dated`` for ``undated``, the time of an import without times."""
+    return "not dated" if time == undated else f"{minute(time)} UTC"
+
+
+def iso_or(time: int, undated: int | None) -> str | None:
+    """A time for machines; None for ``undated``, the time of an import without times."""
+    return None if time == undated else iso(time)
+
+
 def iso(time: int) -> str:
     """UTC nanoseconds as RFC 3339 with all nine decimals, for machines."""
     seconds, rest = divmod(time, _NANOSECONDS)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventctx.cli.output import figures, numbers
-from eventctx.cli.output.plain import iso, minute, number
+from eventctx.cli.output.plain import iso_or, minute_or, number
 from eventctx.cli.output.screen import Screen, styled
 from eventctx.log.naming import position_name
 from eventctx.projections.explain.changes import Cause, CompactionFacts
@@ -56,9 +56,12 @@ def place_in_words(cause: Cause) -> str:
     return numbers.place_in_words(cause.turn, cause.iteration, cause.position)
 
 
-def cause_in_words(cause: Cause) -> str:
-    """The record in full: its kind, place and time, and of a compaction who requested it."""
-    when = f"{place_in_words(cause)}, {minute(cause.time)} UTC"
+def cause_in_words(cause: Cause, undated: int | None = None) -> str:
+    """The record in full: its kind, place and time, and of a compaction who requested it.
+
+    ``undated`` is the time of records of an imported file that has none.
+    """
+    when = f"{place_in_words(cause)}, {minute_or(cause.time, undated)}"
     if cause.compaction is None:
         return f"{_RECORDS.get(cause.type, cause.type)} at {when}"
     return f"the compaction at {when}: {compaction_in_words(cause.compaction)}"
@@ -101,7 +104,7 @@ def _setting(name: str, value: Any) -> str:
 # -- JSON ----------------------------------------------------------------------------------------
 
 
-def cause_json(cause: Cause | None) -> dict[str, Any] | None:
+def cause_json(cause: Cause | None, undated: int | None = None) -> dict[str, Any] | None:
     """A record that changed a message; None where there is none."""
     if cause is None:
         return None
@@ -113,7 +116,7 @@ def cause_json(cause: Cause | None) -> dict[str, Any] | None:
     return {
         "at": position_name(cause.position),
         "position": cause.position,
-        "time": iso(cause.time),
+        "time": iso_or(cause.time, undated),
         "turn": cause.turn,
         "iteration": cause.iteration,
         "type": cause.type,
@@ -121,7 +124,7 @@ def cause_json(cause: Cause | None) -> dict[str, Any] | None:
     }
 
 
-def ruling_json(ruling: Reason | None) -> dict[str, Any] | None:
+def ruling_json(ruling: Reason | None, undated: int | None = None) -> dict[str, Any] | None:
     """A record's effect on a message, and its reason; None where there is none."""
     if ruling is None:
         return None
@@ -130,7 +133,7 @@ def ruling_json(ruling: Reason | None) -> dict[str, Any] | None:
         "reason": ruling.reason,
         "rule": ruling.rule,
         "settings": settings_json(ruling.settings),
-        "by": cause_json(ruling.cause),
+        "by": cause_json(ruling.cause, undated),
     }
 
 

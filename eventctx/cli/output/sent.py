@@ -11,27 +11,31 @@ from eventctx.cli.output.messages import role_of, role_style, show
 from eventctx.cli.output.plain import number, one_line, plural, size
 from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import ranges_name
-from eventctx.log.wire import WireForm
 from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.projections.figures import RequestFigures
 from eventctx.queries.sent import SentForm, SentMessage
 
 _SHOWN_TOOLS = 12
 
 
-def show_beside(screen: Screen, sent: SentForm, form: WireForm, full: bool) -> None:
-    """System prompt and tool definitions, folded to a line each unless ``full``."""
+def show_beside(screen: Screen, sent: SentForm, figures: RequestFigures, full: bool) -> None:
+    """System prompt and tool definitions, folded to a line each unless ``full``.
+
+    Their tokens are those of the request's figures, which share out the provider's count.
+    """
     if sent.system is not None:
-        _show_folded(screen, "system prompt", sent.system, form.system_tokens)
+        _show_folded(screen, "system prompt", sent.system, figures.system)
         if full:
             show(screen, {"role": "system", "content": sent.system}, full=True)
             screen.blank()
-    show_tools(screen, sent.tools, form.tools_tokens, full)
+    show_tools(screen, sent.tools, figures.tools, full)
 
 
 def show_tools(screen: Screen, tools: Any, tokens: int | None, full: bool) -> None:
     """The tool definitions, folded to a line unless ``full``."""
     if tools is None:
         return
+    tools = tools if isinstance(tools, list) else [tools]
     _show_folded(screen, plural(len(tools), "tool definition"), tools, tokens)
     names = [_tool_name(one) for one in tools]
     if full:

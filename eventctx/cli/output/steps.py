@@ -14,7 +14,7 @@ from eventctx.log.record import Record
 from eventctx.messages import calibration
 from eventctx.messages.encoding import decode_body
 from eventctx.projections import timeline
-from eventctx.projections.figures import Figures
+from eventctx.projections.figures import CHANGES, Figures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
 
@@ -76,9 +76,11 @@ async def steps_of(
     view = request_view.initial()
     time: timeline.TimelineState = timeline.initial()
     budget: int | None = None
+    sizes = _Sizes(known)
     async for record in engine.records(session, 0, stop, bodies=True):
         view = request_view.evolve(view, record)
         time = timeline.evolve(time, record)
+        tokens, estimated = sizes.after(record, view)
         if record.type.startswith("context:") and record.type not in _NO_STEPS:
             text = _text(record, width, known)
         elif record.type in SHOWN:
@@ -90,7 +92,6 @@ async def steps_of(
         turn = timeline.turn_number(time, record.turn_id)
         added = record.type == "context:message_added"
         asks = record.type == "context:request_prepared"
-        tokens, estimated = _size(record, view, known)
         found.append(
             Step(
                 position_name(record.position),
@@ -113,15 +114,32 @@ async def steps_of(
     return found
 
 
-def _size(record: Record, view: ViewState, known: Figures) -> tuple[int, bool]:
-    """Tokens of the view after a record, and whether they are estimated."""
-    request = known.requests.get(record.position)
-    if request is not None:
-        return request.total, request.estimated
-    compaction = known.compactions.get(record.position)
-    if compaction is not None:
-        return compaction.after, compaction.after_estimated
-    return calibration.scale(view.calibration).tokens(view.layout.tokens), True
+class _Sizes:
+    """The view's tokens after each record, and whether they are estimated.
+
+    A log holds what a provider counted behind the answer, and a screen shows it with the request.
+    What is added between the two is estimated on top of that count, so that the view does not seem
+    to shrink and grow again.
+    """
+
+    def __init__(self, known: Figures) -> None:
+        self._known = known
+        self._above: int | None = None
+        """The last request's own figure less the estimate of its view."""
+
+    def after(self, record: Record, view: ViewState) -> tuple[int, bool]:
+        estimate = calibration.scale(view.calibration).tokens(view.layout.tokens)
+        request = self._known.requests.get(record.position)
+        if request is not None:
+            self._above = request.total - estimate
+            return request.total, request.estimated
+        compaction = self._known.compactions.get(record.position)
+        if compaction is not None:
+            self._above = None
+            return compaction.after, compaction.after_estimated
+        if record.type == "usage:reported" or record.type in CHANGES:
+            self._above = None
+        return max(0, estimate + (self._above or 0)), True
 
 
 def _budget(record: Record) -> int | None:

@@ -252,7 +252,11 @@ class Recorder:
         view = request_view.with_model(self._view, item.model)
         wire = None
         if item.sent is not None:
-            wire = self.wires.form(item.sent, self._track.position, view.estimator)
+            found = self.wires.form(item.sent, self._track.position, view.estimator)
+            wire = None if isinstance(found, str) else found
+            if isinstance(found, str):
+                words = f"the request {item.sent:.12} stays reconstructed: {found}"
+                self.counts.warn(Warned(item.line, words))
         beside = 0 if wire is None else wire.tokens - view.layout.tokens
         # A transcript holds no budget but the model's window.
         return request_view.prepared(

@@ -6,8 +6,11 @@ as a content that the file holds, or as an answer in its transcript.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from eventctx.importers.source.items import RecordedContent, RecordedRequest
 from eventctx.log.record import Record
@@ -49,14 +52,20 @@ class _Sent(NamedTuple):
     size: int
 
 
-class _Messages(NamedTuple):
-    """The messages of one request, with their hash and sums over them, counted by one estimator."""
+class _Upto(NamedTuple):
+    """The messages of a request up to ``last``: their hash, and sums over them."""
 
-    digests: Series[bytes]
-    estimator: Estimator
+    last: _Known
     hash: Hash
     tokens: int
     injected: int
+
+
+class _Messages(NamedTuple):
+    """The messages of one request, counted by one estimator."""
+
+    messages: Series[_Upto]
+    estimator: Estimator
 
 
 class Wires:
@@ -66,9 +75,11 @@ class Wires:
         """``records``: whether the format is one that holds requests as they were sent."""
         self._records = records
         self._unknown = 0
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, list[_Known]] = {}
+        self._stored: set[bytes] = set()
         self._contents: dict[tuple[str, str], _Sent] = {}
         self._requests: dict[str, RecordedRequest] = {}
+        self._doubtful: set[str] = set()
         self._positions: dict[str, int] = {}
         self._resolved: dict[str, _Messages] = {}
         self._waiting: list[tuple[int, dict[str, Any]]] = []
@@ -78,10 +89,13 @@ class Wires:
 
     def said(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
         """Note a message of the transcript; a compaction's own messages have no number."""
-        if not self._records:
+        if not self._records or not isinstance(message.get("role"), str):
             return
+        # A message that is sent as it stands here is stored nowhere else.
+        self._known.setdefault(message_digest(message), []).append(
+            _known_message(record, index, message, 0)
+        )
         if message.get("role") == "assistant":
-            self._note(message_digest(message), record, index, message, 0)
             return
         self._waiting.append((-1 if number is None else number, message))
         if len(self._waiting) > _MOST_WAITING:
@@ -91,7 +105,7 @@ class Wires:
     def holds(self, item: RecordedContent) -> bool:
         """Whether a content is in the log already."""
         if item.kind == "message":
-            return item.digest in self._known
+            return item.digest in self._stored
         return (item.kind, item.key) in self._contents
 
     def carries(self, item: RecordedContent) -> tuple[tuple[int, ...], tuple[Injected, ...]]:
@@ -110,22 +124,24 @@ class Wires:
     def stored(self, item: RecordedContent, record: Record, injected: int) -> None:
         """Note the record in which a content was stored."""
         if item.kind == "message":
-            self._note(item.digest, record, 0, item.value, injected)
+            self._stored.add(item.digest)
+            # It is the message of the transcript that was said last, in the form that was sent.
+            same = self._known.setdefault(item.digest, [])
+            same[-1:] = [_known_message(record, 0, item.value, injected)]
         else:
             salted = record.bodies[0].digest
             size = len(canonical(item.value))
             self._contents[(item.kind, item.key)] = _Sent((record.position, 0), salted, size)
 
-    def _note(
-        self, digest: bytes, record: Record, index: int, message: dict[str, Any], injected: int
-    ) -> None:
-        salted = record.bodies[index].digest
-        facts = read_facts(as_sent(message))
-        self._known[digest] = _Known((record.position, index), salted, facts, injected)
-
     def remember(self, item: RecordedRequest) -> None:
-        """Take a request; the call that it began names it later."""
-        self._requests[item.id] = item
+        """Take a request; the call that it began names it later.
+
+        Of two requests with one id neither is believed, unless they are the same.
+        """
+        known = self._requests.setdefault(item.id, item)
+        if msgspec.structs.replace(known, line=item.line, time=item.time) != item:
+            self._doubtful.add(item.id)
+            self._resolved.pop(item.id, None)
 
     @property
     def observed(self) -> int:
@@ -144,39 +160,42 @@ class Wires:
 
     # -- the form --------------------------------------------------------------------------------
 
-    def form(self, request: str, position: int, estimator: Estimator) -> WireForm | None:
-        """The form of the request recorded at ``position``; None if a part of it is unknown."""
+    def form(self, request: str, position: int, estimator: Estimator) -> WireForm | str:
+        """The form of the request recorded at ``position``; in words why there is none."""
         item = self._requests.get(request)
-        messages = None if item is None else self._messages(item, estimator)
-        if item is None or messages is None or request in self._positions:
-            self._unknown += item is not None and request not in self._positions
-            return None
-        base, keep = self._base(item)
+        if item is None:
+            return "it stands nowhere before its answer"
+        if request in self._positions:
+            return "an answer before this one names it, too"
+        messages = self._messages(item, estimator)
         system = self._contents.get(("system", item.shape or ""))
         tools = self._contents.get(("tools", item.shape or ""))
         parameters = self._contents.get(("parameters", item.parameters or ""))
-        if item.shape is not None and system is None and tools is None:
+        if not isinstance(messages, str) and item.shape is not None and not (system or tools):
+            messages = "its system prompt and its tools are not in the file"
+        if isinstance(messages, str):
             self._unknown += 1
-            return None
+            return messages
+        base, keep = self._base(item)
         self._positions[request] = position
-        digests = messages.digests
+        hashed, tokens, injected = _sums(messages.messages)
         return WireForm(
             rule=RULE,
             digest=request_digest(
-                messages.hash, *[one and one.salted for one in (system, tools, parameters)]
+                hashed, *[one and one.salted for one in (system, tools, parameters)]
             ),
-            tail=tuple([self._known[digests[at]].at for at in range(keep, len(digests))]),
-            messages=len(digests),
+            tail=tuple([one.last.at for one in messages.messages[keep:]]),
+            messages=len(messages.messages),
             base=base,
             keep=keep,
             system=system and system.at,
             tools=tools and tools.at,
             parameters=parameters and parameters.at,
             cache_control=item.cache_control,
-            message_tokens=messages.tokens,
+            message_tokens=tokens,
             system_tokens=0 if system is None else estimator.tokens_of_json(system.size),
             tools_tokens=0 if tools is None else estimator.tokens_of_json(tools.size),
-            injected=messages.injected,
+            injected=injected,
         )
 
     def _base(self, item: RecordedRequest) -> tuple[int | None, int]:
@@ -189,44 +208,70 @@ class Wires:
             return None, 0
         return self._positions[base], keep
 
-    def _messages(self, item: RecordedRequest, estimator: Estimator) -> _Messages | None:
-        """All messages of a request; None if one is not known, or an earlier request is not."""
+    def _messages(self, item: RecordedRequest, estimator: Estimator) -> _Messages | str:
+        """All messages of a request; in words why they are not known."""
         chain = [item]
         while chain[-1].keep and chain[-1].base not in self._resolved:
             below = self._requests.get(chain[-1].base or "")
             if below is None or len(chain) > len(self._requests):
-                return None
+                return "a request that it begins with is not in the file"
             chain.append(below)
+        if any(one.id in self._doubtful for one in chain):
+            return "the file holds two different requests of that id"
         last = chain[-1]
-        found = self._sum((), estimator)
+        found = _Messages(Series(), estimator)
         if last.keep and last.base is not None:
             found = self._resolved[last.base]
         for one in reversed(chain):
-            if one.keep > len(found.digests) or any(d not in self._known for d in one.tail):
-                return None
-            if one.keep < len(found.digests) or found.estimator != estimator:
-                found = self._sum(found.digests[: one.keep], estimator)
-            found = self._sum(one.tail, estimator, found)
+            if one.keep > len(found.messages):
+                return "it begins with more messages than the request that it names has"
+            if any(digest not in self._known for digest in one.tail):
+                return "a message of it is not in the file"
+            found = self._with(found, one, estimator)
             self._resolved.pop(one.id, None)
             self._resolved[one.id] = found
-        while len(self._resolved) > _MOST_RESOLVED:
-            del self._resolved[next(iter(self._resolved))]
+            if len(self._resolved) > _MOST_RESOLVED:
+                del self._resolved[next(iter(self._resolved))]
         return found
 
-    def _sum(
-        self, digests: Iterable[bytes], estimator: Estimator, below: _Messages | None = None
-    ) -> _Messages:
-        added = list(digests)
-        known = [self._known[one] for one in added]
-        salted = [one.salted for one in known]
-        tokens = sum(estimator.tokens(one.facts) for one in known)
-        injected = sum(one.injected for one in known)
-        if below is None:
-            return _Messages(Series(added), estimator, hash_of(salted), tokens, injected)
-        return _Messages(
-            below.digests.extend(added),
-            estimator,
-            hash_of(salted, below.hash),
-            below.tokens + tokens,
-            below.injected + injected,
-        )
+    def _with(self, below: _Messages, item: RecordedRequest, estimator: Estimator) -> _Messages:
+        """The first messages of ``below``, and those of the item's tail."""
+        kept = below.messages.first(item.keep)
+        if below.estimator != estimator:
+            kept = Series(_summed(Series(), [one.last for one in kept], estimator))
+        return _Messages(kept.extend(_summed(kept, self._tail(item), estimator)), estimator)
+
+    def _tail(self, item: RecordedRequest) -> list[_Known]:
+        """The messages of a tail. Of messages that are the same, the last ones are meant."""
+        found: list[_Known] = []
+        behind: Counter[bytes] = Counter()
+        for digest in reversed(item.tail):
+            same = self._known[digest]
+            behind[digest] += 1
+            found.append(same[max(0, len(same) - behind[digest])])
+        return found[::-1]
+
+
+def _known_message(record: Record, index: int, message: dict[str, Any], injected: int) -> _Known:
+    salted = record.bodies[index].digest
+    return _Known((record.position, index), salted, read_facts(as_sent(message)), injected)
+
+
+def _sums(messages: Series[_Upto]) -> tuple[Hash, int, int]:
+    """The hash of all messages, their tokens, and the number of texts injected into them."""
+    if not len(messages):
+        return hash_of(()), 0, 0
+    last = messages[-1]
+    return last.hash, last.tokens, last.injected
+
+
+def _summed(before: Series[_Upto], added: Iterable[_Known], estimator: Estimator) -> list[_Upto]:
+    """The added messages behind those before, each with the sums up to it."""
+    hashed, tokens, injected = _sums(before)
+    found = []
+    for one in added:
+        hashed = hash_of((one.salted,), hashed)
+        tokens += estimator.tokens(one.facts)
+        injected += one.injected
+        found.append(_Upto(one, hashed, tokens, injected))
+    return found

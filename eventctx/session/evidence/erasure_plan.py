@@ -20,7 +20,7 @@ from eventctx.log.events import PostCompact, RequestContent, RequestPrepared
 from eventctx.log.plan import Insertion
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore
-from eventctx.messages.canonical import message_digest
+from eventctx.messages.canonical import message_digest, sent_digest
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import Facts, decode_facts, encode_facts, outline_facts
 from eventctx.messages.overlap import Overlap, texts_in, words_in
@@ -106,7 +106,7 @@ async def texts_of(store: EventStore, stream: str, addresses: Sequence[Address])
         if body.data is not None:
             message = decode_body(body.data)
             texts += words_in(message)
-            texts.append(message_digest(message).hex())
+            texts += {message_digest(message).hex(), sent_digest(message).hex()}
     return Overlap(texts)
 
 

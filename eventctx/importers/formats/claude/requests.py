@@ -1,7 +1,8 @@
 """Claude Code's records of the requests that it sent (seen from 2.1.330 on; the format is its own).
 
 - ``api-request-shape``: system prompt and tool definitions, once for every pair of them.
-- ``api-request-blob``: a message that is not an assistant's, once.
+- ``api-request-blob``: a message that is not an assistant's, once; none for one that was sent as it
+  stands in the transcript.
 - ``api-request``: the first ``keep`` messages of request ``base``, then those with the hashes
   ``tail``; its parameters, and where its ``cache_control`` marks stood.
 
@@ -16,11 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.errors import InvalidMessage
 from eventctx.importers.source.items import Item, RecordedContent, RecordedRequest
 from eventctx.importers.source.lines import not_understood
 from eventctx.importers.source.values import BROKEN, read_value
 from eventctx.log.wire import CacheMark
-from eventctx.messages.canonical import digest_of, message_digest
+from eventctx.messages.canonical import as_sent, digest_of, sent_digest
+from eventctx.messages.facts_reader import read_facts
 
 KINDS: Final = frozenset(("api-request-shape", "api-request-blob", "api-request"))
 
@@ -43,10 +46,10 @@ class _Mark(msgspec.Struct):
 class _Request(msgspec.Struct):
     id: str
     tail: tuple[str, ...]
+    keep: int
+    params: dict[str, Any]
+    shapeHash: str  # noqa: N815
     base: str | None = None
-    keep: int = 0
-    params: dict[str, Any] = {}
-    shapeHash: str | None = None  # noqa: N815
     cacheControl: tuple[_Mark, ...] = ()  # noqa: N815
     cut: Any = None
 
@@ -71,7 +74,7 @@ def request_items(line: int, time: int | None, kind: str, data: bytes) -> tuple[
         if kind == "api-request-blob":
             return _blob(line, time, data)
         return _request(line, time, data)
-    except (*BROKEN, ValueError) as error:
+    except (*BROKEN, ValueError, InvalidMessage) as error:
         return (b"", b""), list(not_understood(line, kind, data, f"{kind}: {error}"))
 
 
@@ -80,6 +83,10 @@ def _shape(line: int, time: int | None, data: bytes) -> tuple[Cut, list[Item]]:
     shape = _whole(row.shape)
     if not isinstance(shape, dict) or not shape.keys() <= {"system", "tools"}:
         raise ValueError("expected a shape of system and tools, found another one")
+    if not isinstance(shape.get("system"), str | list | None):
+        raise ValueError("expected a system prompt of text or blocks, found another value")
+    if not isinstance(shape.get("tools"), list | None):
+        raise ValueError("expected a list of tools, found another value")
     _same(row.shapeHash, digest_of(shape))
     items: list[Item] = [
         RecordedContent(line, time, kind, row.shapeHash, digest_of(shape[kind]), shape[kind])
@@ -94,8 +101,9 @@ def _blob(line: int, time: int | None, data: bytes) -> tuple[Cut, list[Item]]:
     message = _whole(row.message)
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise ValueError("expected a message with a role, found another value")
-    digest = message_digest(message)
+    digest = sent_digest(message)
     _same(row.hash, digest)
+    read_facts(as_sent(message))
     content = RecordedContent(line, time, "message", row.hash, digest, message)
     return (data, bytes(row.message)), [content]
 
@@ -105,6 +113,9 @@ def _request(line: int, time: int | None, data: bytes) -> tuple[Cut, list[Item]]
     tail = tuple([bytes.fromhex(one) for one in row.tail])
     if row.cut or row.keep < 0 or (row.keep and row.base is None):
         raise ValueError("expected a whole request, found one whose messages were cut")
+    # No digest that can be made again covers these fields.
+    if not (tail or row.keep) or not isinstance(row.params.get("model"), str):
+        raise ValueError("expected a request with messages and a model, found one without")
     digest = digest_of(row.params)
     marks = tuple([CacheMark(one.path, one.value) for one in row.cacheControl])
     return (data, b""), [

@@ -1,0 +1,129 @@
+"""What screens say of an imported file is true of that file: what it lacks, sizes, and times."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.importers.agents import openhands_talk
+from tests.importers.given import SESSION, ClaudeCode, jsonl, text
+from tests.importers.recorded_http import CHAT, Tape, completion, request, user
+
+SYSTEM = {"role": "system", "content": "be good"}
+ROWS = [
+    {"role": "user", "content": "Count the tests."},
+    {"role": "assistant", "content": "There are forty."},
+]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+def imported(run: Any, folder: Path, data: bytes, *options: object) -> Path:
+    store, path = folder / "s.db", folder / "talk.json"
+    path.write_bytes(data)
+    assert run("import", path, "--store", store, "--complete", *options).code == 0
+    return store
+
+
+def test_a_file_that_holds_its_requests_is_not_said_to_lack_them(run: Any, tmp_path: Path) -> None:
+    tape = Tape(CHAT)
+    asked = request(SYSTEM, user("go"), tools=[{"type": "function", "function": {"name": "f"}}])
+    tape.exchange(asked, completion("done"))
+    store = imported(run, tmp_path, tape.json())
+    for command in (["audit", "talk"], ["view", "talk", "--turn", "1.1"], ["why", "talk", 0]):
+        out = run(*command, "--store", store).out
+        assert "reconstructed by an importer from requests in the file" in out
+        assert "Not among these messages: what was sent beside them, such as tool def" in out
+        assert "Not in the file" not in out
+        assert "does not hold what was sent" not in out
+    kept = run("log", "talk", "--type", "import:raw", "--bodies", "--store", store).out
+    assert '"tools"' in kept
+
+
+def test_a_system_prompt_in_the_transcript_is_not_said_to_be_missing(
+    run: Any, tmp_path: Path
+) -> None:
+    store = imported(run, tmp_path, openhands_talk().data(), "--session", "talk")
+    out = run("audit", "talk", "--store", store).out
+    assert "such as tool definitions (as far as the file has it, " in out
+    assert "such as system prompt" not in out
+    kept = run("log", "talk", "--type", "import:raw", "--bodies", "--store", store).out
+    assert '"tools"' in kept
+
+
+def test_a_transcript_without_a_system_prompt_is_said_to_lack_it(run: Any, tmp_path: Path) -> None:
+    store = imported(run, tmp_path, ClaudeCode().user("go").answer("m1", text("x")).data())
+    out = run("audit", SESSION, "--store", store).out
+    assert "Not in the file: what was sent beside these messages, such as system prompt and" in out
+
+
+def test_what_is_missing_is_measured_where_the_fewest_messages_are_estimated(
+    run: Any, tmp_path: Path
+) -> None:
+    log = ClaudeCode().user("go").answer("m1", text("x"))
+    log.user("Say it again. " * 900).answer("m2", text("y"))
+    store = imported(run, tmp_path, log.data())
+    first, last = run("audit", SESSION, "--json", "--store", store).document["requests"]
+    assert first["figures"]["beside"] > last["figures"]["beside"]
+    share = f"about {first['figures']['beside']:,} tokens of {first['tokens']:,}"
+    out = run("audit", SESSION, "--store", store).out
+    assert f"{share} in the first one." in out
+
+
+def test_no_screen_gives_the_time_of_the_import_to_a_file_without_times(
+    run: Any, tmp_path: Path
+) -> None:
+    store = imported(run, tmp_path, jsonl(ROWS))
+    start = run("log", "talk", "--json", "--to", 0, "--store", store).document
+    day = start["time"][:10]
+    why = run("why", "talk", 1, "--store", store).out
+    assert re.search(r"^added +@\d+ in 1.1, not dated$", why, re.M)
+    found = run("search", "forty", "--store", store).out
+    assert found.startswith("talk #1 assistant, not dated\n")
+    records = run("log", "talk", "--store", store).out.splitlines()[1:]
+    assert all(re.match(r" +@\d+  not dated  ", line) for line in records)
+    assert day not in why + found
+    assert run("search", "forty", "--json", "--store", store).document[0]["time"] is None
+    assert run("why", "talk", 1, "--json", "--store", store).document["added"]["time"] is None
+    audit = run("audit", "talk", "--json", "--store", store).document
+    assert [row["time"] for row in [*audit["requests"], *audit["turns"]]] == [None, None]
+
+
+def test_the_view_does_not_shrink_between_a_request_and_the_report_of_its_size(
+    run: Any, tmp_path: Path
+) -> None:
+    log = ClaudeCode().user("go").answer("m1", text("x" * 400)).user("Again.")
+    store = imported(run, tmp_path, log.answer("m2", text("y")).data())
+    out = run("replay", SESSION, "--store", store).out
+    sizes = [int(one.replace(",", "")) for one in re.findall(r"view .*/ +~?([\d,]+) tokens", out)]
+    asked = sizes.index(543)
+    assert 543 < sizes[asked + 1] < 900
+
+
+def test_requests_outside_turns_are_not_counted_into_them(run: Any, tmp_path: Path) -> None:
+    log = ClaudeCode().user("The harness says hello.", isMeta=True).answer("m1", text("x"))
+    store = imported(run, tmp_path, log.data())
+    assert "1 request, none in a turn, 0 compactions" in run("audit", SESSION, "--store", store).out
+    log.user("go").answer("m2", text("y"))
+    store = imported(run, tmp_path, log.data())
+    words = "2 requests, 1 of them in 1 turn, 0 compactions"
+    assert words in run("audit", SESSION, "--store", store).out
+
+
+def test_a_narrow_audit_breaks_no_figure(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = imported(
+        run, tmp_path, jsonl([{"role": "user", "content": "Go on. " * 6_000}, ROWS[1]])
+    )
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for columns in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out = re.sub(r"\x1b\[[\d;]*m", "", run("audit", "talk", "--store", store).out)
+        assert re.search(r"^ +1\.1 +@\d+ .* ~\d+,\d{3}\b", out, re.M), columns

@@ -11,8 +11,9 @@ import pytest
 import eventctx
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.recording.packing import raw_of
+from eventctx.log import wire
 from eventctx.log.codec import decode_event
-from eventctx.log.wire import WireForm, hash_of, request_digest
+from eventctx.log.wire import WireForm
 from eventctx.queries.requests import RequestView, request_at
 from eventctx.queries.sent import no_sources, sent_form
 from eventctx.stores.memory import MemoryStore
@@ -357,16 +358,16 @@ async def test_an_erasure_takes_the_hash_of_a_copy_that_holds_more_than_the_mess
 
 
 def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> None:
-    one, two = hash_of([b"a" * 32, b"b" * 32]), hash_of([b"b" * 32, b"a" * 32])
+    one, two = wire.hash_of([b"a" * 32, b"b" * 32]), wire.hash_of([b"b" * 32, b"a" * 32])
     parts = [None, b"s" * 32, b"t" * 32]
     digests = {
-        request_digest(messages, system, tools, parameters)
+        wire.request_digest(messages, system, tools, parameters)
         for messages in (one, two)
         for system in parts
         for tools in parts
         for parameters in parts
     }
     assert len(digests) == 2 * 3**3
-    assert request_digest(one, None, None, None) == request_digest(
-        hash_of([b"b" * 32], hash_of([b"a" * 32])), None, None, None
+    assert wire.request_digest(one, None, None, None) == wire.request_digest(
+        wire.hash_of([b"b" * 32], wire.hash_of([b"a" * 32])), None, None, None
     )

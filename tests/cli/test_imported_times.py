@@ -52,3 +52,10 @@ def test_a_tree_shows_what_a_turns_program_measured(run: Any, tmp_path: Path) ->
     assert turns[1].startswith("invoke_agent agent  3.0 s (1.2 s by its program's measure)")
     assert turns[2].startswith("invoke_agent agent  2.2 s  ")
     assert turns[2].endswith("unfinished")
+
+
+def test_stats_count_requests_by_how_they_are_known(run: Any, tmp_path: Path) -> None:
+    file, store = tmp_path / "session.jsonl", tmp_path / "known.db"
+    file.write_bytes(ClaudeCode().user("go").answer("m1", text("done")).data())
+    assert run("import", file, "--complete", "--store", store).code == 0
+    assert "requests     1 (1 reconstructed)\n" in run("stats", "--store", store).out

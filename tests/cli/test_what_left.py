@@ -94,3 +94,9 @@ def test_on_a_terminal_no_line_is_wider_and_nothing_steers_it(
     assert "[bold]keep[/bold]" in text or width < 120
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(cell_len(line) for line in plain.splitlines()) <= width
+
+
+def test_the_folder_of_most_files_stands_once_above_them(run: Any, store: Path) -> None:
+    lines = shown(run, store).splitlines()
+    assert "Files below /repo/shop/a_folder_with_a_long_name" in lines
+    assert sum("/repo/shop/a_folder_with_a_long_name" in line for line in lines) == 1

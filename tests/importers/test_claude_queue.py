@@ -176,3 +176,18 @@ async def test_a_message_that_no_request_has_sent_yet_waits(tmp_path: Path) -> N
     path.write_bytes(log.answer("m2", text("y")).user("next").data())
     await load(store, path)
     assert [m["content"] for m in await messages(store, summary.session or "")][2] == "no"
+
+
+def test_what_one_turn_absorbed_completes_nothing_in_the_next() -> None:
+    log = (
+        Queue()
+        .at_work()
+        .enqueue("more")
+        .queue("remove", content="more", reason="absorbed_mid_turn")
+    )
+    log.result("t1").answer("m2", text("done"), stop_reason="end_turn")
+    log.user("again").answer("m3", call("t2")).absorbed("more").result("t2")
+    log.answer("m4", text("done again"), stop_reason="end_turn")
+    items = [one for one in items_of(parse, log.data()) if isinstance(one, MessageItem)]
+    said = [one.message["content"] for one in items]
+    assert said.count("more") == 2

@@ -11,6 +11,7 @@ import pytest
 import eventctx
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.recording.packing import raw_of
+from eventctx.log import wire
 from eventctx.log.codec import decode_event
 from eventctx.log.wire import WireForm
 from eventctx.queries.requests import RequestView, request_at
@@ -355,3 +356,36 @@ async def test_the_program_s_own_requests_equal_what_its_server_received(
         # Headers, and a billing line that stands first in the prompt, are in no record.
         del rebuilt["betas"], body["metadata"], body["stream"], body["system"][0]
         assert rebuilt == body
+
+
+async def test_an_erasure_takes_the_hash_of_a_copy_that_holds_more_than_the_message(
+    tmp_path: Path,
+) -> None:
+    log = Recording().user("no")
+    assert isinstance(log, Recording)
+    log.sends(ask("no")).answers("m1", text("Fine."), stop_reason="end_turn")
+    store, _ = await imported(log, tmp_path)
+    await eventctx.Engine(store).erase(SESSION, [0])
+    left = [record async for record in store.read(SESSION)]
+    kept = [raw_of(one) or b"" for one in left if one.type == "import:raw"]
+    hashed = message_hash(ask("no")).encode()
+    assert kept
+    assert not any(hashed in raw for raw in kept)
+    copies = [one.bodies[0].data for one in left if one.type == "context:request_content"]
+    assert copies.count(None) == 1
+
+
+def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> None:
+    one, two = wire.hash_of([b"a" * 32, b"b" * 32]), wire.hash_of([b"b" * 32, b"a" * 32])
+    parts = [None, b"s" * 32, b"t" * 32]
+    digests = {
+        wire.request_digest(messages, system, tools, parameters)
+        for messages in (one, two)
+        for system in parts
+        for tools in parts
+        for parameters in parts
+    }
+    assert len(digests) == 2 * 3**3
+    assert wire.request_digest(one, None, None, None) == wire.request_digest(
+        wire.hash_of([b"b" * 32], wire.hash_of([b"a" * 32])), None, None, None
+    )

@@ -32,6 +32,7 @@ from eventctx.log.events import (
     RequestPrepared,
     SessionEnd,
     SessionFork,
+    SessionStart,
     UsageReported,
 )
 from eventctx.log.ids import derive_span_id
@@ -73,6 +74,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``digest``: of the last request's view.
     - ``started``: whether a record was folded.
     - ``time``: the latest of a turn's or a span's records, in UTC nanoseconds.
+    - ``undated``: the time of the records that an import has from no file: that of the import.
     - ``floor``: start of the last turn, in UTC nanoseconds; a compaction whose duration reaches
       further back is shown as begun then.
     """
@@ -89,6 +91,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     started: bool = False
     time: int = 0
     floor: int = 0
+    undated: int | None = None
 
 
 def initial() -> TraceState:
@@ -108,6 +111,8 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     if not state.started and (record.position == 0 or record.type == "session:fork"):
         compactions = 0
     before = state.time
+    if isinstance(event, SessionStart) and event.imported_at == record.time:
+        state = replace(state, undated=record.time)
     state = replace(
         state,
         finished=(),
@@ -156,9 +161,11 @@ def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceSt
 def _latest(state: TraceState, record: Record) -> int:
     """The latest time of a turn's or a span's record.
 
-    What is written about a session, maybe years later, does not prolong what is open.
+    What is written about a session, maybe years later, does not prolong what is open, nor does a
+    record whose file dates only later ones: its time is that of the import.
     """
     inside = record.turn_id is not None or record.span_id is not None
+    inside = inside and record.time != state.undated
     return max(state.time, record.time) if inside else state.time
 
 

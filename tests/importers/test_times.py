@@ -230,3 +230,20 @@ async def test_a_rollouts_turns_end_when_it_says(tmp_path: Path) -> None:
     log.rows[-1]["timestamp"] = "2026-01-02T10:00:00Z"
     store, session = await imported(tmp_path, log.data())
     assert all(seconds(one) < 60 for one in turns(await traced(store, session)))
+
+
+async def test_rows_without_a_time_before_the_first_one_with_one_prolong_nothing(
+    tmp_path: Path,
+) -> None:
+    rows: list[dict[str, Any]] = [{"role": "user", "content": "one"}]
+    for second, role in enumerate(("assistant", "user", "assistant")):
+        stamp = f"2026-01-01T10:00:0{second}+00:00"
+        rows.append({"role": role, "content": "x", "timestamp": stamp})
+    path, store = tmp_path / "file.jsonl", MemoryStore()
+    for end in (1, len(rows)):
+        path.write_bytes(jsonl(rows[:end]))
+        summary = await load(store, path, format="context-persistent")
+    # The first row was written when its time was not known: it has that of the import.
+    assert summary.session is not None
+    assert [one.time == NOW for one in await records(store, summary.session)][:3] == [True] * 3
+    assert max(map(seconds, await traced(store, summary.session))) <= 1.0

@@ -380,8 +380,9 @@ class Recorder:
         self._resent = item.resent
         event = step.after(self._track.stream, self._track.position)
         record = await self._put(event, item.time, ids, tuple(step.contents))
-        for index, message in enumerate(item.messages):
-            self.wires.said(None, record, index, message)
+        if not unstorable:
+            for index, message in enumerate(item.messages):
+                self.wires.said(None, record, index, message)
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)

@@ -85,6 +85,7 @@ class Wires:
         self._contents: dict[tuple[str, str], _Sent] = {}
         self._requests: dict[str, RecordedRequest] = {}
         self._doubtful: set[str] = set()
+        self._lost: dict[str, str] = {}
         self._positions: dict[str, int] = {}
         self._resolved: dict[str, _Messages] = {}
         self._waiting: list[tuple[int, dict[str, Any]]] = []
@@ -229,6 +230,11 @@ class Wires:
             if below is None or len(chain) > len(self._requests):
                 return "a request that it begins with is not in the file"
             chain.append(below)
+            if below.id in self._lost:
+                break  # so that each request costs one step, not one for each below it
+        lost = next((self._lost[one.id] for one in chain if one.id in self._lost), None)
+        if lost is not None:
+            return self._lost.setdefault(item.id, lost)
         if any(one.id in self._doubtful for one in chain):
             return "the file holds two different requests of that id"
         last = chain[-1]
@@ -237,9 +243,10 @@ class Wires:
             found = self._resolved[last.base]
         for one in reversed(chain):
             if one.keep > len(found.messages):
-                return "it begins with more messages than the request that it names has"
+                words = "it begins with more messages than the request that it names has"
+                return self._lost.setdefault(item.id, words)
             if any(digest not in self._known for digest in one.tail):
-                return "a message of it is not in the file"
+                return self._lost.setdefault(item.id, "a message of it is not in the file")
             found = self._with(found, one, estimator)
             self._resolved.pop(one.id, None)
             self._resolved[one.id] = found

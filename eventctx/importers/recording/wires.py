@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _MOST_WAITING: Final = 256
 """Messages of the transcript that a later sent message may carry; older ones are given up."""
 
+_MOST_CARRIED: Final = 32
+"""Messages that were sent and that a client may write anew; those are the last ones."""
+
 _MOST_RESOLVED: Final = 16
 """Requests whose whole lists of messages are kept, since the next ones begin with one of them."""
 
@@ -131,7 +134,7 @@ class Wires:
         taken = [among[index] for index in found.messages]
         for index in reversed(found.messages):
             del among[index]
-        self._carried = (self._carried + taken)[-_MOST_WAITING:]
+        self._carried = (self._carried + taken)[-_MOST_CARRIED:]
         injected = tuple([Injected(*span) for span in found.injected])
         return tuple(sorted({one for one in numbers if one >= 0})), injected
 

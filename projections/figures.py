@@ -16,6 +16,7 @@ import msgspec
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, PostCompact, RequestPrepared, known_as
 from eventctx.log.record import Record
+from eventctx.messages.calibration import LEAST_FACTOR, MOST_FACTOR
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.view.series import Series
 
@@ -28,8 +29,9 @@ class RequestFigures(msgspec.Struct, frozen=True):
     ``beside`` the tokens sent beside them (None: not known; then ``total`` is too low by them).
     With a report, ``beside`` is the rest of it. ``estimate`` is the figure that was recorded when
     the request was made, before any report of it. ``system`` and ``tools`` are our estimates of
-    the system prompt and the tool definitions where the log holds both; with a report, all parts
-    share it out in proportion to their estimates. ``known`` is how the request is known.
+    the system prompt and the tool definitions where the log holds both. With a report, all parts
+    share it out in proportion to their estimates, unless these are far off (their sum is less than
+    half of it or more than twice): then they stay estimates. ``known`` is how the request is known.
     """
 
     total: int
@@ -293,10 +295,12 @@ def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
     if reported is None:
         total = messages + (beside or 0)
     elif system is not None and tools is not None:
-        whole = max(1, messages + system + tools)
-        system, tools = system * reported // whole, tools * reported // whole
-        total, beside = reported, system + tools
-        messages = reported - beside
+        total, whole = reported, max(1, messages + system + tools)
+        # A count that is far off is of something else: a test server's, or a placeholder.
+        if LEAST_FACTOR <= reported / whole <= MOST_FACTOR:
+            system, tools = system * reported // whole, tools * reported // whole
+            messages = reported - system - tools
+        beside = system + tools
     else:
         # The count includes all messages, so an estimate of them beyond it is too high.
         messages = min(messages, reported)

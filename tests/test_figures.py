@@ -94,6 +94,18 @@ def test_the_two_parts_of_a_request_always_add_up_and_none_is_below_zero() -> No
         assert one.messages + one.beside == one.total
 
 
+def test_a_report_is_shared_out_among_what_is_known_of_a_request() -> None:
+    one = figures.of_request(reconstructed(1_000), 30_000, system=4_000, tools=15_000)
+    assert (one.messages, one.system, one.tools) == (1_500, 6_000, 22_500)
+    assert (one.total, one.beside) == (30_000, 28_500)
+
+
+def test_a_report_that_is_far_off_leaves_the_parts_as_they_were_estimated() -> None:
+    one = figures.of_request(reconstructed(1_000), 50, system=4_000, tools=15_000)
+    assert (one.messages, one.system, one.tools, one.beside) == (1_000, 4_000, 15_000, 19_000)
+    assert (one.total, one.estimated) == (50, False)
+
+
 def test_a_count_of_zero_is_no_report() -> None:
     assert figures.of_request(prepared(900), 0) == figures.of_request(prepared(900), None)
     assert figures_of(prepared(900), reported(0, 0)).requests[0].estimated

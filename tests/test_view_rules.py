@@ -386,7 +386,7 @@ def test_the_library_raises_overflow_by_default_and_names_what_cannot_be_reduced
         async with eventctx.open() as engine:
             ctx = await engine.session("s", max_tokens=100)
             await ctx.add_message({"role": "user", "content": "x" * 4_000})
-            with pytest.raises(ContextOverflow, match="latest human message 1217"):
+            with pytest.raises(ContextOverflow, match="latest human message ~1,217"):
                 await ctx.get_messages_for_request()
             assert await ctx.get_messages() == [{"role": "user", "content": "x" * 4_000}]
 

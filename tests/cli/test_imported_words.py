@@ -57,6 +57,16 @@ def test_a_system_prompt_in_the_transcript_is_not_said_to_be_missing(
     assert '"tools"' in kept
 
 
+def test_the_list_of_sessions_says_where_requests_were_inferred(run: Any, tmp_path: Path) -> None:
+    store = imported(run, tmp_path, jsonl(ROWS))
+    assert (
+        "Requests of 1 session were reconstructed by an importer"
+        in run("sessions", "--store", store).out
+    )
+    (row,) = run("sessions", "--json", "--store", store).document
+    assert (row["requests"], row["observed"], row["reconstructed"]) == (1, 0, 1)
+
+
 def test_a_transcript_without_a_system_prompt_is_said_to_lack_it(run: Any, tmp_path: Path) -> None:
     store = imported(run, tmp_path, ClaudeCode().user("go").answer("m1", text("x")).data())
     out = run("audit", SESSION, "--store", store).out

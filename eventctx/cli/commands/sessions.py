@@ -9,11 +9,18 @@ import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.passed_over import PassedOver
-from eventctx.cli.output.plain import iso, minute, number, one_line
+from eventctx.cli.output.plain import iso, minute, number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.engine import Engine
-from eventctx.log.events import ABOUT_A_SESSION, PostCompact, SessionLinked, SessionStart
+from eventctx.log.events import (
+    ABOUT_A_SESSION,
+    PostCompact,
+    RequestPrepared,
+    SessionLinked,
+    SessionStart,
+    known_as,
+)
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
 from eventctx.projections import transcript
@@ -28,13 +35,19 @@ _BUSY = 20
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session as ``sessions`` lists it. ``parent`` is the session it was forked from."""
+    """A session as ``sessions`` lists it. ``parent`` is the session it was forked from.
+
+    ``observed`` and ``reconstructed`` count the requests that are known so; eventctx prepared the
+    others.
+    """
 
     session: str
     records: int
     messages: int
     turns: int
     requests: int
+    observed: int
+    reconstructed: int
     compactions: int
     started: str | None
     last: str | None
@@ -61,6 +74,10 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
                 last = max(last, record.time)
             if record.type in _COUNTED:
                 counts[_COUNTED[record.type]] += 1
+                if kind is not None and record.type == "context:request_prepared":
+                    asked = passed_over.event(record)
+                    if isinstance(asked, RequestPrepared):
+                        counts[known_as(asked)] += 1
             elif record.type in _READ:
                 event = passed_over.event(record)
                 match event:
@@ -80,6 +97,8 @@ async def _row(engine: Engine, info: StreamInfo, passed_over: PassedOver) -> tup
         messages=len(lines.lines),
         turns=counts["turns"],
         requests=counts["requests"],
+        observed=counts["observed"],
+        reconstructed=counts["reconstructed"],
         compactions=counts["compactions"],
         started=iso(first) if first else None,
         last=iso(last) if last else None,
@@ -145,6 +164,13 @@ def _show_rows(screen: Screen, rows: list[SessionRow], times: list[int]) -> None
             for row, last in zip(rows, times, strict=True)
         ],
     )
+    inferred = sum(row.reconstructed > 0 for row in rows)
+    if inferred:
+        words = (
+            f"Requests of {plural(inferred, 'session')} were reconstructed by an importer; "
+            "`audit SESSION` says what is not known of them."
+        )
+        screen.line((words, "dim"))
 
 
 def _named(row: SessionRow) -> str:

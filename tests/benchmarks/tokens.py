@@ -240,8 +240,7 @@ def family_rows(family: str, members: list[Recorded]) -> list[Row]:
     # What the crudest count does with the same calibration: learning alone makes up for much.
     crude = [replayed(member, quarter) for member in members]
     return [
-        # Nearly all pairs of Claude are one session's; tests/estimates judges families.
-        *_growth_rows(family, members, 15.0),
+        *_growth_rows(family, members, 8.0),
         *_learnt_rows(
             f"{family}: next request",
             _gathered(error for one in ours for error in one.next),

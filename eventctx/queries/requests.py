@@ -166,13 +166,15 @@ async def request_at(
         messages = render(entries, texts)
     except msgspec.DecodeError as error:
         raise damaged(stream, wanted, bodies) from error
-    consistent = digest == event.digest and all(map(is_sound, bodies))
-    sent = None
+    whole = digest == event.digest and all(map(is_sound, bodies))
+    sent, sound = None, True
     if event.wire is not None:
         sent = await sent_form(store, stream, sources, event.wire, allow_damage=allow_damage)
         tools = sent.tools
     else:
-        tools = await tools_of(store, stream, sources, event.tools_digest)
+        tools, sound = await tools_of(
+            store, stream, sources, event.tools_digest, allow_damage=allow_damage
+        )
     known = known_as(event)
     return RequestView(
         position,
@@ -182,8 +184,8 @@ async def request_at(
         entries,
         messages if sent is None else sent.body()["messages"],
         digest,
-        consistent and (known == "prepared" if sent is None else sent.holds),
-        consistent,
+        whole and sound and (known == "prepared" if sent is None else sent.holds),
+        whole and sound,
         messages,
         known,
         sent,

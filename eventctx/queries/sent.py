@@ -10,7 +10,7 @@ import msgspec
 
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Body, Record
-from eventctx.log.soundness import check, is_sound
+from eventctx.log.soundness import check, damaged, is_sound
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import (
     BodyAt,
@@ -115,14 +115,20 @@ def addresses_of(forms: Mapping[int, WireForm], form: WireForm) -> list[BodyAt]:
     while keep and base is not None and base in forms:
         below = forms[base]
         found[:0] = below.tail[: max(0, keep - below.keep)]
-        keep, base = min(keep, below.keep), below.base
+        keep = min(keep, below.keep)
+        # An edited record may name itself, or a later request, and there would be no end.
+        base = below.base if below.base is not None and below.base < base else None
     return found
 
 
 async def sent_form(
     store: EventStore, stream: str, sources: Sources, form: WireForm, *, allow_damage: bool
 ) -> SentForm:
-    """Rebuild a request. Raises LogCorrupted for a damaged body, unless that is allowed."""
+    """Rebuild a request.
+
+    Raises LogCorrupted for a body that lost its digest, unless ``allow_damage``, and for one that
+    is no JSON or, where a message belongs, no message.
+    """
     places = addresses_of(sources.forms, form)
     beside = (form.system, form.tools, form.parameters)
     wanted = [Address(*at) for at in (*[one for one in beside if one is not None], *places)]
@@ -130,10 +136,13 @@ async def sent_form(
     if not allow_damage:
         check(stream, zip(wanted, bodies, strict=True))
     by_place = dict(zip(wanted, bodies, strict=True))
-    system, tools, parameters = [
-        None if one is None else _value(by_place[Address(*one)]) for one in beside
-    ]
-    stored = [_value(by_place[Address(*at)]) for at in places]
+    try:
+        system, tools, parameters = [
+            None if one is None else _value(by_place[Address(*one)]) for one in beside
+        ]
+        stored = [_message(by_place[Address(*at)]) for at in places]
+    except msgspec.DecodeError as error:
+        raise damaged(stream, wanted, bodies) from error
     digest = request_digest(
         hash_of([by_place[Address(*at)].digest for at in places]),
         *[None if one is None else by_place[Address(*one)].digest for one in beside],
@@ -160,18 +169,36 @@ async def sent_form(
 
 
 async def tools_of(
-    store: EventStore, stream: str, sources: Sources, digest: str | None
-) -> list[Any] | None:
-    """The tool definitions with this digest; None where only the digest was kept."""
+    store: EventStore, stream: str, sources: Sources, digest: str | None, *, allow_damage: bool
+) -> tuple[list[Any] | None, bool]:
+    """The tool definitions with this digest, and whether they are as they were stored.
+
+    None where only the digest was kept. Raises LogCorrupted for definitions that were edited,
+    unless ``allow_damage``, and for those that are no JSON.
+    """
     at = sources.tools.get(digest or "")
     if at is None:
-        return None
-    value = _value((await store.bodies(stream, [Address(*at)]))[0])
-    return value.get("tools") if isinstance(value, dict) else value
+        return None, True
+    places = [Address(*at)]
+    bodies = await store.bodies(stream, places)
+    if not allow_damage:
+        check(stream, zip(places, bodies, strict=True))
+    try:
+        value = _value(bodies[0])
+    except msgspec.DecodeError as error:
+        raise damaged(stream, places, bodies) from error
+    return value.get("tools") if isinstance(value, dict) else value, is_sound(bodies[0])
 
 
 def _value(body: Body) -> Any:
     return None if body.data is None else decode_body(body.data)
+
+
+def _message(body: Body) -> dict[str, Any] | None:
+    value = _value(body)
+    if value is None or isinstance(value, dict):
+        return value
+    raise msgspec.DecodeError(f"expected a message, found {type(value).__name__}")
 
 
 def _put_mark(body: dict[str, Any], mark: CacheMark) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eventctx
+from eventctx.errors import LogCorrupted
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log import wire
 from eventctx.log.codec import decode_event
 from eventctx.log.wire import WireForm
 from eventctx.queries.requests import RequestView, request_at
-from eventctx.queries.sent import no_sources, sent_form
+from eventctx.queries.sent import addresses_of, no_sources, sent_form
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.sqlite import SqliteStore
 from tests.importers.claude_requests import (
     REMINDER,
     SYSTEM,
@@ -325,7 +329,7 @@ async def test_an_erased_message_takes_its_sent_copy_and_its_hash_along(
     assert not any(hashed in record.payload for record in left)
 
 
-async def test_a_sent_copy_that_was_edited_does_not_verify() -> None:
+async def test_a_request_with_another_digest_than_the_recorded_one_does_not_verify() -> None:
     form = WireForm(rule="claude-code-1", digest="ab" * 32, tail=((1, 0),), messages=1)
     store = MemoryStore()
     engine = eventctx.Engine(store)
@@ -336,6 +340,48 @@ async def test_a_sent_copy_that_was_edited_does_not_verify() -> None:
     sent = await sent_form(store, SESSION, sources, form, allow_damage=False)
     assert [one.message for one in sent.messages] == [{"role": "user", "content": "go"}]
     assert not sent.holds
+
+
+async def edited(folder: Path, kind: bytes, **columns: bytes) -> SqliteStore:
+    """A store with an imported session, whose first record that holds ``kind`` was edited."""
+    store, _ = await imported(two_requests(), folder, await SqliteStore.open(folder / "s.db"))
+    await store.close()
+    with contextlib.closing(sqlite3.connect(folder / "s.db")) as database:
+        rows = database.execute("SELECT pos, payload FROM records ORDER BY pos").fetchall()
+        (place, *_) = [pos for pos, payload in rows if kind in payload]
+        for column, value in columns.items():
+            database.execute(f"UPDATE records SET {column} = ? WHERE pos = ?", (value, place))  # noqa: S608
+        database.commit()
+    return await SqliteStore.open(folder / "s.db")
+
+
+async def test_a_sent_content_that_was_edited_is_shown_as_damage_and_not_verified(
+    tmp_path: Path,
+) -> None:
+    store = await edited(tmp_path, b'"kind":"tools"', data=b'[{"name":"another"}]')
+    at = (await eventctx.Engine(store).audit(SESSION)).requests[1].position
+    with pytest.raises(LogCorrupted):
+        await request_at(store, SESSION, at)
+    view = await request_at(store, SESSION, at, allow_damage=True)
+    assert (view.verified, view.consistent, view.tools) == (False, True, [{"name": "another"}])
+    await store.close()
+
+
+@pytest.mark.parametrize("data", [b'{"role": "us', b"[1]", b'"text"'])
+async def test_a_sent_message_that_is_none_any_more_is_damage(data: bytes, tmp_path: Path) -> None:
+    store = await edited(tmp_path, b'"kind":"message"', data=data)
+    at = (await eventctx.Engine(store).audit(SESSION)).requests[1].position
+    with pytest.raises(LogCorrupted):
+        await request_at(store, SESSION, at, allow_damage=True)
+    await store.close()
+
+
+def test_a_request_that_was_edited_to_begin_with_itself_has_an_end() -> None:
+    common: dict[str, Any] = {"rule": "r", "digest": "ab" * 32, "messages": 3, "keep": 2}
+    itself = WireForm(tail=((1, 0), (2, 0)), base=7, **common)
+    later = WireForm(tail=((3, 0),), base=9, **common)
+    assert addresses_of({7: itself}, itself)[-2:] == [(1, 0), (2, 0)]
+    assert addresses_of({7: later, 9: itself}, itself)[-2:] == [(1, 0), (2, 0)]
 
 
 async def test_the_program_s_own_requests_equal_what_its_server_received(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import eventctx
+from eventctx.errors import LogCorrupted
 from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestContent
 
@@ -59,3 +64,22 @@ async def test_a_fork_shows_the_tools_that_its_parent_stored() -> None:
     (row,) = (await engine.audit("f")).requests
     assert (await engine.request_view("f", position=row.position)).tools == [READ]
     await engine.close()
+
+
+@pytest.mark.parametrize("data", [b'{"tools":[{"name":"other"}]}', b'{"too'])
+async def test_tools_that_were_edited_are_damage(data: bytes, tmp_path: Path) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "go"})
+        await ctx.get_messages_for_request(tools=[READ])
+        at = (await engine.audit("s")).requests[0].position
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as database:
+        change = "UPDATE records SET data = ? WHERE instr(payload, ?)"
+        assert database.execute(change, (data, b'"kind":"tools"')).rowcount == 1
+        database.commit()
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        with pytest.raises(LogCorrupted):
+            await engine.request_view("s", position=at)
+        if data.endswith(b"}"):
+            view = await engine.request_view("s", position=at, allow_damage=True)
+            assert (view.verified, view.consistent) == (False, False)

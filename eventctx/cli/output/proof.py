@@ -63,6 +63,8 @@ def _show_sent(screen: Screen, view: RequestView, sent: SentForm) -> None:
         screen.line("The request was rebuilt from the log, message by message. Each had the hash")
         screen.line("that the program recorded when it sent it; since then the digest is the same:")
         screen.whole(recorded)
+    elif sent.digest == recorded:
+        screen.line(("Contents of the request were changed after they were stored.", "bold red"))
     else:
         screen.line(("The request that the log gives is not the one that was sent.", "bold red"))
         screen.whole(f"recorded {recorded}")

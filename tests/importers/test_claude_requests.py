@@ -376,6 +376,20 @@ async def test_a_sent_message_that_is_none_any_more_is_damage(data: bytes, tmp_p
     await store.close()
 
 
+@pytest.mark.parametrize("data", [b"[1]", b"7"])
+async def test_a_sent_message_that_is_none_any_more_can_be_erased(
+    data: bytes, tmp_path: Path
+) -> None:
+    store = await edited(tmp_path, b'"kind":"message"', data=data)
+    engine = eventctx.Engine(store)
+    await engine.erase(SESSION, [0])
+    at = (await engine.audit(SESSION)).requests[0].position
+    sent = (await request_at(store, SESSION, at)).sent
+    assert sent is not None
+    assert sent.messages[0].message is None
+    await store.close()
+
+
 def test_a_request_that_was_edited_to_begin_with_itself_has_an_end() -> None:
     common: dict[str, Any] = {"rule": "r", "digest": "ab" * 32, "messages": 3, "keep": 2}
     itself = WireForm(tail=((1, 0), (2, 0)), base=7, **common)

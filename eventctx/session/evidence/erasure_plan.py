@@ -106,7 +106,8 @@ async def texts_of(store: EventStore, stream: str, addresses: Sequence[Address])
         if body.data is not None:
             message = decode_body(body.data)
             texts += words_in(message)
-            texts += {message_digest(message).hex(), sent_digest(message).hex()}
+            if isinstance(message, dict):  # what an edit made no message has no such digest
+                texts += {message_digest(message).hex(), sent_digest(message).hex()}
     return Overlap(texts)
 
 

@@ -2,13 +2,20 @@
 
 The crash states of tests/faults/test_crash_states.py are built after a model of a disk; here Linux
 itself throws away what was not flushed.
+
+Only what was acknowledged before the cut counts. An ``fsync`` that is under way while ext4 is shut
+down may return success for data that it did not write: measured on Linux 6.18, a program that only
+writes and calls ``fsync`` lost its last block in 53 of 501 cuts. A real cut stops the processor,
+too, so nobody reads such an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -27,15 +34,25 @@ pytestmark = pytest.mark.slow
 
 
 def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> list[Receipt]:
-    """The receipts that a writer had printed when the power went."""
+    """The receipts that a writer had printed before the power went."""
     with program("sessions.py", path, 10) as writer:
         assert writer.stdout is not None and writer.stderr is not None
         assert writer.stdout.readline() == "ready\n", writer.stderr.read()
+        receipts: list[Receipt] = []
+        reader = threading.Thread(target=_collect, args=(writer.stdout, receipts))
+        reader.start()
         # What is waited for is the moment of the cut, not something to become true.
         time.sleep(chance.uniform(0.1, 0.7))
+        before = list(receipts)
         disk.cut_power()
         writer.kill()
-        return receipts_in(writer.communicate()[0].splitlines(keepends=True))
+        reader.join()
+        return before
+
+
+def _collect(lines: Iterable[str], into: list[Receipt]) -> None:
+    for line in lines:
+        into.extend(receipts_in([line]))
 
 
 async def cut_often(count: int, seed: int) -> dict[str, int]:

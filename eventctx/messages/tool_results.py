@@ -25,6 +25,9 @@ KIND: Final = "ToolFailed"
 
 NO_REASON: Final = "the tool gave no reason"
 
+_FIELDS: Final = frozenset(("success", "output", "error", "content"))
+"""The fields of Amplifier's ``ToolResult``."""
+
 _MOST_DECODED: Final = 1_000_000
 """Longest text, in characters, that is decoded only to see whether it reports a failure."""
 
@@ -69,6 +72,18 @@ def failure_of_copy(result: object) -> ToolFailure | None:
     if result.startswith("{'success': False") or result.endswith(", 'success': False}"):
         return ToolFailure(KIND, result)
     return failure_of(_decoded(result)) if '"success"' in result else None
+
+
+def answer_of_copy(result: object) -> str | None:
+    """The text in a host's copy: of a ``ToolResult``'s fields their output; None without one."""
+    if isinstance(result, Mapping) and "success" in result and result.keys() <= _FIELDS:
+        result = result.get("output")
+    if result is None or isinstance(result, str):
+        return result
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _decoded(text: str) -> object:

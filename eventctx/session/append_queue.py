@@ -32,6 +32,7 @@ from typing import Final
 
 import msgspec
 
+from eventctx.aio import finish
 from eventctx.errors import EventctxError, ImportedSession, StoreError, WrongExpectedVersion
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
@@ -140,15 +141,21 @@ class AppendQueue:
         scope = scope_of(self._stream)
         return self.held if scope.turn_id is None and self.held is not None else scope
 
-    def draft(self, event: Event, bodies: Sequence[Body] = (), scope: Scope | None = None) -> Draft:
+    def draft(
+        self,
+        event: Event,
+        bodies: Sequence[Body] = (),
+        scope: Scope | None = None,
+        time: int | None = None,
+    ) -> Draft:
         """Put an event into its envelope, in ``scope`` or the queue's present one.
 
-        Its time is the clock's, never before that of an earlier draft. Raises InvalidSetting for a
-        value that the event's payload does not allow.
+        Its ``time`` is else the clock's, and never before that of an earlier draft. Raises
+        InvalidSetting for a value that the event's payload does not allow.
         """
         name, version, payload = encode_event(event)
         scope = self.scope if scope is None else scope
-        self._time = max(self._time, self._clock())
+        self._time = max(self._time, self._clock() if time is None else time)
         return Draft(
             self._random(16),
             name,
@@ -216,20 +223,31 @@ class AppendQueue:
         return pending.again
 
     async def append_exactly(
-        self, version: int, *drafts: Draft, after: ViewState | None = None
+        self,
+        version: int,
+        *drafts: Draft,
+        after: ViewState | None = None,
+        then: Callable[[], None] | None = None,
     ) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
 
         ``after`` is the view behind the drafts, if the caller has folded them already. Returns the
         records of the drafts, or None when this process appended in between; raises
-        WrongExpectedVersion when another one did.
+        WrongExpectedVersion when another one did. ``then`` is called when they are on disk; with
+        it, a cancellation is raised only when that is known.
         """
         await self._check(drafts)
         with self._lock:
             if self._stale or self.head != version:
                 return None
             pending = self._submit(drafts, len(drafts), after)
-        return (await self._settle(pending))[-len(drafts) :]
+            pending.then = then
+        try:
+            return (await self._settle(pending))[-len(drafts) :]
+        except asyncio.CancelledError:
+            if then is not None:
+                await finish(self.drained())
+            raise
 
     async def emit(self, draft: Draft) -> None:
         """Append an activity event in its place without waiting for the disk: it rides.
@@ -245,6 +263,10 @@ class AppendQueue:
 
     def note(self, draft: Draft) -> None:
         """As ``emit``, at once, for a session that was written to before."""
+        mirrored = self._aggregate.mirror
+        asked = None if mirrored is None else asked_of_mirror((draft,))
+        if mirrored is not None and asked is not None:
+            raise ImportedSession(self._stream, mirrored, asked)
         with self._lock:
             self._appends += 1
             one = Unsent(self._appends, draft, None)
@@ -324,8 +346,9 @@ class AppendQueue:
         """As ``Riding.send``. Callable from any thread."""
         if store is self._store or store is None:
             with self._lock:
-                if self._unsent and not self._stale:
-                    self._submit((), 0)
+                pending = self._submit((), 0) if self._unsent and not self._stale else None
+            if pending is not None:
+                self._watch(pending)
 
     # -- waiting for the disk --------------------------------------------------------------------
 
@@ -368,6 +391,8 @@ class AppendQueue:
         with self._lock:
             if timed is not None and pending.awaited and pending.records is None:
                 timed(perf_counter() - pending.sent, len(appended.records))
+            if pending.then is not None and pending.records is None:
+                pending.then()
             pending.records = appended.records
             ready: list[Record] = []
             while self._in_flight and self._in_flight[0].records is not None:

@@ -38,7 +38,18 @@ class PendingAppend:
     """
 
     __slots__ = (
-        *("ack", "again", "awaited", "drafts", "exact", "failed", "number", "records", "sent"),
+        *(
+            "ack",
+            "again",
+            "awaited",
+            "drafts",
+            "exact",
+            "failed",
+            "number",
+            "records",
+            "sent",
+            "then",
+        ),
     )
 
     def __init__(
@@ -52,6 +63,7 @@ class PendingAppend:
         self.failed = False
         self.again: PendingAppend | None = None
         self.awaited = True
+        self.then: Callable[[], None] | None = None
         self.sent = perf_counter()
 
 

@@ -30,12 +30,13 @@ from eventctx.errors import EventctxError, ImportedSession, StoreError, WrongExp
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record
-from eventctx.log.store import NO_STREAM, EventStore, Last
+from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.appending import Clock, Listener, PendingAppend, Unsent, asked_of_mirror
 from eventctx.session.scope import Scope, scope_of
+from eventctx.session.transcript_lines import TranscriptLines
 
 MAX_IN_FLIGHT = 256
 """Activity events that may wait for the disk; the next one waits for the oldest of them."""
@@ -62,6 +63,7 @@ class AppendQueue:
         clock: Clock,
         random: Callable[[int], bytes],
         reload: Callable[[int | None], Awaitable[Loaded | None]],
+        lines: TranscriptLines,
     ) -> None:
         """``loaded`` is None for a session whose state is read when it is first needed.
 
@@ -75,6 +77,7 @@ class AppendQueue:
         self._random = random
         self._reload = reload
         self._lock = aggregate.lock
+        self._lines = lines
         self._in_flight: deque[PendingAppend] = deque()
         self._unsent: list[Unsent] = []
         self._awaited_ids: set[bytes] = set()
@@ -232,6 +235,7 @@ class AppendQueue:
         self.head += len(sent)
         self._last_id = sent[-1].id
         self._aggregate.appended(sent, after)
+        self._lines.appended(sent, self.head)
         self._appends += 1
         pending = PendingAppend(self._appends, ack, sent, exact)
         for one in again:
@@ -299,6 +303,7 @@ class AppendQueue:
         pending.failed = True
         self._stale = True
         self._reload_until = None
+        self._lines.failed()
         self._in_flight.remove(pending)
         if not isinstance(error, StoreError):
             return  # a draft that no store accepts is not tried again
@@ -379,13 +384,34 @@ class AppendQueue:
         """As ``settled``, and after all that other processes have written until now."""
         while True:
             view, head = await self.settled()
-            info = await self._store.head(self._stream)
-            if info is None or info.head <= head:
+            if not self._behind(await last_position(self._store, self._stream)):
                 self.used()
                 return view, head
+
+    async def caught_up(self) -> int:
+        """The last position, after all that others wrote and this process acknowledged until now.
+
+        As ``synchronised`` without the view. It waits for appends under way, since another process
+        may have their place. Activity events that nothing waits for are not sent for its sake: so
+        an answer from memory costs no write.
+        """
+        while True:
+            if self._stale:
+                await self.settled()  # it also sends, or raises, what a failure left behind
+            if self._in_flight:
+                await self.drained()
+            last = await last_position(self._store, self._stream)
             with self._lock:
-                if self.head < info.head:
-                    self._stale, self._reload_until = True, None
+                if not (self._stale or self._in_flight or self._behind(last)):
+                    return self.head
+
+    def _behind(self, last: int) -> bool:
+        """Whether another process wrote up to ``last``; if so, the session is read again."""
+        with self._lock:
+            if self.head < last:
+                self._stale, self._reload_until = True, None
+                return True
+            return False
 
     def renew(self) -> None:
         """Read the session again before its next use: contents of it were destroyed."""

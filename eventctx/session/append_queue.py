@@ -37,7 +37,7 @@ from eventctx.errors import EventctxError, ImportedSession, StoreError, WrongExp
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record
-from eventctx.log.store import NO_STREAM, EventStore, Last
+from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
@@ -51,6 +51,7 @@ from eventctx.session.appending import (
     rides_no_more,
 )
 from eventctx.session.scope import Scope, scope_of
+from eventctx.session.transcript_lines import TranscriptLines
 
 MAX_IN_FLIGHT = 16
 """Appends that may wait for the disk; then ``emit`` waits for the oldest of them."""
@@ -86,6 +87,7 @@ class AppendQueue:
         clock: Clock,
         random: Callable[[int], bytes],
         reload: Callable[[int | None], Awaitable[Loaded | None]],
+        lines: TranscriptLines,
     ) -> None:
         """``loaded`` is None for a session whose state is read when it is first needed.
 
@@ -99,6 +101,7 @@ class AppendQueue:
         self._random = random
         self._reload = reload
         self._lock = aggregate.lock
+        self._lines = lines
         self._in_flight: deque[PendingAppend] = deque()
         self._unsent: list[Unsent] = []
         self._alarm: asyncio.AbstractEventLoop | None = None
@@ -304,6 +307,7 @@ class AppendQueue:
         self.head += len(own)
         self._last_id = sent[-1].id
         self._aggregate.appended(own, after)
+        self._lines.appended(sent, self.head)
         self._appends += 1
         pending = PendingAppend(self._appends, ack, sent, exact)
         for one in riding:
@@ -416,6 +420,7 @@ class AppendQueue:
         pending.failed = True
         self._stale = True
         self._reload_until = None
+        self._lines.failed()
         self._in_flight.remove(pending)
         if not isinstance(error, StoreError):
             return  # a draft that no store accepts is not tried again
@@ -494,13 +499,34 @@ class AppendQueue:
         """As ``settled``, and after all that other processes have written until now."""
         while True:
             view, head = await self.settled()
-            info = await self._store.head(self._stream)
-            if info is None or info.head <= head - len(self._unsent):
+            if not self._behind(await last_position(self._store, self._stream)):
                 self.used()
                 return view, head
+
+    async def caught_up(self) -> int:
+        """The last position in the store, after all that was written until now.
+
+        As ``synchronised`` without the view. It waits for appends under way, since another process
+        may have their place, but what rides is not sent for its sake: an answer from memory costs
+        no write.
+        """
+        while True:
+            if self._stale:
+                await self.settled()
+            if self._in_flight:
+                await self.drained()
+            last = await last_position(self._store, self._stream)
             with self._lock:
-                if self._sent < info.head:
-                    self._stale, self._reload_until = True, None
+                if not (self._stale or self._in_flight or self._behind(last)):
+                    return self._sent
+
+    def _behind(self, last: int) -> bool:
+        """Whether another process wrote up to ``last``; if so, the session is read again."""
+        with self._lock:
+            if self._sent < last:
+                self._stale, self._reload_until = True, None
+                return True
+            return False
 
     def renew(self) -> None:
         """Read the session again before its next use: contents of it were destroyed."""

@@ -26,6 +26,7 @@ MODULES = (
     "importing",
     "observing",
     "hosting",
+    "cycle",
     "starting",
     "tokens",
 )

@@ -122,7 +122,7 @@ class ModelCaller:
             raise Over("denied", f"Operation denied: {answers.denied}")
         async with run.host.telling_errors("provider:error", ids, facts):
             if self._messages is None:
-                self._messages = await self._prepared()
+                self._messages = await self._prepared(ids)
             self._carried = self._carried or run.host.take_carried()
             messages = answers.added_to(self._carried.added_to(self._messages))
             async with call:
@@ -131,13 +131,11 @@ class ModelCaller:
         await self._tell(answer, ids, facts)
         return answer
 
-    async def _prepared(self) -> list[dict[str, Any]]:
+    async def _prepared(self, ids: Ids) -> list[dict[str, Any]]:
         run = self._run
         definitions = run.provider.definitions(self._tools) if self._tools else []
-        try:
+        async with run.forwarding.around(ids):
             return await prepared(run.context, run.chosen.given, definitions, run.provider.model)
-        finally:
-            await run.forwarding.flush()
 
     async def _checked(
         self, call: ProviderCall, messages: Sequence[dict[str, Any]], ids: Ids

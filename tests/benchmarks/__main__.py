@@ -27,6 +27,7 @@ MODULES = (
     "observing",
     "hosting",
     "whole_transcript",
+    "cycle",
     "starting",
     "tokens",
 )

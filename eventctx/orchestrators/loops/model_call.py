@@ -123,7 +123,7 @@ class ModelCaller:
         async with run.host.telling_errors("provider:error", ids, facts):
             try:
                 if self._messages is None:
-                    self._messages = await self._prepared(call)
+                    self._messages = await self._prepared(call, ids)
                 self._carried = self._carried or run.host.take_carried()
                 messages = answers.added_to(self._carried.added_to(self._messages))
             except BaseException as error:
@@ -135,14 +135,12 @@ class ModelCaller:
         await self._tell(answer, ids, facts)
         return answer
 
-    async def _prepared(self, call: ProviderCall) -> list[dict[str, Any]]:
+    async def _prepared(self, call: ProviderCall, ids: Ids) -> list[dict[str, Any]]:
         run = self._run
         definitions = run.provider.definitions(self._tools) if self._tools else []
-        try:
+        async with run.forwarding.around(ids):
             given, model = run.chosen.given, run.provider.model
             return await prepared(run.context, given, definitions, model, call)
-        finally:
-            await run.forwarding.flush()
 
     async def _checked(
         self, call: ProviderCall, messages: Sequence[dict[str, Any]], ids: Ids

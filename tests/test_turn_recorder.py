@@ -220,7 +220,7 @@ class Kept:
         self.made.append(SpanRecord(events.PromptSubmit(number=1), scope.ids))
         return 1
 
-    async def emit(self, event: Event, scope: Scope) -> None:
+    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         self.made.append(SpanRecord(event, scope.ids))
 
 

@@ -28,7 +28,7 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage
-from eventctx.session.activity import Emitter, enter_turn, new_turn
+from eventctx.session.activity import Emitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
@@ -100,8 +100,8 @@ class Following:
     def _at(self, ids: RecordIds) -> Scope:
         return self._scope.at(ids)
 
-    async def _record(self, made: SpanRecord) -> None:
-        await self._emitter.emit(made.event, self._at(made.ids))
+    async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
+        await self._emitter.emit(made.event, self._at(made.ids), answer)
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -116,6 +116,7 @@ class Following:
         turn = new_turn(self._emitter, chosen_turn_id(turn_id, self._random))
         scope, joined = enter_turn(self._emitter, turn)
         await self._emitter.begin_turn(scope, agent, joined)
+        own(turn.span)
         self._turn, self._scope, self._cycle = turn, scope, turn.outside()
         self._failure = None
         self._hold(scope)
@@ -196,6 +197,7 @@ class Following:
     async def _begin(self, call: TurnSpan[ModelRequest]) -> None:
         if not call.began:
             call.of.prepared = self._emitter.prepared_in(self._at(call.ids))
+            own(call)
             await self._record(call.begin())
 
     # -- tools -----------------------------------------------------------------------------------
@@ -207,6 +209,7 @@ class Following:
             return
         await self._end_call(OK)
         call = self._cycle.tool_call(name, call_id)
+        own(call)
         await self._record(call.begin())
         self._tools.append((key, call))
 
@@ -215,22 +218,33 @@ class Following:
         return next((key for key, call in self._tools if call.of.name == name), None)
 
     @_whole
-    async def tool_ended(self, key: object) -> None:
-        """The tool call ended with a result."""
-        await self._end_tool(key, OK)
+    async def tool_ended(self, key: object, answer: str | None = None) -> None:
+        """The tool call ended with a result.
+
+        ``answer`` is the result's text. It is kept in the log while another call is still open,
+        whose crash would take it along; that of the last call is added as a message at once.
+        """
+        await self._end_tool(key, OK, answer)
 
     @_whole
     async def tool_failed(
-        self, key: object, kind: str, message: str, *, cancelled: bool = False
+        self,
+        key: object,
+        kind: str,
+        message: str,
+        *,
+        cancelled: bool = False,
+        answer: str | None = None,
     ) -> None:
-        """The tool call failed, or was cancelled."""
-        await self._end_tool(key, _failed(kind, message, cancelled))
+        """The tool call failed, or was cancelled; ``answer`` as in ``tool_ended``."""
+        await self._end_tool(key, _failed(kind, message, cancelled), answer)
 
-    async def _end_tool(self, key: object, outcome: SpanOutcome) -> None:
+    async def _end_tool(self, key: object, outcome: SpanOutcome, answer: str | None = None) -> None:
         found = next((one for one in self._tools if one[0] == key), None)
         if found is not None:
             self._tools.remove(found)
-            await self._record(found[1].end(outcome))
+            kept = answer if self._tools else None
+            await self._record(found[1].end(outcome), kept)
 
     # -- open calls ------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage
-from eventctx.session.activity import SessionEmitter, enter_turn, new_turn
+from eventctx.session.activity import SessionEmitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
@@ -106,8 +106,8 @@ class Following:
     def _at(self, ids: RecordIds) -> Scope:
         return self._scope.at(ids)
 
-    async def _record(self, made: SpanRecord) -> None:
-        self._emitter.note(made.event, self._at(made.ids), self.told_at)
+    async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
+        self._emitter.note(made.event, self._at(made.ids), answer, self.told_at)
 
     def send(self) -> None:
         """Let what was recorded go to the store now, without waiting for it."""
@@ -138,6 +138,7 @@ class Following:
         turn = new_turn(self._emitter, chosen_turn_id(turn_id, self._random))
         scope, joined = enter_turn(self._emitter, turn)
         await self._emitter.begin_turn(scope, agent, joined)
+        own(turn.span)
         self._turn, self._scope, self._cycle = turn, scope, turn.outside()
         self._failure = None
         self._hold(scope)
@@ -222,6 +223,7 @@ class Following:
     async def _begin(self, call: TurnSpan[ModelRequest]) -> None:
         if not call.began:
             call.of.prepared = self._emitter.prepared_in(self._at(call.ids))
+            own(call)
             await self._record(call.begin())
 
     # -- tools -----------------------------------------------------------------------------------
@@ -243,6 +245,7 @@ class Following:
             return
         await self._end_call(OK)
         call = self._cycle.tool_call(name, call_id)
+        own(call)
         await self._record(call.begin())
         self._tools.begin(key, call)
 
@@ -252,8 +255,10 @@ class Following:
     ) -> None:
         """The tool call ended with a result, whose text is ``answer``.
 
-        A call of the tool ``name`` is meant where no open call has the key. If several calls may be
-        meant, the end is recorded when it is known whose it is (``log/open_calls.py``).
+        The text is kept in the log while another call is still open, whose crash would take it
+        along; that of the last call is added as a message at once. A call of the tool ``name`` is
+        meant where no open call has the key. If several calls may be meant, the end is recorded
+        when it is known whose it is (``log/open_calls.py``).
         """
         await self._end_tools(self._tools.end(key, name, OK, answer))
 
@@ -278,8 +283,10 @@ class Following:
         await self._end_tools(self._tools.result_added(call_id, text))
 
     async def _end_tools(self, ended: list[EndedCall]) -> None:
+        beside = len(ended) + len(self._tools)
         for call in ended:
-            await self._record(call.span.end(call.outcome))
+            beside -= 1
+            await self._record(call.span.end(call.outcome), call.answer if beside else None)
 
     # -- open calls ------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.activity import SessionEmitter
+from eventctx.session.activity import SessionEmitter, own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
@@ -254,6 +254,7 @@ class RequestHandler:
         if call is not None:
             call.of.prepared = position
             scope = self._session.appends.scope.at(call.ids)
+            own(call)
             drafts.append(self._session.appends.draft(beginning_of(call.of), scope=scope))
         folded = None
         if not counted_anew:

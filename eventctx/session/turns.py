@@ -26,7 +26,7 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage, check_usage
-from eventctx.session.activity import Emitter, enter_turn, new_turn
+from eventctx.session.activity import Emitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope, enter_scope
 
 
@@ -49,13 +49,13 @@ class _Block:
             raise TurnError(self._ENTER)
         return self._scope
 
-    async def _record(self, made: SpanRecord) -> None:
-        await self._emitter.emit(made.event, self.scope.at(made.ids))
+    async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
+        await self._emitter.emit(made.event, self.scope.at(made.ids), answer)
 
-    async def _record_end(self, error: BaseException | None) -> None:
+    async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         if self._span is not None:
             ended = self._span.end(outcome_of(error))
-            await insist(lambda: self._record(ended))
+            await insist(lambda: self._record(ended, answer))
 
     async def __aexit__(
         self,
@@ -88,6 +88,7 @@ class Turn(_Block):
 
     async def __aenter__(self) -> Turn:
         scope, joined = enter_turn(self._emitter, self._turn)
+        own(self._turn.span)
         try:
             self.number = await finish(self._emitter.begin_turn(scope, self.agent, joined))
         except asyncio.CancelledError as error:
@@ -116,6 +117,7 @@ class Iteration(_Block):
         super().__init__(emitter, turn.ids, None)
         self._place = turn.at(cycle.ids)
         self._cycle = cycle
+        self._running: set[ToolCall] = set()
 
     @property
     def number(self) -> int:
@@ -136,7 +138,8 @@ class Iteration(_Block):
 
     def tool_call(self, name: str, call_id: str | None = None) -> ToolCall:
         """Make a tool call: a span under that of the iteration's model call."""
-        return ToolCall(self._emitter, self.scope, self._cycle.tool_call(name, call_id))
+        span = self._cycle.tool_call(name, call_id)
+        return ToolCall(self._emitter, self.scope, span, self._running)
 
     def plan(self, name: str | None = None) -> PlanPhase:
         """Make a planning phase: a span under the turn's, with its own model calls."""
@@ -150,11 +153,13 @@ class _Call(_Block):
     def __init__(self, emitter: Emitter, around: Scope, span: TurnSpan[Operation]) -> None:
         super().__init__(emitter, span.ids, span)
         self._scope = around.at(span.ids)
-        self._begin = span.begin
+        self._begun = span
 
     async def _enter(self) -> None:
         # First the record, then the scope: a block that could not be entered changes no scope.
-        await self._record(self._begin())
+        begins = self._begun.begin()
+        own(self._begun)
+        await self._record(begins)
         self._enter_scope()
 
     def _enter_scope(self) -> None:
@@ -286,11 +291,34 @@ def adviser_call(emitter: Emitter, around: Scope) -> ProviderCall:
 class ToolCall(_Call):
     """A tool call in progress."""
 
-    def __init__(self, emitter: Emitter, around: Scope, span: TurnSpan[ToolPre]) -> None:
+    def __init__(
+        self,
+        emitter: Emitter,
+        around: Scope,
+        span: TurnSpan[ToolPre],
+        running: set[ToolCall],
+    ) -> None:
         super().__init__(emitter, around, span)
         self.name = span.of.name
         self.call_id = span.of.call_id
+        self._running = running
+        self._answer: str | None = None
 
     async def __aenter__(self) -> ToolCall:
         await self._enter()
+        self._running.add(self)
         return self
+
+    def answered(self, text: str) -> None:
+        """Note the text of the result, before the block ends.
+
+        It is kept in the log while other calls of the iteration run, whose crash would take it
+        along. A caller that adds each result as soon as its call ends needs none of this. Raises
+        InvalidSetting for what is no text.
+        """
+        check_optional_text("answered", text)
+        self._answer = text
+
+    async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
+        self._running.discard(self)
+        await super()._record_end(error, self._answer if self._running else None)

@@ -35,7 +35,7 @@ class Unrecorded:
         """None, because requests have no positions."""
         return None
 
-    async def emit(self, event: Event, scope: Scope) -> None:
+    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Do nothing."""
 
 

@@ -144,8 +144,11 @@ class Following:
 
     @_whole
     async def turn_ended(self, status: Status = "ok", error: str | None = None) -> None:
-        """The turn ended, and all calls in it with it."""
-        await self._end_turn(SpanOutcome(status, message=error))
+        """The turn ended, and all calls in it with it. A failed turn has its model call's error."""
+        outcome = SpanOutcome(status, message=error)
+        if status == "error" and error is None and self._failure is not None:
+            outcome = msgspec.structs.replace(self._failure, status=status)
+        await self._end_turn(outcome)
 
     async def _end_turn(self, outcome: SpanOutcome) -> None:
         turn, self._turn = self._turn, None
@@ -167,6 +170,7 @@ class Following:
         if self._turn is None:
             return
         await self._end_what_is_open("ok")
+        self._failure = None  # the host went on
         self._cycle = self._turn.iteration()
         self._call = self._cycle.model_call(model, provider)
         self._hold(self.scope)

@@ -184,6 +184,29 @@ async def test_it_equals_what_a_new_engine_reads_of_a_file(
     await store.close()
 
 
+async def test_threads_that_add_and_ask_find_what_was_acknowledged_to_them(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("s")
+
+        async def adds_and_asks(name: str) -> None:
+            for number in range(40):
+                await ctx.add_message({"role": "user", "content": f"{name} {number}"})
+                found = [row["content"] for row in await ctx.get_messages()]
+                mine = [text for text in found if text.startswith(name)]
+                assert mine == [f"{name} {n}" for n in range(number + 1)]
+
+        names = ("one", "two", "three")
+        runs = [asyncio.to_thread(asyncio.run, adds_and_asks(name)) for name in names]
+        await asyncio.gather(*runs, adds_and_asks("here"))
+        assert (
+            await ctx.get_messages()
+            == await (await Engine(engine.store).session("s")).get_messages()
+        )
+        assert len(await ctx.get_messages()) == 160
+
+
 OTHER = """
 import asyncio, sys
 import eventctx
@@ -280,6 +303,17 @@ async def test_the_second_answer_reads_and_writes_nothing() -> None:
     await ctx.add_message(USER)
     assert await ctx.get_messages() == [USER]
     assert store.calls == ["append", "append"]
+
+
+async def test_a_token_count_reads_and_writes_nothing_either() -> None:
+    store = Counting()
+    ctx = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    before = await ctx.get_token_count()
+    await ctx.add_message(tool_round(1)[0])
+    store.calls.clear()
+    assert await ctx.get_token_count() > before
+    assert store.calls == []
 
 
 async def test_behind_another_writer_only_its_messages_are_read() -> None:

@@ -14,6 +14,7 @@ import pytest
 from amplifier_core import HookResult
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.llm_errors import InvalidRequestError, RateLimitError
+from amplifier_core.message_models import ChatRequest
 from amplifier_core.testing import MockContextManager
 
 import eventctx
@@ -73,6 +74,16 @@ class Hangs(Writes):
         raise AssertionError
 
 
+class Stopped(Module):
+    """A provider during whose answer the host asks to stop."""
+
+    then = staticmethod(lambda: None)
+
+    async def complete(self, request: ChatRequest, **_: Any) -> Any:
+        self.then()
+        await asyncio.Event().wait()
+
+
 class Case:
     """A turn on the kernel: its loop, its script, its tool, and what its host does."""
 
@@ -103,6 +114,7 @@ class Case:
                 self._listen(session, name, heard)
             if self.stop:
                 self.tool.then = getattr(session.coordinator.cancellation, self.stop)
+                self.module.then = self.tool.then
             expected = pytest.raises(RuntimeError) if self.fails else nullcontext()
             with expected:
                 await session.execute("go")
@@ -138,6 +150,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "the provider fails": lambda: Case(FAILED, fails=True),
     "a hook denies the model call": lambda: Case(deny="provider:request"),
     "a hook denies the plan's model call": lambda: Case(deny="provider:request", planning=True),
+    "a stop at once while the model answers": lambda: Case(
+        module=Stopped(), stop="request_immediate"
+    ),
     "a graceful stop while a tool runs": lambda: Case(
         calls("c1", "write"), stop="request_graceful"
     ),
@@ -167,14 +182,28 @@ async def test_the_kernel_hears_the_events_in_the_order_of_the_page(
             await check_log(engine)
 
 
-@pytest.mark.parametrize("loop", ["basic", "streaming", "events"])
-async def test_the_loops_differ_in_nothing_but_the_pieces_of_a_stream(
-    loop: str, monkeypatch: pytest.MonkeyPatch
+ONE_CALL = (
+    "an answer",
+    "a second attempt",
+    "the provider fails",
+    "a hook denies the model call",
+    "a stop at once while the model answers",
+)
+OTHER_LOOPS = [("basic", name) for name in ONE_CALL] + [
+    ("streaming", name) for name in CASES if "stream" not in name and "plan" not in name
+]
+
+
+@pytest.mark.parametrize(("loop", "name"), OTHER_LOOPS)
+async def test_the_other_loops_differ_in_nothing_but_plans_and_pieces(
+    loop: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"tools": "ignore"} if loop == "basic" else {}
-    case = Case(says("hello"), loop=loop, **settings)
+    case = CASES[name]()
+    case.loop = loop
+    if loop == "basic":
+        case.config["tools"] = "ignore"
     heard = await case.run(monkeypatch, MockContextManager())
-    assert heard == [*FIRST, *promised()["an answer"], *LAST]
+    assert heard == [*FIRST, *promised()[name], *LAST]
 
 
 async def test_a_denied_prompt_begins_no_execution_and_ends_none(

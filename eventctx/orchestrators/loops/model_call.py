@@ -85,7 +85,7 @@ class ModelCaller:
 
     Without it the tools are sent all the same where the provider takes a ``tool_choice``: a request
     that lacks them shares no beginning with the others, so the provider's cache would be of no use,
-    and Claude's API refuses one whose messages have calls.
+    and Bedrock refuses one whose messages have calls.
     """
 
     def __init__(

@@ -113,7 +113,7 @@ class Pieces:
     def next_answer(self) -> None:
         """Take note that the chunks of another answer follow."""
         self._first_block = self._blocks
-        self._given.clear()
+        self._given.clear()  # a long turn keeps the text of one answer only
 
     def close(self) -> None:
         """Note that the reader takes no more."""

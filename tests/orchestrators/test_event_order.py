@@ -23,7 +23,7 @@ from eventctx.log.events import ProviderError
 from eventctx.log.record import Record
 from eventctx.orchestrators import Chunk
 from eventctx.orchestrators.loops.settings import OrchestratorSettings
-from tests.orchestrators.agents import Streaming, Waits, activity, check_log, records
+from tests.orchestrators.agents import HOOK_ENDS, Streaming, Waits, activity, check_log, records
 from tests.orchestrators.agents import says as answers
 from tests.orchestrators.test_kernel import Module, Writes, calls, hear, kernel, says
 
@@ -35,15 +35,6 @@ KERNELS_OWN = ("session:", "cancel:", "module:")
 
 UNRECORDED = ("execution:", "content_block:", "orchestrator:")
 """Events for hooks alone."""
-
-ENDS = {
-    "prompt:submit": ("prompt:complete",),
-    "execution:start": ("execution:end",),
-    "plan:start": ("plan:end",),
-    "provider:request": ("provider:response", "provider:error"),
-    "content_block:start": ("content_block:end",),
-    "tool:pre": ("tool:post", "tool:error"),
-}
 
 
 def promised() -> dict[str, list[str]]:
@@ -236,5 +227,5 @@ async def test_a_denied_model_call_leaves_its_record_with_the_reason(
 
 
 def every_begin_has_one_end(heard: list[str]) -> None:
-    for begin, ends in ENDS.items():
+    for begin, ends in HOOK_ENDS.items():
         assert heard.count(begin) == sum(heard.count(end) for end in ends), begin

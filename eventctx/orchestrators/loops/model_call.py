@@ -231,12 +231,8 @@ class ModelCaller:
 
     async def _tell(self, answer: Answer, ids: Ids, facts: dict[str, Any]) -> None:
         """Tell the host's hooks, and the reader of an answer that came in one piece."""
-        outlet = self._outlet
+        host, outlet = self._run.host, self._outlet
         streamed = outlet is not None and outlet.began
-        if outlet is not None:
-            if answer.text and not streamed:
-                await outlet.show(Chunk("text", answer.text))
-            await outlet.end(ids)
         usage = None if answer.usage is None else usage_payload(answer.usage)
         more = {
             "model": answer.model or facts["model"],
@@ -245,17 +241,24 @@ class ModelCaller:
             "usage": usage,
             "tool_calls": bool(answer.calls),
         }
-        host = self._run.host
-        await host.tell_end("provider:response", ids, facts | more)
+        try:
+            if outlet is not None:
+                await outlet.end(ids)
+        finally:
+            await host.tell_end("provider:response", ids, facts | more)
         if streamed:
             return  # the outlet reported the blocks to the hooks as they came
-        contents = [one.get("content") for one in answer.messages]
-        blocks = [block for one in contents if isinstance(one, list) for block in one]
+        if outlet is not None and answer.text:
+            await outlet.show(Chunk("text", answer.text))
+        blocks = _blocks(answer)
         for index, block in enumerate(blocks):
             kind = block.get("type") if isinstance(block, dict) else None
             place = {"block_type": kind, "block_index": index, "total_blocks": len(blocks)}
-            await host.tell("content_block:start", ids, place)
-            await host.tell("content_block:end", ids, place | {"block": block, "usage": usage})
+            ended = place | {"block": block, "usage": usage}
+            try:
+                await host.tell("content_block:start", ids, place)
+            finally:
+                await host.tell_end("content_block:end", ids, ended)
 
     async def _compact_after(self, failure: ProviderFailed) -> bool:
         """Compact once after a refusal as too long. Returns whether the next request is shorter."""
@@ -278,6 +281,18 @@ class ModelCaller:
             await self._run.forwarding.flush()
         self._messages = None
         return int(saved or 0) > 0
+
+
+def _blocks(answer: Answer) -> list[Any]:
+    """The blocks of an answer's messages; a plain text is one."""
+    blocks: list[Any] = []
+    for message in answer.messages:
+        content = message.get("content")
+        if isinstance(content, str) and content:
+            blocks.append({"type": "text", "text": content})
+        elif isinstance(content, list):
+            blocks += content
+    return blocks
 
 
 async def _awaited(wait: Awaitable[None]) -> None:

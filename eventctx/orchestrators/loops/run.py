@@ -216,20 +216,38 @@ async def _tell_end(
     status = status_of(None if raised is None else type(raised))
     # Also after turn_timeout, which promises when the turn is over.
     broken_off = raised is not None
-    complete = {
+    complete: dict[str, Any] = {
         "response_preview": run.text[:PREVIEW],
         "length": len(run.text),
         "status": status,
         "error": described(raised),
         "finish": ended,
     }
-    await run.host.tell_end("prompt:complete", ids, complete, broken_off=broken_off)
+    execution: dict[str, Any] = {
+        "response": run.text,
+        "status": "completed" if status == "ok" else status,
+    }
+    whole: dict[str, Any] = {
+        "orchestrator": run.name,
+        "turn_count": run.iterations,
+        "status": _outcome(status, ended),
+    }
+    ends = [("prompt:complete", complete), ("orchestrator:complete", whole)]
     if run.executing:
-        execution = {"response": run.text, "status": "completed" if status == "ok" else status}
-        await run.host.tell_end("execution:end", ids, execution, broken_off=broken_off)
-    whole = {"orchestrator": run.name, "turn_count": run.iterations}
-    outcome = {"status": _outcome(status, ended)}
-    await run.host.tell_end("orchestrator:complete", ids, whole | outcome, broken_off=broken_off)
+        ends.insert(1, ("execution:end", execution))
+    await _tell_each(run, ids, ends, broken_off)
+
+
+async def _tell_each(
+    run: TurnRun, ids: Ids, ends: Sequence[tuple[str, dict[str, Any]]], broken_off: bool
+) -> None:
+    """Tell the hooks of each end; a cancellation in the meantime is raised after the last."""
+    (event, fields), *more = ends
+    try:
+        await run.host.tell_end(event, ids, fields, broken_off=broken_off)
+    finally:
+        if more:
+            await _tell_each(run, ids, more, broken_off)
 
 
 async def _run_limited(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:

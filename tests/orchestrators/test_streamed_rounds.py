@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from amplifier_core import HookResult
 
 import eventctx
 from eventctx.orchestrators import Chunk, Response, StreamingOrchestrator, server_sent_events
@@ -163,3 +164,27 @@ async def test_hooks_count_the_blocks_of_each_answer_anew() -> None:
         await StreamingOrchestrator().execute("go", ctx, {"p": provider}, LOOK, heard)
     assert [one["block_index"] for one in heard.of("content_block:start")] == [0, 0, 1]
     assert len(heard.of("content_block:end")) == 3
+
+
+async def test_a_denied_round_ends_the_stream_with_a_response() -> None:
+    async def deny(event: str, data: dict[str, Any]) -> Any:
+        if event == "provider:request" and data["iteration"] == 2:
+            return HookResult(action="deny", reason="too dear")
+        return None
+
+    provider = Streaming(thinking_then(calls(("c1", "look"))))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        found = [
+            piece
+            async for piece in StreamingOrchestrator().stream(
+                "go", ctx, {"p": provider}, LOOK, [deny]
+            )
+        ]
+        assert found[0] == Chunk("text", "let me look")
+        assert isinstance(found[1], Response)
+        assert (found[1].finish, found[1].text) == ("denied", "Operation denied: too dear")
+        assert activity(await records(engine))[-3:] == [
+            *("provider:request", "provider:error", "prompt:complete")
+        ]
+        await check_log(engine)

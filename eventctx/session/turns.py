@@ -12,10 +12,10 @@ from types import TracebackType
 
 from eventctx.aio import finish, insist
 from eventctx.errors import TurnError
-from eventctx.log.arguments import check_optional_text
+from eventctx.log.arguments import check_optional_text, check_text
 from eventctx.log.events import PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import outcome_of
+from eventctx.log.outcomes import SpanOutcome, fit_for_log, outcome_of
 from eventctx.log.turn_recorder import (
     IterationRecorder,
     ModelRequest,
@@ -54,8 +54,11 @@ class _Block:
 
     async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         if self._span is not None:
-            ended = self._span.end(outcome_of(error))
+            ended = self._span.end(self._outcome(error))
             await insist(lambda: self._record(ended, answer))
+
+    def _outcome(self, error: BaseException | None) -> SpanOutcome:
+        return outcome_of(error)
 
     async def __aexit__(
         self,
@@ -303,6 +306,7 @@ class ToolCall(_Call):
         self.call_id = span.of.call_id
         self._running = running
         self._answer: str | None = None
+        self._failure: SpanOutcome | None = None
 
     async def __aenter__(self) -> ToolCall:
         await self._enter()
@@ -322,3 +326,16 @@ class ToolCall(_Call):
     async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         self._running.discard(self)
         await super()._record_end(error, self._answer if self._running else None)
+
+    def failed(self, kind: str, message: str = "") -> None:
+        """Note that the tool returned a failure: the call then ends as ``tool:error``.
+
+        Without it, only an exception that leaves the block is one. Raises InvalidSetting for what
+        is no text.
+        """
+        check_text("kind", kind)
+        check_text("message", message)
+        self._failure = SpanOutcome("error", kind, fit_for_log(message))
+
+    def _outcome(self, error: BaseException | None) -> SpanOutcome:
+        return self._failure or outcome_of(error)

@@ -26,6 +26,7 @@ MODULES = (
     "importing",
     "observing",
     "hosting",
+    "whole_transcript",
     "cycle",
     "starting",
     "tokens",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from tests.amplifier import hosts
 from tests.benchmarks.hosting import ListContext, Message
 
 MODULE = "context-simple"
@@ -14,9 +13,9 @@ INSTALLED = find_spec("amplifier_module_context_simple") is not None
 LABEL = MODULE if INSTALLED else "a list that estimates as context-simple does"
 
 
-def given() -> dict[str, hosts.Mount]:
-    """A mount of the substitute, where the kernel will not find the module itself."""
-    return {} if INSTALLED else {MODULE: hosts.mounting("context", _LikeSimple())}
+def substitute() -> ListContext | None:
+    """What is mounted instead of the module; None where the kernel will find the module itself."""
+    return None if INSTALLED else _LikeSimple()
 
 
 class _LikeSimple(ListContext):

@@ -12,6 +12,7 @@ The kernel calls plain functions from another thread, so handlers only note what
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ _WHOLE: Final = ("context:compaction", "context:compact")
 
 _FIRST: Final = -1_000
 """We come before other handlers, because a handler that denies hides the event from later ones."""
+
+_log = logging.getLogger("eventctx.orchestrators")
 
 
 class _Open(msgspec.Struct):
@@ -66,10 +69,13 @@ class Overheard:
             **dict.fromkeys((*_WHOLE, _ENDED), self._note),
             **dict.fromkeys((PRE, POST), self._note_own),
         }
-        stops = [
-            register(event, handler, priority=_FIRST, name=f"eventctx-{id(self)}:{event}")
-            for event, handler in handlers.items()
-        ]
+        stops: list[Any] = []
+        try:
+            for event, handler in handlers.items():
+                name = f"eventctx-{id(self)}:{event}"
+                stops.append(register(event, handler, priority=_FIRST, name=name))
+        except TypeError:
+            _log.debug("the hooks have a register() of another kind; compactions are not heard")
         try:
             yield
         finally:

@@ -169,3 +169,84 @@ async def test_thinking_signed_behind_another_prompt_is_left_out() -> None:
         assert block in (await ctx.get_messages_for_request())[2]["content"]
         await ctx.set_system_prompt("two")
         assert (await ctx.get_messages_for_request())[2]["content"] == [call]
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+async def test_each_text_of_memory_is_a_row_of_its_own_behind_the_prompt() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "system", "content": "stored"})
+        await ctx.add_message(user("a"))
+        assert await ctx.set_memory(["[Context from A]", "[Context from B]"]) is True
+        assert await ctx.set_system_prompt("You help.") is True
+        sent = await ctx.get_messages_for_request()
+        rows = ["You help.", "[Context from A]", "[Context from B]", "stored", "a"]
+        assert [one["content"] for one in sent] == rows
+        assert {one["role"] for one in sent[:3]} == {"system"}
+        assert [one["content"] for one in await ctx.get_messages()] == ["stored", "a"]
+
+
+async def test_prompt_and_memory_change_apart_and_each_change_is_recorded_once() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        assert await ctx.memory() == ()
+        await ctx.set_memory(["A", "B"])
+        assert await ctx.set_memory(["A", "B"]) is False
+        await ctx.set_system_prompt("one")
+        assert await ctx.set_system_prompt("one") is False
+        await ctx.set_memory(["C"])
+        assert await ctx.memory() == ("C",)
+        await ctx.set_system_prompt("two")
+        sent = await ctx.get_messages_for_request()
+        assert [one["content"] for one in sent] == ["two", "C"]
+        await ctx.set_system_prompt(None)
+        await ctx.add_message(user("a"))
+        sent = await ctx.get_messages_for_request()
+        assert [one["content"] for one in sent] == ["C", "a"]
+        await ctx.set_memory([])
+        assert await ctx.memory() == ()
+        sent = await ctx.get_messages_for_request()
+        assert [one["content"] for one in sent] == ["a"]
+        assert await prompts(engine) == 6
+        assert (await engine.verify("s")).ok
+
+
+async def test_memory_is_there_after_a_clear_a_restart_a_fork_and_compactions(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s", max_tokens=2_000)
+        await ctx.set_system_prompt("You help.")
+        await ctx.set_memory(["A", "B"])
+        for number in range(40):
+            await ctx.add_message(user(f"question {number} " * 20))
+            await ctx.add_message(answer(f"answer {number} " * 20))
+            sent = await ctx.get_messages_for_request()
+            assert [one["content"] for one in sent[:3]] == ["You help.", "A", "B"]
+        audit = await engine.audit("s")
+        assert any(row.outcome == "applied" for row in audit.compactions)
+        for row in audit.requests:
+            assert (await engine.request_view("s", position=row.position)).verified
+        await ctx.clear()
+        receipt = await ctx.add_message(user("again"))
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s")
+        assert await ctx.set_memory(["A", "B"]) is False
+        assert await ctx.set_system_prompt("You help.") is False
+        await engine.fork("s", receipt.position, "branch")
+        branch = await engine.session("branch")
+        assert await branch.set_memory(["A", "B"]) is False
+        sent = await branch.get_messages_for_request()
+        assert [one["content"] for one in sent] == ["You help.", "A", "B", "again"]
+        assert (await engine.verify("branch")).ok
+
+
+@pytest.mark.parametrize("texts", ["a text", None, [1], [None], {"A": 1}])
+async def test_memory_that_is_no_list_of_texts_is_refused(texts: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(eventctx.InvalidSetting, match="expected a list of texts"):
+            await ctx.set_memory(texts)

@@ -125,10 +125,12 @@ class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
 class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
     """The host's system prompt for every request from here on: body 0; none without a body.
 
-    It is not a message of the transcript. ``unbound`` as in a plan.
+    The last ``memory`` bodies are texts of its memory, each a system row of its own behind the
+    prompt. None of them is a message of the transcript. ``unbound`` as in a plan.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
+    memory: int = 0
 
 
 # -- session and turn ----------------------------------------------------------------------------

@@ -174,6 +174,22 @@ class Context:
             raise InvalidSetting(f"system prompt: expected a text or None, found {shown(text)}")
         return await self._additions.set_system_prompt(text)
 
+    async def set_memory(self, texts: Sequence[str]) -> bool:
+        """Put each text before every view, as a system row of its own behind the system prompt.
+
+        For files that a host puts into every request, such as an ``AGENTS.md``: they are no
+        messages of the transcript, stay through compactions and ``clear``, and are recorded when
+        one differs from before. Returns whether one did. Raises InvalidMessage and InvalidSetting.
+        """
+        sound = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+        if not sound:
+            raise InvalidSetting(f"memory: expected a list of texts, found {shown(texts)}")
+        return await self._additions.set_memory(texts)
+
+    async def memory(self) -> tuple[str, ...]:
+        """The texts that ``set_memory`` put before the view, without erased ones."""
+        return await self._additions.memory()
+
     # -- the older guide's, and pins -------------------------------------------------------------
 
     async def get_token_count(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -149,7 +149,7 @@ def with_insertions(
 
 
 def insertion_refs(
-    insertions: tuple[Insertion, ...], state: ViewState, record: Record
+    insertions: Sequence[Insertion], state: ViewState, record: Record
 ) -> list[InsertionRef]:
     """References of the insertions: new ones, in ``record``, and ones that it keeps in view."""
     current = {(one.position, one.index): one for one in state.layout.insertions}

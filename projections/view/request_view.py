@@ -30,8 +30,6 @@ __all__ = ["ViewCounts", "ViewState", "counts", "evolve", "initial", "prepared",
 
 R = TypeVar("R", MessageRef, InsertionRef)
 
-_PROMPT = Insertion("system_prompt", 0)
-
 
 def evolve(state: ViewState, record: Record) -> ViewState:
     """The view after ``record``."""
@@ -250,7 +248,8 @@ def _located(located: Located, estimator: Estimator) -> MessageRef:
 
 def _prompted(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
-    prompts = insertion_refs((_PROMPT,) if record.bodies else (), state, record)
+    rows = [Insertion("system_prompt", index) for index in range(len(record.bodies))]
+    prompts = insertion_refs(rows, state, record)
     others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
     refs = stripped_in(state.layout.refs, event.unbound, state.estimator)
     layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)

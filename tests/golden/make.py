@@ -156,6 +156,9 @@ WIRE_SAMPLES: list[events.Event] = [
     ),
 ]
 """Event types and fields that came with requests as they were sent."""
+MEMORY_SAMPLES: list[events.Event] = [events.SystemPromptSet(unbound=((4, 6),), memory=2)]
+"""The field that came with memory behind the system prompt."""
+
 MIRROR_SAMPLES: list[events.Event] = [
     events.SessionTakenOver(source="a.jsonl", format="claude-code"),
     events.PromptMeasured(duration=162_419_000_000),
@@ -225,5 +228,6 @@ if __name__ == "__main__":
     _write_events("events-v1-evidence.jsonl", EVIDENCE_SAMPLES)
     _write_events("events-v1-wire.jsonl", WIRE_SAMPLES)
     _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
+    _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

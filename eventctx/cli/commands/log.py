@@ -204,4 +204,5 @@ def _message(record: Record) -> str:
         return "[erased]"
     message = decode_body(record.bodies[0].data)
     role = message.get("role") or message.get("type") if isinstance(message, dict) else "?"
-    return f"{role}: {snippet(message, _SNIPPET)}" if isinstance(message, dict) else str(role)
+    more = f" (and {plural(len(record.bodies) - 1, 'more row')})" if record.bodies[1:] else ""
+    return f"{role}: {snippet(message, _SNIPPET)}{more}" if isinstance(message, dict) else str(role)

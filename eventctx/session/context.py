@@ -135,6 +135,10 @@ class Context:
         """The whole transcript, never compacted."""
         return await self._transcript.messages()
 
+    async def get_timed_messages(self) -> list[tuple[dict[str, Any], int]]:
+        """The whole transcript, each message with the time of its record in UTC nanoseconds."""
+        return await self._transcript.timed_messages()
+
     async def set_messages(self, messages: Sequence[dict[str, Any]]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 

@@ -113,9 +113,16 @@ def _role(row: dict[str, Any] | None) -> str:
 
 
 def _key(row: dict[str, Any]) -> bytes:
-    """A key that a message and its poorer copy share: its JSON without ``STORAGE_KEYS``."""
+    """A key that a message and its poorer copy share: its JSON without what storage changes."""
     own = {name: value for name, value in row.items() if name not in STORAGE_KEYS}
+    if isinstance(own.get("metadata"), dict):
+        own["metadata"] = _without_time(own["metadata"])
     return encode_message(_normal(own))
+
+
+def _without_time(metadata: dict[str, Any]) -> dict[str, Any] | None:
+    """Metadata without the time of the message, which context modules put there; None if empty."""
+    return {name: value for name, value in metadata.items() if name != "timestamp"} or None
 
 
 def _normal(value: Any) -> Any:

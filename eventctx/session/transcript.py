@@ -76,6 +76,16 @@ class Transcript:
         _, stored = await self._stored(version)
         return decode_bodies([_ERASED if data is None else data for data in stored])
 
+    async def timed_messages(self) -> list[tuple[dict[str, Any], int]]:
+        """As ``messages``, each with the time of its record in UTC nanoseconds."""
+        _, version = await self._session.appends.synchronised()
+        state, stored = await self._stored(version)
+        times = (await self._session.lines.timed_at(version)).times
+        rows = decode_bodies([_ERASED if data is None else data for data in stored])
+        return [
+            (row, times[line.address.position]) for row, line in zip(rows, state.lines, strict=True)
+        ]
+
     async def _stored(self, version: int) -> tuple[TranscriptState, list[bytes | None]]:
         """The transcript's lines at ``version``, and their stored bytes, None for erased ones."""
         state = await self._session.lines.at(version)

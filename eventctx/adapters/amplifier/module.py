@@ -21,7 +21,10 @@ from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
+from eventctx.adapters.amplifier.memory_files import put_before
 from eventctx.adapters.amplifier.plain import as_dict, converted_to_json, text_of
+from eventctx.adapters.amplifier.timestamps import stamped
+from eventctx.adapters.amplifier.transcript_file import TranscriptFile
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
@@ -72,6 +75,10 @@ class AmplifierContext:
         self._stop: list[Callable[[], None]] = []
         self._closed = False
         self._factory: Factory | None = None
+        self._memory_read = False
+        self._file: TranscriptFile | None = None
+        if config.transcript_path is not None:
+            self._file = TranscriptFile(config.transcript_path, config.memory_files)
         self._owned: dict[object, None] = {}
         self._again: AddedAgain | None = None
         self._runs = False
@@ -113,6 +120,8 @@ class AmplifierContext:
                 return
             await context.add_message(row)
         self._calls.noted(row)
+        if self._file is not None:
+            self._file.added(row)
 
     async def get_messages_for_request(
         self,
@@ -128,6 +137,9 @@ class AmplifierContext:
         """
         context = await self._opened()
         await self._nothing_comes_again(context)
+        if not self._memory_read:
+            await put_before(context, self._config.memory_files, self._config.settings.limit)
+            self._memory_read = True
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
         try:
@@ -148,7 +160,10 @@ class AmplifierContext:
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
-        return await (await self._opened()).get_messages()
+        context = await self._opened()
+        if self._config.stamp_messages:
+            return stamped(await context.get_timed_messages())
+        return await context.get_messages()
 
     async def set_messages(self, messages: list[dict[str, Any]]) -> None:
         """Resume from a transcript that the host kept; the log restores what the host left out.
@@ -159,15 +174,19 @@ class AmplifierContext:
         context = await self._opened()
         await self._nothing_comes_again(context)
         try:
-            await context.resume_messages(rows)
+            changed = await context.resume_messages(rows)
         except InvalidMessage as error:
-            await context.resume_messages([converted_to_json(row, error) for row in rows])
+            changed = await context.resume_messages([converted_to_json(row, error) for row in rows])
+        if changed and self._file is not None:
+            await self._file.replaced(context)
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
         context = await self._opened()
         await self._nothing_comes_again(context)
         await context.clear()
+        if self._file is not None:
+            await self._file.replaced(context)
 
     # -- further methods that hosts look for -----------------------------------------------------
 
@@ -287,6 +306,8 @@ class AmplifierContext:
             is_new = await engine.store.head(self.session_id) is None
             settings = msgspec.structs.asdict(config.settings)
             context = await engine.session(self.session_id, policy=config.policy, **settings)
+            if self._file is not None:
+                await self._file.opened(context)
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
             elif self._parent:

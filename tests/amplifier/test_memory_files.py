@@ -224,6 +224,28 @@ async def test_files_that_fill_the_budget_are_refused_at_mount_by_name(folder: P
     await (await persistent.mount(MockCoordinator(), {**config, "max_tokens": 3_000}))()
 
 
+async def test_files_are_measured_in_characters_and_not_in_bytes(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("汉" * 3_900, encoding="utf-8")
+    rows = await request_rows(folder, ["AGENTS.md"], max_tokens=1_000)
+    assert rows[0] == row_of("AGENTS.md", "汉" * 3_900)
+    (folder / "AGENTS.md").write_text("汉" * 4_001, encoding="utf-8")
+    with pytest.raises(eventctx.InvalidSetting, match="expected files that fit into max_tokens"):
+        await request_rows(folder, ["AGENTS.md"], max_tokens=1_000)
+
+
+async def test_a_budget_of_any_size_takes_no_memory_of_that_size(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    rows = await request_rows(folder, ["AGENTS.md"], max_tokens=10**400)
+    assert rows[0] == row_of("AGENTS.md", "Use tabs.")
+
+
+async def test_a_path_that_names_no_file_is_skipped(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await request_rows(folder, ["", "a\0b", "~nobody-of-this-name/a"]) == ["Hello"]
+    assert caplog.text.count("names no file and is skipped") == 3
+
+
 async def test_a_file_that_grew_above_the_budget_after_mount_is_skipped(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -234,7 +256,7 @@ async def test_a_file_that_grew_above_the_budget_after_mount_is_skipped(
     (folder / "AGENTS.md").write_text("x" * 5_000)
     with caplog.at_level(logging.WARNING, LOG):
         assert await coordinator.get("context").get_messages_for_request() == []
-    assert "larger than the 4,000 bytes" in caplog.text
+    assert "longer than the 4,000 characters" in caplog.text
     await cleanup()
 
 

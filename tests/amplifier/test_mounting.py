@@ -208,7 +208,6 @@ def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixtur
         {"reserve_tokens": "many"},
         {"memory_files": 5},
         {"memory_files": [5]},
-        {"memory_files": ["~nobody-of-this-name/AGENTS.md"]},
         {"transcript_path": 5},
         {"stamp_messages": "yes"},
         {"store": 5},

@@ -147,6 +147,12 @@ async def test_the_path_may_be_in_the_users_folder(
     assert untimed(lines_of(tmp_path / "a" / "b.jsonl")) == [HELLO]
 
 
+async def test_a_path_that_no_file_can_have_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    async with Mounted({"store": "memory://", "transcript_path": "a\0b"}) as context:
+        await context.add_message(HELLO)
+    assert "names no file and is ignored" in caplog.text
+
+
 # -- times ---------------------------------------------------------------------------------------
 
 

@@ -86,6 +86,12 @@ class Config(NamedTuple):
     transcript_path: Path | None = None
     stamp_messages: bool = False
 
+    @property
+    def room_for_memory(self) -> int:
+        """The tokens that memory files may have; context-persistent allows 200,000 by default."""
+        usual = max(Settings().max_tokens_fallback, self.settings.max_tokens_fallback)
+        return self.settings.max_tokens or usual
+
 
 def own_names(config: dict[str, Any]) -> dict[str, Any]:
     """Our own configuration. ``keep_turns`` selects the policy that counts turns."""
@@ -141,9 +147,10 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     _log_without_effect(set(named) - known, known, policy)
     wanted = {name: value for name, value in named.items() if name in known}
     settings, chosen = choose(policy, wanted)
-    check_size(memory, settings.limit)
     files = (memory, transcript)
-    return Config(given, store, durability, record_sent, chosen, settings, *files, stamps)
+    made = Config(given, store, durability, record_sent, chosen, settings, *files, stamps)
+    check_size(memory, made.room_for_memory)
+    return made
 
 
 def _own(named: dict[str, Any]) -> tuple[str, Any, bool]:

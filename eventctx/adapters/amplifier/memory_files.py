@@ -11,6 +11,7 @@ the session's first request, and once in the life of a mounted object, as the ho
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import stat
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,11 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.session.context import Context
 
-BYTES_PER_TOKEN: Final = 4
-"""How many bytes of files count as a token when all files are measured at mount."""
+CHARACTERS_PER_TOKEN: Final = 4
+"""How many characters of files count as a token, as context-persistent counts them."""
+
+BYTES_PER_CHARACTER: Final = 4
+"""The most that UTF-8 takes for one."""
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
@@ -39,18 +43,22 @@ def paths_of(given: Any) -> tuple[Path, ...]:
         given = list(given)
     if not isinstance(given, list | tuple):
         raise InvalidSetting(f"memory_files: expected a list of paths, found {shown(given)}")
-    return tuple(dict.fromkeys([_absolute(one) for one in given]))
+    paths = [_absolute(one) for one in given]
+    return tuple(dict.fromkeys([path for path in paths if path is not None]))
 
 
-def _absolute(given: Any) -> Path:
-    if not isinstance(given, str | Path) or not str(given) or "\0" in str(given):
+def _absolute(given: Any) -> Path | None:
+    """The path; None, with a warning, for a text that names no file. Raises InvalidSetting."""
+    if not isinstance(given, str | Path):
         raise InvalidSetting(f"memory_files: expected paths, found {shown(given)}")
-    try:
-        return Path(given).expanduser().absolute()
-    except RuntimeError as error:
-        raise InvalidSetting(
-            f"memory_files: expected the folder of a user of this machine, found {shown(given)}"
-        ) from error
+    found: Path | None = None
+    if str(given).strip() and "\0" not in str(given):
+        # ``~name`` of no user of this machine names no file.
+        with contextlib.suppress(RuntimeError):
+            found = Path(given).expanduser().absolute()
+    if found is None:
+        _log.warning("setting 'memory_files': %s names no file and is skipped", shown(given))
+    return found
 
 
 def check_size(paths: Sequence[Path], limit: int) -> None:
@@ -58,22 +66,42 @@ def check_size(paths: Sequence[Path], limit: int) -> None:
 
     No request of such a session could be answered, and its person learns it here.
     """
-    sizes = {path: size for path in paths if (size := _size(path)) is not None}
-    if sum(sizes.values()) <= limit * BYTES_PER_TOKEN:
+    most = limit * CHARACTERS_PER_TOKEN
+    sizes = {path: size for path in paths if (size := _bytes_of(path)) is not None}
+    if sum(sizes.values()) <= most:
+        return  # no text has more characters than bytes
+    characters = {path: _characters_of(path, most) for path in sizes}
+    if sum(characters.values()) <= most:
         return
-    listed = ", ".join([f"{path} (~{size // BYTES_PER_TOKEN:,})" for path, size in sizes.items()])
+    listed = ", ".join(
+        [f"{path} (~{size // CHARACTERS_PER_TOKEN:,})" for path, size in characters.items()]
+    )
     raise InvalidSetting(
         f"memory_files: expected files that fit into max_tokens ({limit:,} tokens), "
         f"found {listed}; shorten them, or raise max_tokens"
     )
 
 
-def _size(path: Path) -> int | None:
+def _bytes_of(path: Path) -> int | None:
     try:
         found = path.stat()
     except OSError:
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _characters_of(path: Path, most: int) -> int:
+    """The length of a file's text; one more than ``most`` if that is smaller; 0 if it has none."""
+    try:
+        return len(_read(path, most))
+    except TooLarge:
+        return most + 1
+    except (OSError, ValueError):
+        return 0
+
+
+class TooLarge(ValueError):
+    """A file's text is longer than the budget."""
 
 
 async def put_before(context: Context, paths: Sequence[Path], limit: int) -> None:
@@ -92,14 +120,14 @@ def texts_of(paths: Sequence[Path], limit: int, recorded: Sequence[str] = ()) ->
     """
     rows: dict[Path, str] = {}
     problems: dict[Path, Exception] = {}
-    left = limit * BYTES_PER_TOKEN
+    left = limit * CHARACTERS_PER_TOKEN
     for path in paths:
         try:
             text = _read(path, left)
         except (OSError, ValueError) as error:
             problems[path] = error
             continue
-        left -= len(text.encode())
+        left -= len(text)
         if text.strip():
             rows[path] = _label(path) + text
     for path, problem in problems.items():
@@ -124,16 +152,17 @@ def is_row_of(text: object, paths: Sequence[Path]) -> bool:
 
 
 def _read(path: Path, most: int) -> str:
-    """The text of a file of at most ``most`` bytes. Raises OSError and ValueError."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    """The text of a file of at most ``most`` characters. Raises OSError and ValueError."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
         # Opening a pipe would wait for its writer, for ever.
         raise ValueError("expected a file, found a folder or a device")
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"it is larger than the {most:,} bytes that fit into max_tokens")
+    if found.st_size > most * BYTES_PER_CHARACTER:
+        raise TooLarge(f"it is longer than the {most:,} characters that fit into max_tokens")
     try:
-        text = data.decode()
+        text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"expected UTF-8, found other bytes at {error.start:,}") from error
+    if len(text) > most:
+        raise TooLarge(f"it is longer than the {most:,} characters that fit into max_tokens")
     return text.replace("\r\n", "\n").replace("\r", "\n")

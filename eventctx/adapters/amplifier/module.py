@@ -138,7 +138,7 @@ class AmplifierContext:
         context = await self._opened()
         await self._nothing_comes_again(context)
         if not self._memory_read:
-            await put_before(context, self._config.memory_files, self._config.settings.limit)
+            await put_before(context, self._config.memory_files, self._config.room_for_memory)
             self._memory_read = True
         if self._factory is not None:
             await self._set_prompt(context, self._factory)

@@ -9,6 +9,7 @@ changes the name of the module. A file that cannot be written never stops the ag
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -24,7 +25,6 @@ from eventctx.log.arguments import shown
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.parts import role_of
 from eventctx.session.context import Context
-from eventctx.stores.location import in_users_folder
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
@@ -33,9 +33,16 @@ def path_of(given: Any) -> Path | None:
     """The absolute path that the setting names; None without one. Raises InvalidSetting."""
     if not given:
         return None
-    if not isinstance(given, str | Path) or "\0" in str(given):
+    if not isinstance(given, str | Path):
         raise InvalidSetting(f"transcript_path: expected a file's path, found {shown(given)}")
-    return Path(in_users_folder(str(given), "transcript_path")).absolute()
+    if "\0" in str(given):
+        _log.warning("setting 'transcript_path': %s names no file and is ignored", shown(given))
+        return None
+    path = Path(given)
+    with contextlib.suppress(RuntimeError):
+        # There may be no such user: then it is a folder of that name, as in context-persistent.
+        path = path.expanduser()
+    return path.absolute()
 
 
 class TranscriptFile:

@@ -427,8 +427,8 @@ class Addition(msgspec.Struct, frozen=True, array_like=True):
 class RequestSent(Event, frozen=True, tag="context:request_sent"):
     """The difference between the request prepared at ``prepared`` and the one that the host sent.
 
-    ``additions`` are texts that are in none of its messages; each is stored once, however often it
-    is sent. ``messages`` counts the messages sent, ``missing`` the prepared ones that were not.
+    ``additions`` are the texts sent besides its messages; each is stored once, however often it is
+    sent. ``messages`` counts the messages sent, ``missing`` the prepared ones that were not.
     """
 
     prepared: int

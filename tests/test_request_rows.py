@@ -236,7 +236,8 @@ class Play:
             elif act == "resume":
                 await ctx.resume_messages((await ctx.get_messages())[: draw(st.integers(0, 9))])
             elif act == "prompt":
-                await ctx.set_system_prompt(draw(st.sampled_from(["one", "two", None])))
+                text = draw(st.sampled_from(["one", "two", None]))
+                await ctx.set_system_prompt(text, replaces_stored=draw(st.booleans()))
             elif act == "theirs":
                 await self.theirs.add_message({"role": "user", "content": "theirs"})
                 if draw(st.booleans()):

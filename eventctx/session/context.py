@@ -163,16 +163,19 @@ class Context:
         """
         await self._transcript.clear()
 
-    async def set_system_prompt(self, text: str | None) -> bool:
+    async def set_system_prompt(self, text: str | None, *, replaces_stored: bool = False) -> bool:
         """Put ``text`` before every view from here on; None: nothing. Returns whether it changed.
 
         For hosts that make their system prompt anew for every request: it is no message of the
-        transcript, and is recorded when it differs from the one before. Raises InvalidMessage and
-        InvalidSetting.
+        transcript, and is recorded when it differs from the one before. With ``replaces_stored``
+        the views leave out the transcript's messages of role ``system`` that are there by now,
+        but for pinned ones and those that a hook added (``metadata.source`` is ``hook``); they are
+        back when the prompt is set without it. Raises InvalidMessage and InvalidSetting.
         """
         if text is not None and not isinstance(text, str):
             raise InvalidSetting(f"system prompt: expected a text or None, found {shown(text)}")
-        return await self._additions.set_system_prompt(text)
+        checked("replaces_stored", replaces_stored, bool)
+        return await self._additions.set_system_prompt(text, replaces_stored)
 
     # -- the older guide's, and pins -------------------------------------------------------------
 

@@ -12,6 +12,9 @@ import msgspec
 from eventctx.errors import WrongExpectedVersion
 from eventctx.log import events
 from eventctx.log.store import Address
+from eventctx.messages.encoding import decode_body
+from eventctx.messages.facts_reader import is_from_hook
+from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.open_session import OpenSession
 from eventctx.session.transcript import body_of, stripped_by
@@ -25,18 +28,22 @@ class HostAdditions:
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session
+        self._of_hooks: dict[int, bool] = {}
+        """System messages that were looked at, by number: whether a hook added them."""
 
-    async def set_system_prompt(self, text: str | None) -> bool:
+    async def set_system_prompt(self, text: str | None, replaces: bool) -> bool:
         """As ``Context.set_system_prompt``."""
         body = None
         if text is not None:
             body = body_of(self._session, {"role": "system", "content": text})
         while True:
             view, version = await self._session.appends.settled()
-            if await self._prompt_of(view) == (None if body is None else body.data):
+            same = await self._prompt_of(view) == (None if body is None else body.data)
+            replaced = await self._replaceable(view) if replaces and body is not None else []
+            if same and replaced == [ref.number for ref in view.layout.refs if ref.replaced]:
                 return False
             bodies = () if body is None else (body,)
-            event = events.SystemPromptSet()
+            event = events.SystemPromptSet(replaced=runs_of_numbers(sorted(replaced)))
             stripped = stripped_by(self._session, view, event, bodies)
             draft = self._session.appends.draft(
                 msgspec.structs.replace(event, unbound=stripped), bodies
@@ -52,6 +59,21 @@ class HostAdditions:
                 place = Address(one.position, one.index)
                 return (await self._session.bodies.texts([place]))[place]
         return None
+
+    async def _replaceable(self, view: ViewState) -> list[int]:
+        """The stored system messages that a host's prompt replaces, in the order of the view."""
+        stored = [ref for ref in view.layout.refs if ref.facts.role == "system"]
+        unknown = [ref for ref in stored if ref.number not in self._of_hooks]
+        places = [Address(ref.position, ref.index) for ref in unknown]
+        texts = await self._session.bodies.texts(places) if places else {}
+        for ref, place in zip(unknown, places, strict=True):
+            data = texts[place]
+            self._of_hooks[ref.number] = data is not None and is_from_hook(decode_body(data))
+        return [
+            ref.number
+            for ref in stored
+            if not self._of_hooks[ref.number] and ref.number not in view.pins
+        ]
 
     async def record_sent(
         self,

@@ -358,7 +358,7 @@ class AmplifierContext:
             _log.warning("the system prompt's factory raised %r; the last prompt stays", error)
             return
         if isinstance(text, str):
-            await context.set_system_prompt(text_of(text) or None)
+            await context.set_system_prompt(text_of(text) or None, replaces_stored=True)
         else:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 

@@ -144,17 +144,21 @@ class Context:
         _check_messages(messages)
         await self._transcript.replace(messages)
 
-    async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
+    async def resume_messages(
+        self, messages: Sequence[dict[str, Any]], *, may_be_behind: bool = False
+    ) -> bool:
         """Take over the transcript that a host kept of this session, where it differs from ours.
 
         A copy that lacks only system or developer messages, or keys that storage drops, is recorded
         as ``context:set_ignored`` and changes nothing. Any other takes effect as ``set_messages``
         does, but system and developer messages that it left out stay
-        (``eventctx.session.reconcile``). Returns whether anything changed. Raises as
-        ``set_messages``.
+        (``eventctx.session.reconcile``). With ``may_be_behind``, a copy that only ends before ours
+        does is ignored, too: a host that was killed has saved less than the log. Without it, such a
+        list is an undo. Returns whether anything changed. Raises as ``set_messages``.
         """
         _check_messages(messages)
-        return await self._transcript.resume(messages)
+        checked("may_be_behind", may_be_behind, bool)
+        return await self._transcript.resume(messages, may_be_behind)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.

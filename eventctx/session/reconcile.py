@@ -3,8 +3,9 @@
 Hosts keep a transcript of their own and set it when a session is resumed. Theirs is a poorer copy:
 system and developer messages are left out, and some keys are dropped or added (Amplifier's command
 line does both: `SessionStore`, `sanitize_message`). A copy that differs in nothing else is ignored
-(context contract 2.1.0, "File-Based Context Managers"). Other differences take effect, but the
-system and developer messages that the copy lacks stay.
+(context contract 2.1.0, "File-Based Context Managers"). So is one that ends earlier, if it is the
+first that a host gives of a resumed session (``earlier_copy``); later ones undo. Other differences
+take effect, but the system and developer messages that the copy lacks stay.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ class Returned(NamedTuple):
     """The new transcript.
 
     ``rows`` is None where nothing changes; then ``missing_roles`` are the roles of the messages
-    that the host left out.
+    that the host left out, and ``ahead`` counts those behind the last one that it gave.
     """
 
     rows: tuple[Row, ...] | None
     missing_roles: tuple[str, ...] = ()
+    ahead: int = 0
 
 
 def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]) -> Returned:
@@ -66,6 +68,29 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
         end = len(rows)
     # Kept messages that followed every recognised one come right behind the last of those.
     return Returned((*rows[:end], *[(place, None) for place in kept], *rows[end:]))
+
+
+def earlier_copy(
+    stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]
+) -> Returned | None:
+    """The result for a host's transcript that ends before the stored one does; None for any other.
+
+    Such a copy, which may be empty and may be poorer, is what a host has that was killed between
+    a message and its own save. Raises InvalidMessage.
+    """
+    keys = [None if row is None else _key(row) for row in stored]
+    theirs = [_key(row) for row in given]
+    said = [key for key, row in zip(keys, stored, strict=True) if _role(row) not in _LEFT_OUT]
+    repeated = [key for key, row in zip(theirs, given, strict=True) if _role(row) not in _LEFT_OUT]
+    ahead = len(said) - len(repeated)
+    if ahead <= 0 or said[: len(repeated)] != repeated or not set(theirs).issubset(keys):
+        return None
+    missing = [
+        _role(row)
+        for key, row in zip(keys, stored, strict=True)
+        if _role(row) in _LEFT_OUT and key not in theirs
+    ]
+    return Returned(None, tuple(dict.fromkeys(missing)), ahead)
 
 
 class AddedAgain:

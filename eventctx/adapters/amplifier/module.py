@@ -75,6 +75,8 @@ class AmplifierContext:
         self._owned: dict[object, None] = {}
         self._again: AddedAgain | None = None
         self._runs = False
+        self._untouched = False
+        """Whether the session had records before, and the host has not set or used it since."""
         self._calls = LastCalls()
         self._ended: list[Record] = []
         self._prepared: Record | None = None
@@ -113,6 +115,8 @@ class AmplifierContext:
                 return
             await context.add_message(row)
         self._calls.noted(row)
+        # A host may put its system prompt in before it sets the transcript that it kept.
+        self._untouched = self._untouched and row.get("role") in ("system", "developer")
 
     async def get_messages_for_request(
         self,
@@ -144,6 +148,7 @@ class AmplifierContext:
             self._returned = self._prepared.position, rows
         if self._follow is not None:
             await self._follow.request_prepared()
+        self._untouched = False
         return messages
 
     async def get_messages(self) -> list[dict[str, Any]]:
@@ -153,21 +158,25 @@ class AmplifierContext:
     async def set_messages(self, messages: list[dict[str, Any]]) -> None:
         """Resume from a transcript that the host kept; the log restores what the host left out.
 
-        See ``Context.resume_messages``.
+        The first one after a resume may end before ours does, and is then ignored; a later one
+        undoes what it lacks. See ``Context.resume_messages``.
         """
         rows = [as_dict(message) for message in messages]
         context = await self._opened()
         await self._nothing_comes_again(context)
         try:
-            await context.resume_messages(rows)
+            await context.resume_messages(rows, may_be_behind=self._untouched)
         except InvalidMessage as error:
-            await context.resume_messages([converted_to_json(row, error) for row in rows])
+            rows = [converted_to_json(row, error) for row in rows]
+            await context.resume_messages(rows, may_be_behind=self._untouched)
+        self._untouched = False
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
         context = await self._opened()
         await self._nothing_comes_again(context)
         await context.clear()
+        self._untouched = False
 
     # -- further methods that hosts look for -----------------------------------------------------
 
@@ -285,6 +294,7 @@ class AmplifierContext:
         engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
         try:
             is_new = await engine.store.head(self.session_id) is None
+            self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
             context = await engine.session(self.session_id, policy=config.policy, **settings)
             if is_new and self._parent:

@@ -12,7 +12,10 @@ import msgspec
 from eventctx.errors import WrongExpectedVersion
 from eventctx.log import events
 from eventctx.log.codec import decode_known
+from eventctx.log.store import Address
 from eventctx.messages.encoding import decode_body, encode_message
+from eventctx.messages.facts_reader import is_from_hook
+from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.open_session import OpenSession
 from eventctx.session.transcript import body_of, stripped_by
@@ -38,11 +41,14 @@ class HostAdditions:
     def __init__(self, session: OpenSession) -> None:
         self._session = session
         self._counted: tuple[int, int] | None = None
+        self._of_hooks: dict[int, bool] = {}
+        """System messages that were looked at, by number: whether a hook added them."""
 
-    async def set_system_prompt(self, text: str | None) -> bool:
+    async def set_system_prompt(self, text: str | None, replaces: bool) -> bool:
         """As ``Context.set_system_prompt``."""
         prompt = () if text is None else (self._row(text),)
-        return await self._set_rows(lambda rows: _Rows(prompt, rows.memory))
+        replaces = replaces and text is not None
+        return await self._set_rows(lambda rows: _Rows(prompt, rows.memory), replaces)
 
     async def set_memory(self, texts: Sequence[str]) -> bool:
         """As ``Context.set_memory``."""
@@ -58,15 +64,24 @@ class HostAdditions:
     def _row(self, text: str) -> bytes:
         return encode_message({"role": "system", "content": text})
 
-    async def _set_rows(self, changed: Callable[[_Rows], _Rows]) -> bool:
+    async def _set_rows(
+        self, changed: Callable[[_Rows], _Rows], replaces: bool | None = None
+    ) -> bool:
+        """Record changed rows. With ``replaces`` None the replaced messages stay as they are."""
         while True:
             view, version = await self._session.appends.settled()
             before = await self._rows(view)
             after = changed(before)
-            if after == before:
+            standing = [ref.number for ref in view.layout.refs if ref.replaced]
+            replaced = standing
+            if replaces is not None:
+                replaced = await self._replaceable(view) if replaces else []
+            if after == before and replaced == standing:
                 return False
             bodies = [body_of(self._session, decode_body(data)) for data in after.in_order]
-            event = events.SystemPromptSet(memory=len(after.memory))
+            event = events.SystemPromptSet(
+                replaced=runs_of_numbers(sorted(replaced)), memory=len(after.memory)
+            )
             stripped = stripped_by(self._session, view, event, bodies)
             draft = self._session.appends.draft(
                 msgspec.structs.replace(event, unbound=stripped), bodies
@@ -97,6 +112,21 @@ class HostAdditions:
                 event: events.SystemPromptSet = decode_known(record)
                 self._counted = position, event.memory
         return 0 if self._counted is None else self._counted[1]
+
+    async def _replaceable(self, view: ViewState) -> list[int]:
+        """The stored system messages that a host's prompt replaces, in the order of the view."""
+        stored = [ref for ref in view.layout.refs if ref.facts.role == "system"]
+        unknown = [ref for ref in stored if ref.number not in self._of_hooks]
+        places = [Address(ref.position, ref.index) for ref in unknown]
+        texts = await self._session.bodies.texts(places) if places else {}
+        for ref, place in zip(unknown, places, strict=True):
+            data = texts[place]
+            self._of_hooks[ref.number] = data is not None and is_from_hook(decode_body(data))
+        return [
+            ref.number
+            for ref in stored
+            if not self._of_hooks[ref.number] and ref.number not in view.pins
+        ]
 
     async def record_sent(
         self,

@@ -27,7 +27,7 @@ from eventctx.projections.view.render import ERASED
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.reconcile import reconcile
+from eventctx.session.reconcile import earlier_copy, reconcile
 
 _ERASED: Final = encode_message({"role": "user", "content": ERASED})
 """The message that replaces an erased one in a transcript."""
@@ -109,7 +109,7 @@ class Transcript:
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
-    async def resume(self, messages: Sequence[dict[str, Any]]) -> bool:
+    async def resume(self, messages: Sequence[dict[str, Any]], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
         made = [body_of(self._session, message) for message in messages]
         while True:
@@ -117,9 +117,12 @@ class Transcript:
             state, stored = await self._stored(version)
             # A host brings an erased message back as it was shown; it must match the erased one.
             known = decode_bodies([data or _ERASED for data in stored])
-            found = reconcile(known, list(messages))
+            found = earlier_copy(known, list(messages)) if may_be_behind else None
+            found = found or reconcile(known, list(messages))
             if found.rows is None:
-                event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)
+                event = events.SetIgnored(
+                    messages=len(messages), missing_roles=found.missing_roles, ahead=found.ahead
+                )
                 draft = self._session.appends.draft(event)
             else:
                 new = [None if given is None else made[given] for _, given in found.rows]

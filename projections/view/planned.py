@@ -65,6 +65,19 @@ def without_thinking(ref: MessageRef, estimator: Estimator) -> MessageRef:
     return msgspec.structs.replace(ref, facts=facts, tokens=estimator.tokens(facts), stripped=True)
 
 
+def replaced_in(
+    refs: Iterable[MessageRef], replaced: tuple[tuple[int, int], ...]
+) -> list[MessageRef]:
+    """The references, with those in the runs ``replaced``, and no others, marked as replaced."""
+    numbers = numbers_in(replaced)
+    return [
+        ref
+        if ref.replaced == (ref.number in numbers)
+        else msgspec.structs.replace(ref, replaced=not ref.replaced)
+        for ref in refs
+    ]
+
+
 def stripped_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
     """Runs of messages with bound thinking behind the first entry where ``after`` differs."""
     old, new = before.entries(), after.entries()

@@ -21,7 +21,7 @@ NAME: Final = "request_view"
 
 CHECKSUM_BYTES: Final = 16
 
-VERSION = 4
+VERSION = 5
 """Version of the stored state; a snapshot of another version is not read."""
 
 

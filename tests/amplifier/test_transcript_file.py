@@ -82,6 +82,7 @@ async def test_a_new_session_begins_with_the_messages_of_the_file(
     async with Mounted(config) as context:
         assert await context.get_messages() == [old, {**HI, "score": "nan"}]
         # The host's own copy lacks the times, and is nothing new.
+        await context.set_messages([HELLO])
         await context.set_messages([HELLO, {**HI, "score": "nan"}])
         rows = await context.get_messages_for_request()
         assert [row["content"] for row in rows] == [memory["content"], "Hello", "Hi."]
@@ -89,7 +90,7 @@ async def test_a_new_session_begins_with_the_messages_of_the_file(
         assert f"line {line} is no message and is skipped" in caplog.text
     records = await records_of(tmp_path / "contexts.db", "test-session")
     assert len(events(records, "context:messages_set")) == 1
-    assert len(events(records, "context:set_ignored")) == 1
+    assert [one.ahead for one in events(records, "context:set_ignored")] == [1, 0]
 
 
 async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(

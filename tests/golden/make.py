@@ -164,6 +164,11 @@ MIRROR_SAMPLES: list[events.Event] = [
     events.PromptMeasured(duration=162_419_000_000),
 ]
 """Event types that came with imported sessions as mirrors."""
+DROP_IN_SAMPLES: list[events.Event] = [
+    events.SystemPromptSet(replaced=((0, 1), (7, 7)), unbound=((3, 5),)),
+    events.SetIgnored(messages=9, missing_roles=("system",), ahead=2),
+]
+"""Fields that came with hosts' prompts in the place of system messages, and with late copies."""
 
 
 def _write(name: str, data: bytes) -> None:
@@ -229,5 +234,6 @@ if __name__ == "__main__":
     _write_events("events-v1-wire.jsonl", WIRE_SAMPLES)
     _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
     _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
+    _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

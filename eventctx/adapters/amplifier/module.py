@@ -82,6 +82,8 @@ class AmplifierContext:
         self._owned: dict[object, None] = {}
         self._again: AddedAgain | None = None
         self._runs = False
+        self._untouched = False
+        """Whether the session had records before, and the host has not set or used it since."""
         self._calls = LastCalls()
         self._ended: list[Record] = []
         self._prepared: Record | None = None
@@ -122,6 +124,8 @@ class AmplifierContext:
         self._calls.noted(row)
         if self._file is not None:
             self._file.added(row)
+        # A host may put its system prompt in before it sets the transcript that it kept.
+        self._untouched = self._untouched and row.get("role") in ("system", "developer")
 
     async def get_messages_for_request(
         self,
@@ -156,6 +160,7 @@ class AmplifierContext:
             self._returned = self._prepared.position, rows
         if self._follow is not None:
             await self._follow.request_prepared()
+        self._untouched = False
         return messages
 
     async def get_messages(self) -> list[dict[str, Any]]:
@@ -168,15 +173,18 @@ class AmplifierContext:
     async def set_messages(self, messages: list[dict[str, Any]]) -> None:
         """Resume from a transcript that the host kept; the log restores what the host left out.
 
-        See ``Context.resume_messages``.
+        The first one after a resume may end before ours does, and is then ignored; a later one
+        undoes what it lacks. See ``Context.resume_messages``.
         """
         rows = [as_dict(message) for message in messages]
         context = await self._opened()
         await self._nothing_comes_again(context)
         try:
-            changed = await context.resume_messages(rows)
+            changed = await context.resume_messages(rows, may_be_behind=self._untouched)
         except InvalidMessage as error:
-            changed = await context.resume_messages([converted_to_json(row, error) for row in rows])
+            rows = [converted_to_json(row, error) for row in rows]
+            changed = await context.resume_messages(rows, may_be_behind=self._untouched)
+        self._untouched = False
         if changed and self._file is not None:
             await self._file.replaced(context)
 
@@ -187,6 +195,7 @@ class AmplifierContext:
         await context.clear()
         if self._file is not None:
             await self._file.replaced(context)
+        self._untouched = False
 
     # -- further methods that hosts look for -----------------------------------------------------
 
@@ -304,10 +313,11 @@ class AmplifierContext:
         engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
         try:
             is_new = await engine.store.head(self.session_id) is None
+            self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
             context = await engine.session(self.session_id, policy=config.policy, **settings)
             if self._file is not None:
-                await self._file.opened(context)
+                self._untouched = await self._file.opened(context) or self._untouched
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
             elif self._parent:
@@ -379,7 +389,7 @@ class AmplifierContext:
             _log.warning("the system prompt's factory raised %r; the last prompt stays", error)
             return
         if isinstance(text, str):
-            await context.set_system_prompt(text_of(text) or None)
+            await context.set_system_prompt(text_of(text) or None, replaces_stored=True)
         else:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 

@@ -52,16 +52,20 @@ class TranscriptFile:
         self._path = path
         self._memory_files = memory_files
 
-    async def opened(self, context: Context) -> None:
-        """Give an empty session the messages of the file; write the file if it is missing."""
+    async def opened(self, context: Context) -> bool:
+        """Give an empty session the messages of the file; write the file if it is missing.
+
+        Returns whether the file had messages for it.
+        """
         if await context.get_messages():
             if not self._path.exists():
                 await self.replaced(context)
-            return
+            return False
         rows = await asyncio.to_thread(self._rows)
         if rows:
             await context.set_messages(rows)
             _log.info("session %s begins with %d messages", context.session_id, len(rows))
+        return bool(rows)
 
     def added(self, message: dict[str, Any]) -> None:
         """Add a line. It is written in place: a thread could change the order of the messages."""

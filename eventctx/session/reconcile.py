@@ -9,7 +9,7 @@ system and developer messages that the copy lacks stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.messages.encoding import encode_message
@@ -45,7 +45,8 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
     stored transcript. Raises InvalidMessage.
     """
     keys = [None if row is None else _key(row) for row in stored]
-    matched = match_in_order(keys, [_key(row) for row in given])
+    known = set(keys)
+    matched = match_in_order(keys, [_key_among(row, known) for row in given])
     left = sorted(set(range(len(stored))).difference(one for one in matched if one is not None))
     kept = [place for place in left if _role(stored[place]) in _LEFT_OUT]
     if stored and None not in matched and kept == left:
@@ -77,6 +78,7 @@ class AddedAgain:
 
     def __init__(self, stored: Sequence[dict[str, Any]]) -> None:
         self._keys = [_key(row) for row in stored]
+        self._known = set(self._keys)
         self._left_out = [_role(row) in _LEFT_OUT for row in stored]
         self._roles = [_role(row) for row in stored]
         self._next = 0
@@ -85,7 +87,7 @@ class AddedAgain:
     def holds(self, row: dict[str, Any]) -> bool:
         """Whether ``row`` copies a message behind the last one found. Raises InvalidMessage."""
         try:
-            place = self._keys.index(_key(row), self._next)
+            place = self._keys.index(_key_among(row, self._known), self._next)
         except ValueError:
             return False
         self._left_out[place] = False
@@ -113,16 +115,26 @@ def _role(row: dict[str, Any] | None) -> str:
 
 
 def _key(row: dict[str, Any]) -> bytes:
-    """A key that a message and its poorer copy share: its JSON without what storage changes."""
+    """A key that a message and its poorer copy share: its JSON without ``STORAGE_KEYS``."""
     own = {name: value for name, value in row.items() if name not in STORAGE_KEYS}
-    if isinstance(own.get("metadata"), dict):
-        own["metadata"] = _without_time(own["metadata"])
+    if own.get("metadata") == {}:
+        del own["metadata"]
     return encode_message(_normal(own))
 
 
-def _without_time(metadata: dict[str, Any]) -> dict[str, Any] | None:
-    """Metadata without the time of the message, which context modules put there; None if empty."""
-    return {name: value for name, value in metadata.items() if name != "timestamp"} or None
+def _key_among(row: dict[str, Any], known: Container[bytes | None]) -> bytes:
+    """The key of a host's row; without the time in its metadata, where only that key is known.
+
+    A time that the message itself had is a part of it. One that it had not was put there for the
+    host (``adapters/amplifier/timestamps.py``), and is nothing new.
+    """
+    key = _key(row)
+    metadata = row.get("metadata")
+    if key in known or not isinstance(metadata, dict) or "timestamp" not in metadata:
+        return key
+    others = {name: value for name, value in metadata.items() if name != "timestamp"}
+    untimed = _key({**row, "metadata": others})
+    return untimed if untimed in known else key
 
 
 def _normal(value: Any) -> Any:

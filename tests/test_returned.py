@@ -275,3 +275,18 @@ async def test_a_bad_row_raises_and_changes_nothing(bad: list[Any]) -> None:
         with pytest.raises(eventctx.InvalidMessage):
             await ctx.resume_messages(bad)
         assert await ctx.get_messages() == [user("a")]
+
+
+def test_a_time_that_the_host_got_with_a_row_is_nothing_new() -> None:
+    stored = [user("a"), {**user("b"), "metadata": {}}, {**user("c"), "metadata": {"n": 1}}]
+    timed = {"timestamp": "2026-01-01T00:00:00.000+00:00"}
+    brought = [
+        {**user("a"), "metadata": timed},
+        {**user("b"), "metadata": timed},
+        {**user("c"), "metadata": {"n": 1, **timed}},
+    ]
+    assert became(stored, brought) is None
+    assert became(stored, [*brought[:2], {**user("c"), "metadata": {"n": 2, **timed}}]) is not None
+    # A time of the message's own is a part of it, and a copy that lacks it is another message.
+    own = [{**user("a"), "metadata": timed}]
+    assert became(own, [user("a")]) == [user("a")]

@@ -122,14 +122,28 @@ class SessionEmitter:
         Raises InvalidSetting for an event that a command writes, since only that command keeps the
         event's guarantees, for a value that its payload does not allow, and for no event.
         """
-        if not isinstance(event, Event):
-            raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
-        name = str(event.__struct_config__.tag)
-        if name in CATALOGUE and not CATALOGUE[name].emitted:
-            raise InvalidSetting(
-                f"emit: {name} is written by the command that it records; expected one of "
-                f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
-            )
-        if isinstance(event, UsageReported):
-            check_usage({name: getattr(event, name) for name in Usage.__struct_fields__})
+        _check(event)
         await self._session.appends.emit(self._session.appends.draft(event, scope=scope))
+
+    def note(self, event: Event, scope: Scope, time: int | None = None) -> None:
+        """As ``emit``, at once, in a session that has a turn. ``time`` is the event's, else now."""
+        _check(event)
+        self._session.appends.note(self._session.appends.draft(event, scope=scope, time=time))
+
+    def send(self) -> None:
+        """Let what was emitted go to the store now, without waiting for it."""
+        self._session.appends.send()
+
+
+def _check(event: object) -> None:
+    """Raise InvalidSetting for what may not be emitted."""
+    if not isinstance(event, Event):
+        raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
+    name = str(event.__struct_config__.tag)
+    if name in CATALOGUE and not CATALOGUE[name].emitted:
+        raise InvalidSetting(
+            f"emit: {name} is written by the command that it records; expected one of "
+            f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
+        )
+    if isinstance(event, UsageReported):
+        check_usage({name: getattr(event, name) for name in Usage.__struct_fields__})

@@ -155,6 +155,9 @@ class _Call(_Block):
     async def _enter(self) -> None:
         # First the record, then the scope: a block that could not be entered changes no scope.
         await self._record(self._begin())
+        self._enter_scope()
+
+    def _enter_scope(self) -> None:
         self._leave = enter_scope(self.scope, self._emitter.current_span)
 
 
@@ -195,13 +198,29 @@ class ProviderCall(_Call):
         super().__init__(emitter, around, span)
         self._call = span
         self._sends_view = sends_view
+        self._entered = False
 
     async def __aenter__(self) -> ProviderCall:
-        # An adviser's call does not send the view, so its usage must not calibrate it.
-        if self._sends_view:
-            self._call.of.prepared = self._emitter.prepared_in(self.scope)
-        await self._enter()
+        if self._call.began and not self._entered:
+            self._enter_scope()  # it began with its request
+        else:
+            # An adviser's call does not send the view, so its usage must not calibrate it.
+            if self._sends_view:
+                self._call.of.prepared = self._emitter.prepared_in(self.scope)
+            await self._enter()
+        self._entered = True
         return self
+
+    @property
+    def sends(self) -> TurnSpan[ModelRequest] | None:
+        """The span, while it has not begun: it then begins with the request that it sends."""
+        return None if self._call.began else self._call
+
+    async def not_entered(self, error: BaseException) -> None:
+        """Record the end of a call that began with its request, and is not entered any more."""
+        if self._call.began and not self._entered:
+            self._entered = True
+            await self._record_end(error)
 
     @property
     def prepared(self) -> int | None:

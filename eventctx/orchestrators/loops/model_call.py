@@ -121,23 +121,26 @@ class ModelCaller:
         if answers.denied is not None:
             raise Over("denied", f"Operation denied: {answers.denied}")
         async with run.host.telling_errors("provider:error", ids, facts):
-            if self._messages is None:
-                self._messages = await self._prepared()
-            self._carried = self._carried or run.host.take_carried()
-            messages = answers.added_to(self._carried.added_to(self._messages))
+            try:
+                if self._messages is None:
+                    self._messages = await self._prepared(call, ids)
+                self._carried = self._carried or run.host.take_carried()
+                messages = answers.added_to(self._carried.added_to(self._messages))
+            except BaseException as error:
+                await call.not_entered(error)
+                raise
             async with call:
                 await record_additions(run.context, call.prepared, self._messages, messages)
                 answer = await self._checked(call, messages, ids)
         await self._tell(answer, ids, facts)
         return answer
 
-    async def _prepared(self) -> list[dict[str, Any]]:
+    async def _prepared(self, call: ProviderCall, ids: Ids) -> list[dict[str, Any]]:
         run = self._run
         definitions = run.provider.definitions(self._tools) if self._tools else []
-        try:
-            return await prepared(run.context, run.chosen.given, definitions, run.provider.model)
-        finally:
-            await run.forwarding.flush()
+        async with run.forwarding.around(ids):
+            given, model = run.chosen.given, run.provider.model
+            return await prepared(run.context, given, definitions, model, call)
 
     async def _checked(
         self, call: ProviderCall, messages: Sequence[dict[str, Any]], ids: Ids

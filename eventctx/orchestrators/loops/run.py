@@ -183,7 +183,7 @@ async def _run_reported(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Fi
     raised: BaseException | None = None
     ended: Finish | None = None
     try:
-        with run.forwarding.listening():
+        async with run.forwarding.listening(ids):
             ended = await _run_limited(run, turn, prompt, body)
         return ended
     except BaseException as error:

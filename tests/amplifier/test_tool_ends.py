@@ -13,6 +13,7 @@ import pytest
 
 import eventctx
 from eventctx.queries.spans import spans as traced
+from eventctx.testing import Reply
 from tests.amplifier.conversations import (
     CONVERSATIONS,
     Conversation,
@@ -83,6 +84,22 @@ async def test_the_trace_says_that_a_tool_failed(loop: str, tmp_path: Path) -> N
     async with eventctx.open(path) as engine:
         found = {one.span_id: one async for one in traced(engine.store, "session-1")}
     assert found[str(began.span_id)].status == "error"
+
+
+@pytest.mark.parametrize("name", ["failed with an error", "raised"])
+async def test_lost_says_that_a_command_failed(name: str, loop: str, tmp_path: Path) -> None:
+    if loop == "loop-events":
+        pytest.skip("loop-events stores the output of a failed tool and not that it failed")
+    calling = Reply(calls=[("bash", {"command": "make all"})])
+    conversation = Conversation((calling, "Done."), CONVERSATIONS[name].does, tool="bash")
+    path = tmp_path / "contexts.db"
+    config = {"store": str(path)}
+    await held(conversation, loop=loop, config=config)
+    async with eventctx.open(path) as engine:
+        await (await engine.session("session-1")).clear()
+        (item,) = [one for one in (await engine.lost("session-1")).items if one.command]
+    assert item.command is not None
+    assert item.command.failed
 
 
 @pytest.mark.parametrize(

@@ -162,8 +162,21 @@ async def test_a_tool_that_changes_its_arguments_has_ended_all_the_same(
     assert ends == {"call_1": ("ok", None)}
 
 
-async def test_a_call_that_a_hook_denied_has_not_returned(loop: str, tmp_path: Path) -> None:
+async def test_a_call_that_a_hook_denied_has_failed(loop: str, tmp_path: Path) -> None:
     ends = await ends_of(CONVERSATIONS["denied"], loop, tmp_path)
+    denied = "not allowed" if loop == "loop-events" else "Denied by hook: not allowed"
+    assert ends == {"call_1": ("error", denied)}
+
+
+async def test_a_tool_that_is_not_there_has_failed(loop: str, tmp_path: Path) -> None:
+    ends = await ends_of(CONVERSATIONS["an unknown tool"], loop, tmp_path)
+    ((status, message),) = ends.values()
+    assert status == "error"
+    assert "not found" in str(message)
+
+
+async def test_a_call_that_was_broken_off_was_cancelled(loop: str, tmp_path: Path) -> None:
+    ends = await ends_of(CONVERSATIONS["killed"], loop, tmp_path)
     assert ends == {"call_1": ("cancelled", "the host did not say how it ended")}
 
 

@@ -43,7 +43,7 @@ class Calls:
     def close(self) -> None:
         self._take(self.open.close())
         assert len(self.open) == 0
-    
+
     def _take(self, ended: list[EndedCall]) -> None:
         for one in ended:
             self.ended.append((one.span.of.call_id, one.outcome.status, one.outcome.message))
@@ -147,7 +147,18 @@ def test_a_result_that_tells_of_another_failure_is_the_end_of_its_call() -> None
     calls = reads("a", "b")
     calls.failed("read")
     calls.row("a", "Denied by hook: not now", SpanOutcome("error", "ToolFailed", "not now"))
-    assert calls.ended == [("a", "error", "not now"), ("b", "error", "went wrong")]
+    assert calls.ended == [("a", "error", "not now")]
+    calls.row("b", "Error executing tool: went wrong", BROKEN)
+    assert calls.ended[1:] == [("b", "error", "went wrong")]
+
+
+def test_a_failure_that_a_host_put_in_other_words_is_no_failure_of_the_call_beside_it() -> None:
+    calls = reads("a", "b", key="same")
+    calls.failed("read")
+    calls.returned("same", "text")
+    calls.row("a", "Error: it broke", SpanOutcome("error", "ToolFailed", "it broke"))
+    calls.row("b", "text")
+    assert calls.ended == [("a", "error", "it broke"), ("b", "ok", None)]
 
 
 def test_a_failure_behind_a_tool_that_returned_is_no_failure_of_the_call_beside_it() -> None:

@@ -110,10 +110,18 @@ def test_a_row_that_a_loop_made_of_a_failure_tells_it(
 
 
 @pytest.mark.parametrize(
-    "row", ["Error executing tool: x", "Internal error executing tool: x", "Denied by hook: x"]
+    ("row", "message"),
+    [
+        ("Error executing tool: x", "x"),
+        ("Internal error executing tool: x", "x"),
+        ("Error executing tool: ", NO_REASON),
+        ("Denied by hook: x", "Denied by hook: x"),
+    ],
 )
-def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure(row: str) -> None:
-    assert failure_of_row(row) == ToolFailure(KIND, row)
+def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure(
+    row: str, message: str
+) -> None:
+    assert failure_of_row(row) == ToolFailure(KIND, message)
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,15 @@ class _End:
     among: list[_Call]
     sure: bool
 
-    def fits(self, text: str) -> bool:
+    def fits(self, text: str, failed: SpanOutcome | None = None) -> bool:
         """Whether a call with this result in the conversation may have this end."""
         if self.outcome.status == "ok":
             return self.answer == text
-        return bool(self.outcome.message) and str(self.outcome.message) in text
+        message = self.outcome.message
+        if not message or failed is None:
+            return bool(message) and str(message) in text
+        # One failure's message may stand in another's, so a failure that is told must be equal.
+        return message in (failed.message, fit_for_log(text))
 
 
 class OpenCalls:
@@ -106,9 +110,14 @@ class OpenCalls:
             if any(one.of.call_id == call_id for one in self._returned):
                 self._forget_failure(text)
             return self._settled()
-        fitting = [one for one in self._waiting if call in one.among and one.fits(text)]
+        fitting = [one for one in self._waiting if call in one.among and one.fits(text, failed)]
+        if not fitting and failed is None:
+            return []
         if not fitting:
-            return [] if failed is None else [self._settle(call, None, failed), *self._settled()]
+            for end in self._waiting:
+                # The host may have put it in other words, so it may have been this call's.
+                end.sure = end.sure and call not in end.among
+            return [self._settle(call, None, failed), *self._settled()]
         # The longest: one failure's message may stand in the message of another.
         found = max(fitting, key=lambda end: len(end.outcome.message or end.answer or ""))
         return [self._settle(call, found), *self._settled()]

@@ -29,10 +29,8 @@ NO_REASON: Final = "the tool gave no reason"
 _FIELDS: Final = frozenset(("success", "output", "error", "content"))
 """The fields of Amplifier's ``ToolResult``."""
 
-_WITHOUT_RESULT: Final = (
-    *("Error executing tool: ", "Internal error executing tool: "),
-    "Denied by hook: ",
-)
+_RAISED: Final = ("Error executing tool: ", "Internal error executing tool: ")
+_DENIED: Final = "Denied by hook: "
 
 _MOST_DECODED: Final = 1_000_000
 """Longest text, in characters, that is decoded only to see whether it reports a failure."""
@@ -86,9 +84,11 @@ def failure_of_row(text: str) -> ToolFailure | None:
     Besides the forms above these are the words that loops have for calls without a result. A JSON
     object counts only with a ``ToolResult``'s fields: commands print other ones.
     """
-    for words in _WITHOUT_RESULT:
+    if text.startswith(_DENIED):
+        return ToolFailure(KIND, text)
+    for words in _RAISED:
         if text.startswith(words):
-            return ToolFailure(KIND, text)
+            return ToolFailure(KIND, text.removeprefix(words) or NO_REASON)
     if text.startswith("{"):
         given = _decoded(text) if '"success"' in text and len(text) <= _MOST_DECODED else None
         return failure_of(given) if isinstance(given, dict) and given.keys() <= _FIELDS else None

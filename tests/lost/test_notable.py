@@ -275,7 +275,7 @@ def test_here_documents_are_no_commands() -> None:
     ("text", "error"),
     [
         ("Error: no such file", "no such file"),
-        ("Error executing tool: went wrong", "Error executing tool: went wrong"),
+        ("Error executing tool: went wrong", "went wrong"),
         ('{"error": {"message": "gone"}, "output": "gone", "success": false}', "gone"),
     ],
 )

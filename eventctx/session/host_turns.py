@@ -29,7 +29,7 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage
-from eventctx.session.activity import Emitter, enter_turn, new_turn
+from eventctx.session.activity import SessionEmitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
@@ -41,7 +41,8 @@ def _whole(
     """Make a method that runs after the one before it has ended, and always to its own end.
 
     A host's listeners run side by side and are cancelled with their turns, but each beginning must
-    still get its one end.
+    still get its one end. Only the beginning of a turn waits for anything, so a step meets another
+    one, or its own cancellation, only while a turn begins.
     """
 
     @wraps(step)
@@ -50,7 +51,10 @@ def _whole(
             async with self._steps(""):
                 await step(self, *args, **named)
 
-        await finish(alone())
+        if not self._beginning:
+            await step(self, *args, **named)
+        else:
+            await finish(alone())
 
     return whole
 
@@ -63,9 +67,12 @@ class Following:
     cancelled. Raises what the store raises.
     """
 
+    told_at: int | None = None
+    """When the host told what is reported next, in UTC nanoseconds; None for now."""
+
     def __init__(
         self,
-        emitter: Emitter,
+        emitter: SessionEmitter,
         hold: Callable[[Scope | None], None],
         random: Callable[[int], bytes],
     ) -> None:
@@ -73,6 +80,7 @@ class Following:
         self._hold = hold
         self._random = random
         self._steps = KeyedLock()
+        self._beginning = 0
         self._turn: TurnRecorder | None = None
         self._scope = Scope(emitter.session_id)
         self._cycle: IterationRecorder | None = None
@@ -98,14 +106,30 @@ class Following:
     def _at(self, ids: RecordIds) -> Scope:
         return self._scope.at(ids)
 
-    async def _record(self, made: SpanRecord) -> None:
-        await self._emitter.emit(made.event, self._at(made.ids))
+    async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
+        self._emitter.note(made.event, self._at(made.ids), answer, self.told_at)
+
+    def send(self) -> None:
+        """Let what was recorded go to the store now, without waiting for it."""
+        self._emitter.send()
+
+    @property
+    def sends(self) -> TurnSpan[ModelRequest] | None:
+        """The model call that will send the next request, if it has not begun yet."""
+        return None if self._call is None or self._call.began else self._call
 
     # -- turns -----------------------------------------------------------------------------------
 
-    @_whole
     async def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None:
         """A turn began. One that is still open is ended first."""
+        self._beginning += 1
+        try:
+            await self._begin_turn(turn_id, agent)
+        finally:
+            self._beginning -= 1
+
+    @_whole
+    async def _begin_turn(self, turn_id: str | None, agent: str | None) -> None:
         if self._turn is not None:
             left_open = SpanOutcome("cancelled", message=NO_END)
             if self._failure is not None:
@@ -114,6 +138,7 @@ class Following:
         turn = new_turn(self._emitter, chosen_turn_id(turn_id, self._random))
         scope, joined = enter_turn(self._emitter, turn)
         await self._emitter.begin_turn(scope, agent, joined)
+        own(turn.span)
         self._turn, self._scope, self._cycle = turn, scope, turn.outside()
         self._failure = None
         self._hold(scope)
@@ -198,6 +223,7 @@ class Following:
     async def _begin(self, call: TurnSpan[ModelRequest]) -> None:
         if not call.began:
             call.of.prepared = self._emitter.prepared_in(self._at(call.ids))
+            own(call)
             await self._record(call.begin())
 
     # -- tools -----------------------------------------------------------------------------------
@@ -214,6 +240,7 @@ class Following:
             return
         await self._end_call(OK)
         call = self._cycle.tool_call(name, call_id)
+        own(call)
         await self._record(call.begin())
         self._tools.begin(key, call)
 
@@ -223,8 +250,10 @@ class Following:
     ) -> None:
         """The tool call ended with a result, whose text is ``answer``.
 
-        A call of the tool ``name`` is meant where no open call has the key. If several calls may be
-        meant, the end is recorded when it is known whose it is (``log/open_calls.py``).
+        The text is kept in the log while another call is still open, whose crash would take it
+        along; that of the last call is added as a message at once. A call of the tool ``name`` is
+        meant where no open call has the key. If several calls may be meant, the end is recorded
+        when it is known whose it is (``log/open_calls.py``).
         """
         await self._end_tools(self._tools.end(key, name, OK, answer))
 
@@ -255,8 +284,10 @@ class Following:
         await self._end_tools(self._tools.result_added(call_id, text, failed))
 
     async def _end_tools(self, ended: list[EndedCall]) -> None:
+        beside = len(ended) + len(self._tools)
         for call in ended:
-            await self._record(call.span.end(call.outcome))
+            beside -= 1
+            await self._record(call.span.end(call.outcome), call.answer if beside else None)
 
     # -- open calls ------------------------------------------------------------------------------
 

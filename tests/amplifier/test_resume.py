@@ -13,6 +13,7 @@ import pytest
 
 import eventctx
 from eventctx.importers.load import import_file
+from eventctx.projections.view.layout import CALL_NOT_ENDED
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, types
 from tests.amplifier.hosts import session
@@ -81,7 +82,7 @@ async def test_a_session_goes_on_after_kill_nine_with_open_calls(tmp_path: Path)
     roles = ["system", "user", "assistant", "user", "assistant", "tool", "tool", "user"]
     assert [row["role"] for row in rows] == roles
     made = {row["content"] for row in rows if row["role"] == "tool"}
-    assert made == {"[No result was recorded for this call.]"}
+    assert made == {CALL_NOT_ENDED}
     records = await records_of(path)
     assert [one.number for one in events(records, "prompt:submit")] == [1, 2, 3]
 

@@ -161,6 +161,15 @@ MIRROR_SAMPLES: list[events.Event] = [
     events.PromptMeasured(duration=162_419_000_000),
 ]
 """Event types that came with imported sessions as mirrors."""
+LOST_SAMPLES: list[events.Event] = [
+    events.PromptComplete(status="lost", error="ProcessEnded: x"),
+    events.PlanEnd(status="lost", error="ProcessEnded: x"),
+    events.ProviderError(error_type="ProcessEnded", message="x", status="lost"),
+    events.ToolError(
+        name="read", error_type="ProcessEnded", call_id="c1", message="x", status="lost"
+    ),
+]
+"""The status that came with the ends of what a killed process left open."""
 
 
 def _write(name: str, data: bytes) -> None:
@@ -225,5 +234,6 @@ if __name__ == "__main__":
     _write_events("events-v1-evidence.jsonl", EVIDENCE_SAMPLES)
     _write_events("events-v1-wire.jsonl", WIRE_SAMPLES)
     _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
+    _write_events("events-v1-lost.jsonl", LOST_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

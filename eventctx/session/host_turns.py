@@ -233,11 +233,6 @@ class Following:
         """How many tool calls are open."""
         return len(self._tools)
 
-    @property
-    def end_waits(self) -> bool:
-        """Whether the end of a tool waits because several open calls may have it."""
-        return self._tools.wait
-
     @_whole
     async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
         """A tool call began; the host reports its end with the same ``key``."""
@@ -278,9 +273,15 @@ class Following:
         await self._end_tools(self._tools.end(key, name, failed, answer))
 
     @_whole
-    async def tool_result_added(self, call_id: str, text: str) -> None:
-        """The host is about to add a call's result, which may tell whose an end is that waits."""
-        await self._end_tools(self._tools.result_added(call_id, text))
+    async def tool_result_added(
+        self, call_id: str, text: str, failure: tuple[str, str] | None = None
+    ) -> None:
+        """The host is about to add a call's result, which may tell whose an end is that waits.
+
+        ``failure`` is the type and the message of the failure that the text tells.
+        """
+        failed = None if failure is None else _failed(*failure, cancelled=False)
+        await self._end_tools(self._tools.result_added(call_id, text, failed))
 
     async def _end_tools(self, ended: list[EndedCall]) -> None:
         beside = len(ended) + len(self._tools)

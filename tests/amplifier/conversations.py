@@ -92,6 +92,7 @@ class Conversation:
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     loop_config: Mapping[str, Any] = field(default_factory=dict)
     drive: Drive = lambda host, gate: host.execute("Go.")
+    tool: str = "read"
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ async def held(conversation: Conversation, **host: Any) -> Held:
 
     provider = ScriptedAmplifierProvider(*conversation.script, strict=False)
     gate = Gate()
-    tool = Tool("read", conversation.does, gate)
+    tool = Tool(conversation.tool, conversation.does, gate)
     async with session(
         provider,
         tool,

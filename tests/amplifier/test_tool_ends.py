@@ -13,6 +13,7 @@ import pytest
 
 import eventctx
 from eventctx.queries.spans import spans as traced
+from eventctx.testing import Reply
 from tests.amplifier.conversations import (
     CONVERSATIONS,
     Conversation,
@@ -85,6 +86,22 @@ async def test_the_trace_says_that_a_tool_failed(loop: str, tmp_path: Path) -> N
     assert found[str(began.span_id)].status == "error"
 
 
+@pytest.mark.parametrize("name", ["failed with an error", "raised"])
+async def test_lost_says_that_a_command_failed(name: str, loop: str, tmp_path: Path) -> None:
+    if loop == "loop-events":
+        pytest.skip("loop-events stores the output of a failed tool and not that it failed")
+    calling = Reply(calls=[("bash", {"command": "make all"})])
+    conversation = Conversation((calling, "Done."), CONVERSATIONS[name].does, tool="bash")
+    path = tmp_path / "contexts.db"
+    config = {"store": str(path)}
+    await held(conversation, loop=loop, config=config)
+    async with eventctx.open(path) as engine:
+        await (await engine.session("session-1")).clear()
+        (item,) = [one for one in (await engine.lost("session-1")).items if one.command]
+    assert item.command is not None
+    assert item.command.failed
+
+
 @pytest.mark.parametrize(
     "name", ["side by side, the second raises", "side by side, the second raises last"]
 )
@@ -145,8 +162,21 @@ async def test_a_tool_that_changes_its_arguments_has_ended_all_the_same(
     assert ends == {"call_1": ("ok", None)}
 
 
-async def test_a_call_that_a_hook_denied_has_not_returned(loop: str, tmp_path: Path) -> None:
+async def test_a_call_that_a_hook_denied_has_failed(loop: str, tmp_path: Path) -> None:
     ends = await ends_of(CONVERSATIONS["denied"], loop, tmp_path)
+    denied = "not allowed" if loop == "loop-events" else "Denied by hook: not allowed"
+    assert ends == {"call_1": ("error", denied)}
+
+
+async def test_a_tool_that_is_not_there_has_failed(loop: str, tmp_path: Path) -> None:
+    ends = await ends_of(CONVERSATIONS["an unknown tool"], loop, tmp_path)
+    ((status, message),) = ends.values()
+    assert status == "error"
+    assert "not found" in str(message)
+
+
+async def test_a_call_that_was_broken_off_was_cancelled(loop: str, tmp_path: Path) -> None:
+    ends = await ends_of(CONVERSATIONS["killed"], loop, tmp_path)
     assert ends == {"call_1": ("cancelled", "the host did not say how it ended")}
 
 

@@ -31,7 +31,7 @@ from eventctx.log.outcomes import fit_for_log
 from eventctx.log.usage import Usage, form_of_host, read_usage
 from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts
-from eventctx.messages.tool_results import answer_of_copy, failure_of_copy
+from eventctx.messages.tool_results import answer_of_copy, failure_of_copy, failure_of_row
 from eventctx.session.host_turns import Following
 
 MAX_MESSAGE: Final = 2_000
@@ -269,11 +269,17 @@ class HostTurns:
         await following.tool_failed(key, kind, message, cancelled="Cancel" in kind, name=name)
 
     async def result_added(self, following: Following, row: object) -> None:
-        """Take a row that the host is about to add: its results may tell ends apart that wait."""
-        if isinstance(row, dict) and following.end_waits:
-            for part in read_parts(row):
-                if part.kind == "result" and part.ids:
-                    await following.tool_result_added(part.ids[0], text_of_result(part))
+        """Take a row that the host is about to add: results may tell how open calls ended."""
+        if not isinstance(row, dict) or not following.open_tools:
+            return
+        for part in read_parts(row):
+            if part.kind == "result" and part.ids:
+                text = text_of_result(part)
+                told = failure_of_row(text)
+                failure = (
+                    None if told is None else (fit_for_log(told.kind), fit_for_log(told.message))
+                )
+                await following.tool_result_added(part.ids[0], text, failure)
 
 
 _STATUS: Final[dict[str, Status]] = {

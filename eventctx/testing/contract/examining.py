@@ -11,7 +11,7 @@ from eventctx.testing.contract.amplifier_rows import core_findings
 from eventctx.testing.contract.checks import CHECKS, Check
 from eventctx.testing.contract.subject import Subject, sandbox
 from eventctx.testing.contract.target import Target
-from eventctx.testing.contract.verdicts import Broken, Finding, NotChecked, Verdict
+from eventctx.testing.contract.verdicts import Broken, Finding, NotChecked, Verdict, raised
 
 IMPORTS: Final = "imports"
 
@@ -63,7 +63,9 @@ async def _no_check(subject: Subject) -> None:
     """Nothing to run: the import is tried before there is a subject."""
 
 
-_IMPORTS = Check(IMPORTS, "required", "The module can be imported", _no_check, ())
+_IMPORTS = Check(
+    IMPORTS, "required", "The module can be imported", "Entry Point Pattern", _no_check, ()
+)
 
 
 def names_in_order() -> list[str]:
@@ -106,5 +108,6 @@ def _finding(check: Check, problem: BaseException | None) -> Finding:
     elif isinstance(problem, Broken):
         verdict, seen = "does not hold", str(problem)
     elif problem is not None:
-        verdict, seen = "does not hold", f"raised {type(problem).__name__}: {problem}"
-    return Finding(check.name, check.level, check.what, verdict, " ".join(seen.split())[:400])
+        verdict, seen = "does not hold", raised(problem)
+    text = " ".join(seen.split())[:400]
+    return Finding(check.name, check.level, check.what, verdict, text, heading=check.heading)

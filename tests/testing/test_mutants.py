@@ -1,0 +1,79 @@
+"""Faults in sound modules: the check of the broken rule finds each, in modules of any build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.testing.contract.checks import CHECKS
+from eventctx.testing.contract.examining import examine
+from eventctx.testing.contract.subject import Subject, sandbox
+from eventctx.testing.contract.target import Target, resolve
+from tests.testing.modules.like_simple import LikeSimple
+from tests.testing.modules.mutants import MUTANTS, REFUSALS
+from tests.testing.modules.sound_context import SoundContext
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = "tests.testing.modules"
+
+BASES = {
+    "sound": lambda kind, hooks, config: kind(hooks, int(config.get("max_tokens", 100_000))),
+    "like context-simple": lambda kind, hooks, config: kind(hooks, config),
+}
+CLASSES: dict[str, Any] = {"sound": SoundContext, "like context-simple": LikeSimple}
+
+
+def subject(base: str, kind: Any, refuses: Any = None) -> Subject:
+    async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+        config = dict(config or {})
+        if refuses is not None and refuses(config):
+            raise ValueError("this setting is not mine")
+        await coordinator.mount("context", BASES[base](kind, coordinator.hooks, config))
+
+    return Subject(Target("it", "it"), None, mount, {})
+
+
+async def verdict(check_name: str, one: Subject, folder: Path) -> str:
+    """What the check saw; empty where its rule holds."""
+    (check,) = [check for check in CHECKS if check.name == check_name]
+    assert check.level == "required"
+    with sandbox(folder):
+        try:
+            await check.run(one)
+        except Exception as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("name", MUTANTS)
+async def test_a_fault_fails_the_required_check_of_its_rule(name, base, tmp_path):
+    check, make = MUTANTS[name]
+    kind = CLASSES[base]
+    assert await verdict(check, subject(base, kind), tmp_path / "sound") == ""
+    assert await verdict(check, subject(base, make(kind)), tmp_path / "broken") != ""
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_a_refused_setting_fails_a_required_check_that_names_it(name, tmp_path):
+    check, refuses = REFUSALS[name]
+    seen = await verdict(check, subject("sound", SoundContext, refuses), tmp_path)
+    assert "it raised ValueError: this setting is not mine" in seen
+    assert seen.startswith("with {'")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["like_simple", "like_persistent"])
+async def test_what_follows_the_documents_of_amplifier_s_modules_keeps_what_is_required(
+    name, tmp_path
+):
+    findings = [
+        one async for one in examine(resolve(f"{MODULES}.{name}", ROOT), {}, tmp_path, seconds=20)
+    ]
+    failed = {one.check for one in findings if one.verdict == "does not hold"}
+    required = {one.check for one in findings if one.level == "required"}
+    assert not failed & required
+    shared = {"own_messages"} if name == "like_simple" else set()
+    assert failed == {"without_role", "events", "contribution", "giant_result"} | shared

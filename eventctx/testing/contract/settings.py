@@ -31,12 +31,21 @@ DOCUMENTED: Final[tuple[Mapping[str, Any], ...]] = (
     {"compaction_strategy": "smart", "export_on_compact": True},
 )
 
+UNUSUAL: Final[tuple[Mapping[str, Any], ...]] = (
+    # Both modules work with these, so they are in use.
+    {"compact_threshold": 0.4},
+    {"compact_threshold": 1},
+    {"compact_threshold": 1.5},
+    {"target_usage": 0.95},
+    {"max_tokens": 200_000.0},
+)
+
 FOREIGN: Final = {"a_setting_of_another_module": {"x": 1}, "another": [1, None]}
 
 
 async def known_settings(subject: Subject) -> None:
-    """No setting that Amplifier's documents name is refused."""
-    for settings in DOCUMENTED:
+    """No setting that Amplifier's documents name is refused, nor a value that is in use."""
+    for settings in (*DOCUMENTED, *UNUSUAL):
         await _works_with(subject, settings)
 
 

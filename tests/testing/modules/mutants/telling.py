@@ -55,6 +55,18 @@ REFUSALS: dict[str, tuple[str, Callable[[Row], object]]] = {
         lambda config: set(config) & {"a_setting_of_another_module"},
     ),
     "refuses_the_setting_of_a_bundle": ("known_settings", lambda config: "auto_compact" in config),
+    "refuses_a_low_threshold": (
+        "known_settings",
+        lambda config: config.get("compact_threshold", 0.92) <= config.get("target_usage", 0.5),
+    ),
+    "refuses_a_high_threshold": (
+        "known_settings",
+        lambda config: config.get("compact_threshold", 0.92) > 1,
+    ),
+    "refuses_a_float": (
+        "known_settings",
+        lambda config: isinstance(config.get("max_tokens"), float),
+    ),
     "refuses_a_setting_of_context_persistent": (
         "known_settings",
         lambda config: "memory_files" in config,

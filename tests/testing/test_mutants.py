@@ -98,3 +98,13 @@ async def test_what_follows_the_documents_of_amplifier_keeps_all_that_is_require
     failed = {one.check for one in findings if one.verdict == "does not hold"}
     assert all_required_hold(findings)
     assert failed == recommendations
+
+
+async def test_a_setting_that_stops_the_mount_without_an_error_is_named_too(tmp_path):
+    async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+        if "compact_threshold" not in (config or {}):
+            await coordinator.mount("context", SoundContext(coordinator.hooks, 100_000))
+
+    seen = await verdict("known_settings", Subject(Target("it", "it"), None, mount, {}), tmp_path)
+    assert "'compact_threshold': 0.92" in seen
+    assert "nothing at the mount point 'context'" in seen

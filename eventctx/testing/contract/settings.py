@@ -61,10 +61,10 @@ async def _works_with(subject: Subject, settings: Mapping[str, Any]) -> None:
         async with mounted(subject, settings) as one:
             await one.add(copy.deepcopy(rows))
             await one.request()
-            found = await one.transcript()
-    except Broken:
-        raise
+            # A file that the caller's settings name may hold messages of the mounts before.
+            found = (await one.transcript())[-len(rows) :]
+            check_same(found, rows, "get_messages()")
+    except Broken as error:
+        raise Broken(f"with {dict(settings)}: {error}") from error
     except (Exception, SystemExit) as error:
         raise Broken(f"with {dict(settings)} it {raised(error)}") from error
-    # A file that the caller's settings name may hold messages of the mounts before.
-    check_same(found[-len(rows) :], rows, f"get_messages() with {dict(settings)}")

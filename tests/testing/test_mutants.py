@@ -53,6 +53,15 @@ def subject(base: str, kind: Any, refuses: Any = None) -> Subject:
     return Subject(Target("it", "it"), None, mount, {})
 
 
+async def test_what_is_seen_shows_where_two_messages_differ(tmp_path):
+    _, make = MUTANTS["parses_arguments"]
+    seen = await verdict("transcript", subject("sound", make(SoundContext)), tmp_path)
+    assert seen.startswith("get_messages(): 'tool_calls' of message 7 is …")
+    assert "'arguments': {'path': 'x'}" in seen
+    assert """expected …""" in seen
+    assert """'arguments': '{"path": "x"}'""" in seen
+
+
 async def verdict(check_name: str, one: Subject, folder: Path) -> str:
     """What the check saw; empty where its rule holds."""
     (check,) = [check for check in CHECKS if check.name == check_name]

@@ -102,6 +102,21 @@ async def test_a_check_that_waits_for_ever_is_ended(tmp_path):
     assert seen(findings, "clearing") == "it did not return within 1 s"
 
 
+async def test_after_three_checks_that_do_not_return_no_more_is_waited_for(tmp_path):
+    target = resolve(f"{BROKEN}:never_adds", ROOT)
+    findings = [one async for one in examine(target, {}, tmp_path, seconds=0.2)]
+    assert failed(findings) == ["transcript", "exactness", "sessions_apart"]
+    assert seen(findings, "compacts") == "3 checks did not return"
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_nor_after_three_that_block_their_thread(monkeypatch):
+    monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 1.0)
+    findings = await validate(f"{BROKEN}:never_adds", {"blocks": True}, seconds=1)
+    assert failed(findings) == ["transcript", "exactness", "sessions_apart"]
+    assert seen(findings, "compacts") == "3 checks did not return"
+
+
 async def test_a_file_that_a_setting_names_is_no_leak(tmp_path):
     home = tmp_path / "leaves_nothing" / "home" / ".context-cache"
     assert failed(await found(f"{BROKEN}:leaves_a_file", tmp_path, file=str(home))) == []

@@ -389,6 +389,18 @@ async def hangs(coordinator: Any, config: dict[str, Any] | None = None) -> None:
     await mount_class(Hanging, coordinator, config)
 
 
+async def never_adds(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Waits for ever in ``add_message``; blocks its thread there if a setting says so."""
+
+    class Waiting(SoundContext):
+        async def add_message(self, message: dict[str, Any]) -> None:
+            if config and config.get("blocks"):
+                threading.Event().wait()
+            await asyncio.Event().wait()
+
+    await mount_class(Waiting, coordinator, config)
+
+
 async def prints(coordinator: Any, config: dict[str, Any] | None = None) -> None:
     """Prints lines to stdout that look like findings."""
     os.write(1, b'{"check": "transcript", "verdict": "does not hold"}\n')

@@ -21,10 +21,17 @@ from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
+from eventctx.adapters.amplifier.left_sessions import command_to_take_over
 from eventctx.adapters.amplifier.plain import as_dict, converted_to_json, text_of
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
-from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
+from eventctx.errors import (
+    ImportedSession,
+    InvalidMessage,
+    InvalidSessionId,
+    InvalidSetting,
+    StoreUnavailable,
+)
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact, RequestPrepared, SetIgnored
 from eventctx.log.ids import chosen_turn_id, random_bytes
@@ -297,6 +304,8 @@ class AmplifierContext:
             self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
             context = await engine.session(self.session_id, policy=config.policy, **settings)
+            if context.mirror is not None:
+                await self._refuse_mirror(engine)
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
             elif self._parent:
@@ -312,6 +321,14 @@ class AmplifierContext:
             engine.intercept("context:pre_compact", self._ask_host),
         ]
         self._context = context
+
+    async def _refuse_mirror(self, engine: Engine) -> None:
+        """Raise ImportedSession, unless another process has taken the session over meanwhile."""
+        mirror = await engine.mirror_of(self.session_id)
+        if mirror is not None:
+            command = command_to_take_over(self._host_session, mirror, self._config.store)
+            asked = "go on under Amplifier"
+            raise ImportedSession(self.session_id, mirror, asked, command)
 
     async def _following(self) -> Following:
         await self._open_once()

@@ -111,6 +111,22 @@ async def test_a_session_that_is_not_imported_begins_with_what_the_host_kept(hom
     assert transcript[:-2] == kept
 
 
+@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
+async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
+    loop: str, home: Path
+) -> None:
+    folder = left(home, "p", "transcript.jsonl", [bare(row) for row in await rows_of_a_turn()])
+    (folder / "metadata.json").write_text("{}")
+    path = home / "contexts.db"
+    await imported(str(folder), "--store", str(path))
+    provider = ScriptedAmplifierProvider("unreached")
+    config = {"store": str(path)}
+    async with session(provider, loop=loop, config=config, session_id=SESSION) as host:
+        with pytest.raises(RuntimeError, match=f"--take-over {folder} --store {path}"):
+            await host.execute("Still there?")
+    assert provider.messages == []
+
+
 async def test_the_error_for_a_mirror_is_the_command_that_makes_it_ours(home: Path) -> None:
     rows = await rows_of_a_turn()
     kept = [bare(row) for row in rows]

@@ -16,12 +16,12 @@ _PROJECTS: Final = (".amplifier", "projects")
 
 def folder_with(file: str, session: str, home: Path | None = None) -> Path | None:
     """The folder that Amplifier keeps a session in, with a file of this name; None without any."""
-    projects = (home or Path.home()).joinpath(*_PROJECTS)
     try:
+        projects = (home or Path.home()).joinpath(*_PROJECTS)
         folders = [one.joinpath("sessions", session) for one in sorted(projects.iterdir())]
         return next((one for one in folders if any(one.rglob(file))), None)
-    except (OSError, ValueError):
-        return None  # there is none, or the id cannot name a folder
+    except (OSError, ValueError, RuntimeError):
+        return None  # there is none, the user has no home, or the id cannot name a folder
 
 
 def command_to_take_over(session: str, mirrored: str, store: str) -> str:

@@ -110,7 +110,7 @@ class AmplifierContext:
         Before a resumed child runs, its host adds the messages that it kept of the child. These
         are in the log already and are not added again.
         """
-        context = await self._opened()
+        context = await self._to_write()
         row = as_dict(message)
         try:
             if await self._came_again(context, row):
@@ -137,7 +137,7 @@ class AmplifierContext:
 
         The system prompt's factory, if there is one, is called once.
         """
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
@@ -169,7 +169,7 @@ class AmplifierContext:
         undoes what it lacks. See ``Context.resume_messages``.
         """
         rows = [as_dict(message) for message in messages]
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         try:
             await context.resume_messages(rows, may_be_behind=self._untouched)
@@ -180,7 +180,7 @@ class AmplifierContext:
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         await context.clear()
         self._untouched = False
@@ -195,7 +195,7 @@ class AmplifierContext:
 
     async def compact(self) -> CompactionResult:
         """Compact now; the tokens saved, as an int."""
-        context = await self._opened()
+        context = await self._to_write()
         try:
             return await context.compact(reason=HOST_REASON)
         finally:
@@ -222,7 +222,7 @@ class AmplifierContext:
         self._owned[chosen] = None
         if len(self._owned) > MAX_OWNED:
             del self._owned[next(iter(self._owned))]
-        return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
+        return Turn(LateEmitter(self.session_id, self._to_write), chosen, agent)
 
     async def record_sent(
         self,
@@ -281,6 +281,18 @@ class AmplifierContext:
         await self.host_turns.caught_up()
         return context
 
+    async def _to_write(self) -> Context:
+        """The session's context. Raises ImportedSession for a mirror, with the way to take it."""
+        context = await self._opened()
+        # Another process may have taken the session over since it was read here.
+        if context.mirror is not None and self._engine is not None:
+            mirror = await self._engine.mirror_of(self.session_id)
+            if mirror is not None:
+                command = command_to_take_over(self._host_session, mirror, self._config.store)
+                asked = "go on under Amplifier"
+                raise ImportedSession(self.session_id, mirror, asked, command)
+        return context
+
     async def _open_once(self) -> Context:
         if self._context is not None:
             return self._context
@@ -304,8 +316,6 @@ class AmplifierContext:
             self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
             context = await engine.session(self.session_id, policy=config.policy, **settings)
-            if context.mirror is not None:
-                await self._refuse_mirror(engine)
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
             elif self._parent:
@@ -321,14 +331,6 @@ class AmplifierContext:
             engine.intercept("context:pre_compact", self._ask_host),
         ]
         self._context = context
-
-    async def _refuse_mirror(self, engine: Engine) -> None:
-        """Raise ImportedSession, unless another process has taken the session over meanwhile."""
-        mirror = await engine.mirror_of(self.session_id)
-        if mirror is not None:
-            command = command_to_take_over(self._host_session, mirror, self._config.store)
-            asked = "go on under Amplifier"
-            raise ImportedSession(self.session_id, mirror, asked, command)
 
     async def _following(self) -> Following:
         await self._open_once()

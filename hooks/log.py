@@ -137,7 +137,8 @@ def _takes(logger: Any, level: Level) -> bool:
 
 
 def _failed(event: Event | Unknown) -> bool:
-    return getattr(event, "outcome", None) == "failed" or getattr(event, "status", None) == "error"
+    failed = getattr(event, "outcome", None) == "failed"
+    return failed or getattr(event, "status", None) in ("error", "lost")
 
 
 def _message(fields: dict[str, Any]) -> str:

@@ -75,7 +75,7 @@ def lines(
 
 def level_of(fields: dict[str, Any]) -> Level:
     """Return the level of a line."""
-    failed = fields.get("outcome") == "failed" or fields.get("status") == "error"
+    failed = fields.get("outcome") == "failed" or fields.get("status") in ("error", "lost")
     return level_for(fields["event"], failed)
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
+from eventctx.projections.flat import read
 from eventctx.projections.view.series import Series
 
 
@@ -40,11 +41,14 @@ class TimelineRequest(NamedTuple):
 
 
 class TimelineState(NamedTuple):
-    """All turns and requests so far; ``ends`` maps the ids of completed turns to positions."""
+    """All turns and requests so far.
+
+    ``ends`` are the ids of completed turns, their positions, and whether an end is presumed.
+    """
 
     position: int
     began: Series[Began]
-    ends: Series[tuple[str, int]]
+    ends: Series[tuple[str, int, bool]]
     requests: Series[TimelineRequest]
 
 
@@ -60,7 +64,8 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         event: Any = decode_known(record)
         began = began.append(Began(event.number, record.turn_id, record.position, record.time))
     elif record.type == "prompt:complete" and record.turn_id is not None:
-        ends = ends.append((record.turn_id, record.position))
+        presumed = getattr(read(record), "status", None) == "lost"
+        ends = ends.append((record.turn_id, record.position, presumed))
     elif record.type == "context:request_prepared":
         number = turn_number(state, record.turn_id)
         requests = requests.append(TimelineRequest(record.position, number, record.iteration))
@@ -79,18 +84,37 @@ def turn_number(state: TimelineState, turn_id: str | None) -> int | None:
 
 
 def turns(state: TimelineState) -> list[TimelineTurn]:
-    """All turns. One that never completed ends where the next begins, or with the log."""
-    ends: dict[str, list[int]] = {}
-    for turn_id, position in state.ends:
-        ends.setdefault(turn_id, []).append(position)
+    """All turns. One that never completed ends where the next begins, or with the log.
+
+    One that was presumed lost while its process was alive ends where that process ended it.
+    """
+    ends = _ends(state)
     found: list[TimelineTurn] = []
     for place, one in enumerate(state.began):
         following = state.began[place + 1].first - 1 if place + 1 < len(state.began) else None
         # A turn id may be used again, so a turn ends at the first end of its id behind its start.
-        own = next((end for end in ends.get(one.turn_id, ()) if end >= one.first), None)
-        last = own or (following if following is not None else state.position)
+        end = next((end for end in ends.get(one.turn_id, ()) if end >= one.first), None)
+        last = end or (following if following is not None else state.position)
         found.append(TimelineTurn(one.number, one.turn_id, one.first, last, one.time))
     return found
+
+
+def _ends(state: TimelineState) -> dict[str, list[int]]:
+    """Positions of the ends by turn id, without presumed ones that a real end corrected."""
+    ends: dict[str, list[int]] = {}
+    assumed: set[int] = set()
+    for turn_id, position, presumed in state.ends:
+        own = ends.setdefault(turn_id, [])
+        if own and own[-1] in assumed and not _began_between(state, turn_id, own[-1], position):
+            own.pop()
+        own.append(position)
+        if presumed:
+            assumed.add(position)
+    return ends
+
+
+def _began_between(state: TimelineState, turn_id: str, after: int, before: int) -> bool:
+    return any(one.turn_id == turn_id and after < one.first < before for one in state.began)
 
 
 def turn(state: TimelineState, number: int) -> TimelineTurn | None:

@@ -22,7 +22,7 @@ from eventctx.log.ids import random_bytes
 from eventctx.log.plan import Insertion
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
-from eventctx.messages.tokens import SYNTHETIC_TOKENS
+from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import Measurement, fold
 from eventctx.projections.metrics.prefix import RequestPrefix, reused
@@ -374,7 +374,7 @@ async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_a
     share_of_row = reused(sent(go, call, row), sent(go, of("a"), row), frozenset())
     assert share_of_row == same / (same + row.tokens)
     share_of_made_up = reused(sent(go, of("a")), sent(go, of("b")), frozenset())
-    assert share_of_made_up == same / (same + SYNTHETIC_TOKENS)
+    assert share_of_made_up == same / (same + UNANSWERED_TOKENS)
 
 
 def _block(key: str) -> list[dict[str, Any]]:

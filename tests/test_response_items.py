@@ -22,7 +22,7 @@ from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.tokens import BY_KIND
 from eventctx.projections.trace.genai_messages import genai_message
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.layout import SYNTHETIC_RESULT
+from eventctx.projections.view.layout import CALL_NOT_ENDED
 from eventctx.projections.view.refs import MessageRef
 from tests import response_item_types as types_
 from tests.response_item_types import Item, check_type
@@ -176,7 +176,7 @@ async def test_a_call_without_an_answer_gets_one_of_its_type_or_is_left_out(call
             assert sent[3]["type"] == second["type"]
             check_type(sent[3])
             assert read_facts(sent[3]).results == ("call_1",)
-            assert SYNTHETIC_RESULT in json.dumps(sent[3]) or sent[3]["status"] == "incomplete"
+            assert CALL_NOT_ENDED in json.dumps(sent[3]) or sent[3]["status"] == "incomplete"
         await ctx.add_message(second)
         assert await ctx.get_messages_for_request() == [ASK, thought, first, second, ASK]
         await check_verified(engine)

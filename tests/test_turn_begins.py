@@ -36,7 +36,7 @@ class Slow:
             return 1
         raise OSError("full")
 
-    async def emit(self, event: Event, scope: Scope) -> None:
+    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         self.written.append(event)
 
 

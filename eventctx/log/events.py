@@ -20,7 +20,9 @@ from eventctx.log.wire import Injected, WireForm
 
 Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
 Outcome = Literal["applied", "skipped", "failed", "cancelled"]
-Status = Literal["ok", "error", "cancelled"]
+Status = Literal["ok", "error", "cancelled", "lost"]
+"""How a span ended. ``lost``: its process ended first, and the next turn recorded that."""
+FailedStatus = Literal["error", "cancelled", "lost"]
 Encoding = Literal["plain", "zlib"]
 Known = Literal["observed", "prepared", "reconstructed"]
 ContentKind = Literal["message", "system", "tools", "parameters"]
@@ -224,7 +226,7 @@ class PromptSubmit(Event, frozen=True, tag="prompt:submit"):
 
 
 class PromptComplete(Event, frozen=True, tag="prompt:complete"):
-    """The turn ended."""
+    """The turn ended. An end that is ``lost`` is presumed: the turn's own end may follow it."""
 
     status: Status = "ok"
     error: str | None = None
@@ -270,11 +272,11 @@ class ProviderResponse(Event, frozen=True, tag="provider:response"):
 
 
 class ProviderError(Event, frozen=True, tag="provider:error"):
-    """The model call failed or was cancelled."""
+    """The model call failed, was cancelled, or is presumed lost."""
 
     error_type: str
     message: str = ""
-    status: Literal["error", "cancelled"] = "error"
+    status: FailedStatus = "error"
 
 
 class ToolPre(Event, frozen=True, tag="tool:pre"):
@@ -285,20 +287,27 @@ class ToolPre(Event, frozen=True, tag="tool:pre"):
 
 
 class ToolPost(Event, frozen=True, tag="tool:post"):
-    """The tool call ended with a result."""
+    """The tool call ended with a result.
+
+    Body 0, where there is one, is a tool result with the answer: it is kept while another call
+    of the same round is open, so that a crash in that one does not take it along.
+    """
 
     name: str
     call_id: str | None = None
 
 
 class ToolError(Event, frozen=True, tag="tool:error"):
-    """The tool call failed or was cancelled."""
+    """The tool call failed, was cancelled, or is presumed lost. Body 0 as in ``tool:post``.
+
+    A tool whose call is lost may have done its work, and its own end may follow.
+    """
 
     name: str
     error_type: str
     call_id: str | None = None
     message: str = ""
-    status: Literal["error", "cancelled"] = "error"
+    status: FailedStatus = "error"
 
 
 # -- compaction and requests ---------------------------------------------------------------------
@@ -543,18 +552,30 @@ CATALOGUE: dict[str, EventType] = dict(
             PromptComplete,
             "activity",
             False,
-            "once per turn, also on error and cancellation",
+            "once per turn, however it ended; its own end may follow a lost one",
             emitted=True,
         ),
         _row(PromptMeasured, "activity", False, "by imports alone; the measures of a turn add up"),
         _row(PlanStart, "activity", False, "once per planning phase", emitted=True),
-        _row(PlanEnd, "activity", False, "once per planning phase, also on error", emitted=True),
+        _row(PlanEnd, "activity", False, "once per planning phase, as with turns", emitted=True),
         _row(ProviderRequest, "activity", False, "once per model call", emitted=True),
         _row(ProviderResponse, "activity", False, "at most once per model call", emitted=True),
-        _row(ProviderError, "activity", False, "once if no provider:response", emitted=True),
+        _row(
+            ProviderError,
+            "activity",
+            False,
+            "once if no provider:response, or before it where lost",
+            emitted=True,
+        ),
         _row(ToolPre, "activity", False, "once per tool call", emitted=True),
         _row(ToolPost, "activity", False, "at most once per tool call", emitted=True),
-        _row(ToolError, "activity", False, "once if no tool:post", emitted=True),
+        _row(
+            ToolError,
+            "activity",
+            False,
+            "once if no tool:post, or before it where lost",
+            emitted=True,
+        ),
         _row(UsageReported, "activity", False, "as the provider counted", emitted=True),
         _row(ImportRaw, "activity", True, "verbatim; line ranges of one source do not overlap"),
     )

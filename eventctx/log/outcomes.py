@@ -56,6 +56,13 @@ class SpanOutcome(msgspec.Struct, frozen=True):
 
 OK: Final = SpanOutcome()
 
+LOST: Final = SpanOutcome(
+    "lost",
+    "ProcessEnded",
+    "the process ended before this was recorded as ended; it may have done its work",
+)
+"""The presumed end of a span that a process left open."""
+
 
 def outcome_of(error: BaseException | None) -> SpanOutcome:
     """How a span ended that this error left; None: no error did."""

@@ -16,7 +16,8 @@ appends it. The ``async with`` blocks of ``session/turns.py``, the reports of ho
 (``session/host_turns.py``) and the importers all record their turns with it.
 
 Invariant: a span begins at most once and ends at most once, after its beginning and with the event
-that belongs to it; ``TurnSpan`` raises TurnError otherwise. The caller ends what it began.
+that belongs to it; ``TurnSpan`` raises TurnError otherwise. The caller ends what it began. What a
+process left open gets a presumed end (``outcomes.LOST``) from the next one to begin a turn.
 """
 
 from __future__ import annotations

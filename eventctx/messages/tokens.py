@@ -166,7 +166,10 @@ def family_of(model: str | None) -> str:
 
 
 SYNTHETIC_TOKENS: Final = 24
-"""Tokens of a synthetic result for an unanswered call in a view."""
+"""Tokens of a synthetic result for an unanswered call, as renderer 1 worded it."""
+
+UNANSWERED_TOKENS: Final = 60
+"""Tokens of one as it is worded today, without the answer that it may show."""
 
 OPENING_TOKENS: Final = 28
 """Tokens of the synthetic first message of a view, where the conversation has no own."""

@@ -126,6 +126,7 @@ def reduced(visible: Visible, proposal: Proposal) -> Visible:
         visible.pins,
         WorkingSet(visible, proposal).total,
         visible.estimator,
+        visible.made_up,
     )
 
 

@@ -25,6 +25,7 @@ from eventctx.messages.shorten import shorten
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
+from eventctx.projections.view.layout import made_up_tokens
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 
@@ -44,7 +45,12 @@ def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
     """The part of a view that a policy sees; ``pins`` are added to the session's own."""
     layout = view.layout
     return Visible(
-        layout.in_play(), _movable(view), view.pins | pins, layout.tokens, view.estimator
+        layout.in_play(),
+        _movable(view),
+        view.pins | pins,
+        layout.tokens,
+        view.estimator,
+        made_up_tokens(layout),
     )
 
 

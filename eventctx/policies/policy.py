@@ -20,7 +20,7 @@ import msgspec
 from eventctx.log.events import Trigger
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.shorten import Limit
-from eventctx.messages.tokens import BY_KIND, Estimator
+from eventctx.messages.tokens import BY_KIND, UNANSWERED_TOKENS, Estimator
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
@@ -29,7 +29,8 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     """A view as a policy sees it: messages in conversation order, insertions, pinned numbers.
 
     ``tokens`` is the whole view's count by ``estimator``, synthetic results included. ``groups``
-    are the rows of ``messages`` that stand or fall together.
+    are the rows of ``messages`` that stand or fall together. ``made_up`` are the tokens of the
+    synthetic results, by message number and call id; of others they are ``UNANSWERED_TOKENS``.
     """
 
     messages: Sequence[MessageRef]
@@ -37,6 +38,20 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     pins: frozenset[int]
     tokens: int
     estimator: Estimator = BY_KIND
+    made_up: Mapping[tuple[int, str], int] = {}
+
+    def tokens_made_up(self, group: Group) -> int:
+        """Tokens of the results that a view makes up for the calls of a round."""
+        if not group.pending:
+            return 0
+        calls = [self.messages[row] for row in group.calls]
+        return sum(
+            self.made_up.get(
+                next((ref.number, call) for ref in calls if call in ref.facts.calls),
+                UNANSWERED_TOKENS,
+            )
+            for call in group.pending
+        )
 
     @cached_property
     def groups(self) -> list[Group]:

@@ -19,7 +19,7 @@ from eventctx.log.plan import Disposition
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
-from eventctx.messages.tokens import SYNTHETIC_TOKENS, Estimator
+from eventctx.messages.tokens import Estimator
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import NewInsertion, Proposal, Visible
 
@@ -36,6 +36,7 @@ class WorkingSet:
     """
 
     def __init__(self, visible: Visible, proposal: Proposal) -> None:
+        self._visible = visible
         self.messages = visible.messages
         self.estimator = visible.estimator
         self.decided = dict(proposal.dispositions)
@@ -68,8 +69,8 @@ class WorkingSet:
         kept = sum(ref.tokens for ref in proposal.kept_insertions)
         new = sum(insertion_tokens(one, self.estimator) for one in proposal.insertions)
         # A dropped round takes its synthetic results along: one for every call without a result.
-        freed = SYNTHETIC_TOKENS * sum(
-            len(group.pending)
+        freed = sum(
+            visible.tokens_made_up(group)
             for group in self.groups
             if group.pending and not self.here[group.calls[0]]
         )
@@ -159,7 +160,8 @@ class WorkingSet:
         for row in calls + results:
             if here[row]:
                 freed += tokens_of[row]
-        return freed + (SYNTHETIC_TOKENS * len(pending) if pending and here[calls[0]] else 0)
+        made_up = pending and here[calls[0]]
+        return freed + (self._visible.tokens_made_up(group) if made_up else 0)
 
     def drop(self, group: Group, reason: str, cost: int | None = None) -> None:
         """Take a whole group out of the view; ``cost`` is the tokens it frees, where known."""

@@ -152,6 +152,7 @@ async def request_at(
             f"context:request_prepared, found {found}"
         )
     event: Any = decode_known(prepared)
+    state = request_view.as_rendered(state, event.renderer)
     state = planned.with_insertions(state, event.insertions, prepared)
     entries = tuple(state.layout.entries())
     wanted = addresses(entries)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Protocol
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.log.arguments import shown
 from eventctx.log.events import CATALOGUE, Event, PromptSubmit, UsageReported
 from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
-from eventctx.log.turn_recorder import TurnRecorder
+from eventctx.log.record import Body, Draft
+from eventctx.log.turn_recorder import TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
-from eventctx.session.open_session import OpenSession
+from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.unended import presumed_end
+from eventctx.session.open_session import LeftOpen, OpenSession
 from eventctx.session.scope import Scope
+from eventctx.session.transcript import body_of
 
 MAX_REMEMBERED = 256
 """Turns and iterations for which the position of the last request is kept in memory."""
@@ -43,8 +48,11 @@ class Emitter(Protocol):
         """Return the position of the last request of a turn's iteration; None without one."""
         ...
 
-    async def emit(self, event: Event, scope: Scope) -> None:
-        """Append an activity event without waiting for the disk."""
+    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
+        """Append an activity event without waiting for the disk.
+
+        ``answer`` is kept with the end of a tool call.
+        """
         ...
 
 
@@ -68,6 +76,32 @@ def enter_turn(emitter: Emitter, turn: TurnRecorder) -> tuple[Scope, str | None]
     return Scope(session, *turn.ids, trace_id or derived), trace_id
 
 
+# -- what a process left open --------------------------------------------------------------------
+
+_OWNED: Final[WeakValueDictionary[str, TurnSpan[Any]]] = WeakValueDictionary()
+
+
+def own(span: TurnSpan[Any]) -> None:
+    """Note that this process begins a span, and will end it as long as the object lives."""
+    _OWNED[str(span.ids.span_id)] = span
+
+
+def _is_owned(span_id: str) -> bool:
+    span = _OWNED.get(span_id)
+    return span is not None and not span.ended
+
+
+def left_open_in(view: ViewState) -> LeftOpen:
+    """What is open in a session as it is first loaded, and nobody here owns.
+
+    The next turn here ends it as lost. That can only be presumed: another process may own it, and
+    be alive. So what a reload shows open does not count, since it began while this process ran,
+    nor a turn that went on since; and a real end may follow a presumed one.
+    """
+    open_now = [one.span_id for one in view.spans if not _is_owned(one.span_id)]
+    return LeftOpen(frozenset(open_now), view.position)
+
+
 class SessionEmitter:
     """The ``Emitter`` of one live session."""
 
@@ -87,17 +121,42 @@ class SessionEmitter:
     async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
         """Append ``prompt:submit`` and return the turn's number.
 
-        Unlike other activity events it is waited for: the number is right only if no other turn
-        began in between, in this process or another.
+        Spans that an earlier process left open are ended first, in the same append. It is waited
+        for, unlike other activity events: the number is right only if no other turn began in
+        between, in this process or another.
         """
         while True:
             view, version = await self._session.appends.settled()
             number = view.turns + 1
             began = PromptSubmit(number=number, agent=agent, trace_id=trace_id)
-            draft = self._session.appends.draft(began, scope=scope)
+            drafts = [*await self._presumed_ends(view, version), (began, scope)]
+            made = [self._session.appends.draft(event, scope=at) for event, at in drafts]
             with contextlib.suppress(WrongExpectedVersion):
-                if await self._session.appends.append_exactly(version, draft) is not None:
+                if await self._session.appends.append_exactly(version, *made) is not None:
+                    self._session.memory.left_open = LeftOpen()
                     return number
+
+    async def _presumed_ends(self, view: ViewState, head: int) -> list[tuple[Event, Scope]]:
+        """The ends of what is still open of what an earlier process left open, innermost first."""
+        session, left = self._session, self._session.memory.left_open
+        ours = [
+            one
+            for one in reversed(view.spans)
+            if one.span_id in left.spans and not _is_owned(one.span_id)
+        ]
+        if ours and head > left.head:
+            went_on = {
+                record.turn_id
+                async for record in session.store.read(
+                    session.stream, start=left.head + 1, stop=head, bodies=False
+                )
+                # A compaction that a crash left open is closed by whoever opens the session.
+                if record.turn_id is not None and record.type != "context:post_compact"
+            }
+            ours = [one for one in ours if one.turn_id not in went_on]
+        place = Scope(session.stream)
+        ends = [presumed_end(one) for one in ours]
+        return [(end.event, place.at(end.ids)) for end in ends]
 
     def remember(self, scope: Scope, position: int) -> None:
         """Note the position of the request that was prepared in a turn's iteration."""
@@ -116,20 +175,50 @@ class SessionEmitter:
         outside = prepared.get((scope.turn_id, None))
         return prepared.get((scope.turn_id, scope.iteration), outside)
 
-    async def emit(self, event: Event, scope: Scope) -> None:
+    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event in its place without waiting for the disk.
 
         Raises InvalidSetting for an event that a command writes, since only that command keeps the
         event's guarantees, for a value that its payload does not allow, and for no event.
         """
-        if not isinstance(event, Event):
-            raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
-        name = str(event.__struct_config__.tag)
-        if name in CATALOGUE and not CATALOGUE[name].emitted:
-            raise InvalidSetting(
-                f"emit: {name} is written by the command that it records; expected one of "
-                f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
-            )
-        if isinstance(event, UsageReported):
-            check_usage({name: getattr(event, name) for name in Usage.__struct_fields__})
-        await self._session.appends.emit(self._session.appends.draft(event, scope=scope))
+        await self._session.appends.emit(self._draft(event, scope, answer))
+
+    def note(
+        self, event: Event, scope: Scope, answer: str | None = None, time: int | None = None
+    ) -> None:
+        """As ``emit``, at once, in a session that has a turn. ``time`` is the event's, else now."""
+        self._session.appends.note(self._draft(event, scope, answer, time))
+
+    def _draft(
+        self, event: Event, scope: Scope, answer: str | None, time: int | None = None
+    ) -> Draft:
+        _check(event)
+        return self._session.appends.draft(event, self._kept(event, answer), scope, time)
+
+    def send(self) -> None:
+        """Let what was emitted go to the store now, without waiting for it."""
+        self._session.appends.send()
+
+    def _kept(self, event: Event, answer: str | None) -> tuple[Body, ...]:
+        # Without the call's id no view could tell which call it answers.
+        call_id = getattr(event, "call_id", None)
+        if answer is None or call_id is None:
+            return ()
+        # A tool's text may hold file names with surrogates, which no body can.
+        text = answer.encode("utf-8", "backslashreplace").decode()
+        row = {"role": "tool", "tool_call_id": call_id, "content": text}
+        return (body_of(self._session, row),)
+
+
+def _check(event: object) -> None:
+    """Raise InvalidSetting for what may not be emitted."""
+    if not isinstance(event, Event):
+        raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
+    name = str(event.__struct_config__.tag)
+    if name in CATALOGUE and not CATALOGUE[name].emitted:
+        raise InvalidSetting(
+            f"emit: {name} is written by the command that it records; expected one of "
+            f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
+        )
+    if isinstance(event, UsageReported):
+        check_usage({name: getattr(event, name) for name in Usage.__struct_fields__})

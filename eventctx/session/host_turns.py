@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
 from eventctx.aio import KeyedLock, finish
-from eventctx.log.events import Status, ToolPre
+from eventctx.log.events import Status
 from eventctx.log.ids import RecordIds, chosen_turn_id
+from eventctx.log.open_calls import LEFT_OPEN, NO_END, EndedCall, OpenCalls
 from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.turn_recorder import (
     IterationRecorder,
@@ -28,13 +29,10 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage
-from eventctx.session.activity import Emitter, enter_turn, new_turn
+from eventctx.session.activity import SessionEmitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
-
-NO_END: Final = "the host did not say how it ended"
-_LEFT_OPEN: Final = SpanOutcome("cancelled", "NotTold", NO_END)
 
 
 def _whole(
@@ -43,7 +41,8 @@ def _whole(
     """Make a method that runs after the one before it has ended, and always to its own end.
 
     A host's listeners run side by side and are cancelled with their turns, but each beginning must
-    still get its one end.
+    still get its one end. Only the beginning of a turn waits for anything, so a step meets another
+    one, or its own cancellation, only while a turn begins.
     """
 
     @wraps(step)
@@ -52,7 +51,10 @@ def _whole(
             async with self._steps(""):
                 await step(self, *args, **named)
 
-        await finish(alone())
+        if not self._beginning:
+            await step(self, *args, **named)
+        else:
+            await finish(alone())
 
     return whole
 
@@ -65,9 +67,12 @@ class Following:
     cancelled. Raises what the store raises.
     """
 
+    told_at: int | None = None
+    """When the host told what is reported next, in UTC nanoseconds; None for now."""
+
     def __init__(
         self,
-        emitter: Emitter,
+        emitter: SessionEmitter,
         hold: Callable[[Scope | None], None],
         random: Callable[[int], bytes],
     ) -> None:
@@ -75,11 +80,12 @@ class Following:
         self._hold = hold
         self._random = random
         self._steps = KeyedLock()
+        self._beginning = 0
         self._turn: TurnRecorder | None = None
         self._scope = Scope(emitter.session_id)
         self._cycle: IterationRecorder | None = None
         self._call: TurnSpan[ModelRequest] | None = None
-        self._tools: list[tuple[object, TurnSpan[ToolPre]]] = []
+        self._tools = OpenCalls()
         self._failure: SpanOutcome | None = None
 
     @property
@@ -100,14 +106,30 @@ class Following:
     def _at(self, ids: RecordIds) -> Scope:
         return self._scope.at(ids)
 
-    async def _record(self, made: SpanRecord) -> None:
-        await self._emitter.emit(made.event, self._at(made.ids))
+    async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
+        self._emitter.note(made.event, self._at(made.ids), answer, self.told_at)
+
+    def send(self) -> None:
+        """Let what was recorded go to the store now, without waiting for it."""
+        self._emitter.send()
+
+    @property
+    def sends(self) -> TurnSpan[ModelRequest] | None:
+        """The model call that will send the next request, if it has not begun yet."""
+        return None if self._call is None or self._call.began else self._call
 
     # -- turns -----------------------------------------------------------------------------------
 
-    @_whole
     async def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None:
         """A turn began. One that is still open is ended first."""
+        self._beginning += 1
+        try:
+            await self._begin_turn(turn_id, agent)
+        finally:
+            self._beginning -= 1
+
+    @_whole
+    async def _begin_turn(self, turn_id: str | None, agent: str | None) -> None:
         if self._turn is not None:
             left_open = SpanOutcome("cancelled", message=NO_END)
             if self._failure is not None:
@@ -116,14 +138,18 @@ class Following:
         turn = new_turn(self._emitter, chosen_turn_id(turn_id, self._random))
         scope, joined = enter_turn(self._emitter, turn)
         await self._emitter.begin_turn(scope, agent, joined)
+        own(turn.span)
         self._turn, self._scope, self._cycle = turn, scope, turn.outside()
         self._failure = None
         self._hold(scope)
 
     @_whole
     async def turn_ended(self, status: Status = "ok", error: str | None = None) -> None:
-        """The turn ended, and all calls in it with it."""
-        await self._end_turn(SpanOutcome(status, message=error))
+        """The turn ended, and all calls in it with it. A failed turn has its model call's error."""
+        outcome = SpanOutcome(status, message=error)
+        if status == "error" and error is None and self._failure is not None:
+            outcome = msgspec.structs.replace(self._failure, status=status)
+        await self._end_turn(outcome)
 
     async def _end_turn(self, outcome: SpanOutcome) -> None:
         turn, self._turn = self._turn, None
@@ -145,6 +171,7 @@ class Following:
         if self._turn is None:
             return
         await self._end_what_is_open("ok")
+        self._failure = None  # the host went on
         self._cycle = self._turn.iteration()
         self._call = self._cycle.model_call(model, provider)
         self._hold(self.scope)
@@ -196,9 +223,20 @@ class Following:
     async def _begin(self, call: TurnSpan[ModelRequest]) -> None:
         if not call.began:
             call.of.prepared = self._emitter.prepared_in(self._at(call.ids))
+            own(call)
             await self._record(call.begin())
 
     # -- tools -----------------------------------------------------------------------------------
+
+    @property
+    def open_tools(self) -> int:
+        """How many tool calls are open."""
+        return len(self._tools)
+
+    @property
+    def end_waits(self) -> bool:
+        """Whether the end of a tool waits because several open calls may have it."""
+        return self._tools.wait
 
     @_whole
     async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
@@ -207,40 +245,56 @@ class Following:
             return
         await self._end_call(OK)
         call = self._cycle.tool_call(name, call_id)
+        own(call)
         await self._record(call.begin())
-        self._tools.append((key, call))
-
-    def open_call(self, name: str) -> object:
-        """The key of the tool's oldest open call; None if there is none."""
-        return next((key for key, call in self._tools if call.of.name == name), None)
+        self._tools.begin(key, call)
 
     @_whole
-    async def tool_ended(self, key: object) -> None:
-        """The tool call ended with a result."""
-        await self._end_tool(key, OK)
+    async def tool_ended(
+        self, key: object, answer: str | None = None, *, name: str | None = None
+    ) -> None:
+        """The tool call ended with a result, whose text is ``answer``.
+
+        The text is kept in the log while another call is still open, whose crash would take it
+        along; that of the last call is added as a message at once. A call of the tool ``name`` is
+        meant where no open call has the key. If several calls may be meant, the end is recorded
+        when it is known whose it is (``log/open_calls.py``).
+        """
+        await self._end_tools(self._tools.end(key, name, OK, answer))
 
     @_whole
     async def tool_failed(
-        self, key: object, kind: str, message: str, *, cancelled: bool = False
+        self,
+        key: object,
+        kind: str,
+        message: str,
+        *,
+        cancelled: bool = False,
+        answer: str | None = None,
+        name: str | None = None,
     ) -> None:
-        """The tool call failed, or was cancelled."""
-        await self._end_tool(key, _failed(kind, message, cancelled))
+        """The tool call failed, or was cancelled; ``tool_ended`` says which call is meant."""
+        failed = _failed(kind, message, cancelled)
+        await self._end_tools(self._tools.end(key, name, failed, answer))
 
-    async def _end_tool(self, key: object, outcome: SpanOutcome) -> None:
-        found = next((one for one in self._tools if one[0] == key), None)
-        if found is not None:
-            self._tools.remove(found)
-            await self._record(found[1].end(outcome))
+    @_whole
+    async def tool_result_added(self, call_id: str, text: str) -> None:
+        """The host is about to add a call's result, which may tell whose an end is that waits."""
+        await self._end_tools(self._tools.result_added(call_id, text))
+
+    async def _end_tools(self, ended: list[EndedCall]) -> None:
+        beside = len(ended) + len(self._tools)
+        for call in ended:
+            beside -= 1
+            await self._record(call.span.end(call.outcome), call.answer if beside else None)
 
     # -- open calls ------------------------------------------------------------------------------
 
     async def _end_what_is_open(self, status: Status) -> None:
         """End the calls that are still open, in a turn or iteration that ends with ``status``."""
-        while self._tools:
-            _, call = self._tools.pop(0)
-            await self._record(call.end(_LEFT_OPEN))
+        await self._end_tools(self._tools.close())
         if self._call is not None:
-            ended = OK if status == "ok" else msgspec.structs.replace(_LEFT_OPEN, status=status)
+            ended = OK if status == "ok" else msgspec.structs.replace(LEFT_OPEN, status=status)
             await self._end_call(ended)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from eventctx.log.store import EventStore
 from eventctx.messages.tokenizers import Tokenizer
@@ -26,6 +27,13 @@ EMPTY_BYTES = 6_000
 """Memory of a session that holds no view; measured on CPython 3.11."""
 
 
+class LeftOpen(NamedTuple):
+    """The ids of the spans that were open in the log when position ``head`` was its last."""
+
+    spans: frozenset[str] = frozenset()
+    head: int = -1
+
+
 @dataclass(slots=True)
 class SessionMemory:
     """What a session knows that is not in the store, and that handlers of one session share.
@@ -33,13 +41,15 @@ class SessionMemory:
     ``prepared`` are the positions of the last requests by turn and iteration, ``additions`` the
     places of a host's additions by their SHA-256, ``overflowed_at`` is the position of the record
     of the last overflow, -1 for none. ``ending`` are the ends under way of compactions that an
-    error stopped.
+    error stopped. ``left_open`` is what was open when the session was first loaded, until a turn
+    begins.
     """
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
     additions: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     overflowed_at: int = -1
     ending: set[asyncio.Future[None]] = field(default_factory=set)
+    left_open: LeftOpen = field(default_factory=LeftOpen)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -67,6 +77,11 @@ class OpenSession:
         return EMPTY_BYTES + self.aggregate.bytes_held + self.lines.bytes_held
 
     @property
+    def body_bytes(self) -> int:
+        """Bytes of bodies that are held: what may grow fast."""
+        return self.bodies.bytes_held + self.lines.row_bytes
+
+    @property
     def remembers(self) -> bool:
         """Whether it would behave otherwise if it were made anew from the store."""
         memory = self.memory
@@ -75,6 +90,7 @@ class OpenSession:
             or memory.additions
             or memory.overflowed_at >= 0
             or memory.ending
+            or memory.left_open.spans
         )
 
     def grown(self) -> None:

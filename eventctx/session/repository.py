@@ -1,9 +1,9 @@
 """The repository: loads a session from its snapshot and the records behind it.
 
-``open_session`` creates a new session, and in an existing one closes the compactions that a crash
-left open. ``make_session`` with no state makes one that was open before and was let go since.
-``load`` only reads the state; an append queue uses it after a conflict, and for a session that was
-let go.
+``open_session`` creates a new session. In an existing one it closes the compactions that a crash
+left open, and notes the spans, which the next turn ends. ``make_session`` with no state makes one
+that was open before and was let go since. ``load`` only reads the state; an append queue uses it
+after a conflict, and for a session that was let go.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from eventctx.messages.tokenizers import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
+from eventctx.session.activity import left_open_in
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue
 from eventctx.session.appending import Clock, Listener
@@ -55,6 +56,7 @@ async def open_session(
     """
     loaded = await load(store, stream) or NEW
     session = make_session(store, stream, loaded, listener, clock, random, tokenizer)
+    session.memory.left_open = left_open_in(loaded.view)
     if loaded.head < 0:
         start = events.SessionStart(library=__version__, settings=settings or {})
         # Another process may create the session at the same moment; either record will do.
@@ -90,9 +92,9 @@ def make_session(
     bodies = BodyCache(store, stream)
     aggregate = Aggregate(stream, loaded, bodies)
     reload = partial(load, store, stream)
-    appends = AppendQueue(store, aggregate, loaded, listener, clock, random, reload)
-    stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
     lines = TranscriptLines(store, stream)
+    appends = AppendQueue(store, aggregate, loaded, listener, clock, random, reload, lines)
+    stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
     return OpenSession(
         stream, store, aggregate, appends, bodies, lines, random, stopwatch, tokenizer
     )

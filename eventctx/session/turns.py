@@ -12,10 +12,10 @@ from types import TracebackType
 
 from eventctx.aio import finish, insist
 from eventctx.errors import TurnError
-from eventctx.log.arguments import check_optional_text
+from eventctx.log.arguments import check_optional_text, check_text
 from eventctx.log.events import PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import outcome_of
+from eventctx.log.outcomes import SpanOutcome, fit_for_log, outcome_of
 from eventctx.log.turn_recorder import (
     IterationRecorder,
     ModelRequest,
@@ -26,7 +26,7 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage, check_usage
-from eventctx.session.activity import Emitter, enter_turn, new_turn
+from eventctx.session.activity import Emitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope, enter_scope
 
 
@@ -49,13 +49,16 @@ class _Block:
             raise TurnError(self._ENTER)
         return self._scope
 
-    async def _record(self, made: SpanRecord) -> None:
-        await self._emitter.emit(made.event, self.scope.at(made.ids))
+    async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
+        await self._emitter.emit(made.event, self.scope.at(made.ids), answer)
 
-    async def _record_end(self, error: BaseException | None) -> None:
+    async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         if self._span is not None:
-            ended = self._span.end(outcome_of(error))
-            await insist(lambda: self._record(ended))
+            ended = self._span.end(self._outcome(error))
+            await insist(lambda: self._record(ended, answer))
+
+    def _outcome(self, error: BaseException | None) -> SpanOutcome:
+        return outcome_of(error)
 
     async def __aexit__(
         self,
@@ -88,6 +91,7 @@ class Turn(_Block):
 
     async def __aenter__(self) -> Turn:
         scope, joined = enter_turn(self._emitter, self._turn)
+        own(self._turn.span)
         try:
             self.number = await finish(self._emitter.begin_turn(scope, self.agent, joined))
         except asyncio.CancelledError as error:
@@ -116,6 +120,7 @@ class Iteration(_Block):
         super().__init__(emitter, turn.ids, None)
         self._place = turn.at(cycle.ids)
         self._cycle = cycle
+        self._running: set[ToolCall] = set()
 
     @property
     def number(self) -> int:
@@ -136,7 +141,8 @@ class Iteration(_Block):
 
     def tool_call(self, name: str, call_id: str | None = None) -> ToolCall:
         """Make a tool call: a span under that of the iteration's model call."""
-        return ToolCall(self._emitter, self.scope, self._cycle.tool_call(name, call_id))
+        span = self._cycle.tool_call(name, call_id)
+        return ToolCall(self._emitter, self.scope, span, self._running)
 
     def plan(self, name: str | None = None) -> PlanPhase:
         """Make a planning phase: a span under the turn's, with its own model calls."""
@@ -150,11 +156,16 @@ class _Call(_Block):
     def __init__(self, emitter: Emitter, around: Scope, span: TurnSpan[Operation]) -> None:
         super().__init__(emitter, span.ids, span)
         self._scope = around.at(span.ids)
-        self._begin = span.begin
+        self._begun = span
 
     async def _enter(self) -> None:
         # First the record, then the scope: a block that could not be entered changes no scope.
-        await self._record(self._begin())
+        begins = self._begun.begin()
+        own(self._begun)
+        await self._record(begins)
+        self._enter_scope()
+
+    def _enter_scope(self) -> None:
         self._leave = enter_scope(self.scope, self._emitter.current_span)
 
 
@@ -195,13 +206,29 @@ class ProviderCall(_Call):
         super().__init__(emitter, around, span)
         self._call = span
         self._sends_view = sends_view
+        self._entered = False
 
     async def __aenter__(self) -> ProviderCall:
-        # An adviser's call does not send the view, so its usage must not calibrate it.
-        if self._sends_view:
-            self._call.of.prepared = self._emitter.prepared_in(self.scope)
-        await self._enter()
+        if self._call.began and not self._entered:
+            self._enter_scope()  # it began with its request
+        else:
+            # An adviser's call does not send the view, so its usage must not calibrate it.
+            if self._sends_view:
+                self._call.of.prepared = self._emitter.prepared_in(self.scope)
+            await self._enter()
+        self._entered = True
         return self
+
+    @property
+    def sends(self) -> TurnSpan[ModelRequest] | None:
+        """The span, while it has not begun: it then begins with the request that it sends."""
+        return None if self._call.began else self._call
+
+    async def not_entered(self, error: BaseException) -> None:
+        """Record the end of a call that began with its request, and is not entered any more."""
+        if self._call.began and not self._entered:
+            self._entered = True
+            await self._record_end(error)
 
     @property
     def prepared(self) -> int | None:
@@ -267,11 +294,48 @@ def adviser_call(emitter: Emitter, around: Scope) -> ProviderCall:
 class ToolCall(_Call):
     """A tool call in progress."""
 
-    def __init__(self, emitter: Emitter, around: Scope, span: TurnSpan[ToolPre]) -> None:
+    def __init__(
+        self,
+        emitter: Emitter,
+        around: Scope,
+        span: TurnSpan[ToolPre],
+        running: set[ToolCall],
+    ) -> None:
         super().__init__(emitter, around, span)
         self.name = span.of.name
         self.call_id = span.of.call_id
+        self._running = running
+        self._answer: str | None = None
+        self._failure: SpanOutcome | None = None
 
     async def __aenter__(self) -> ToolCall:
         await self._enter()
+        self._running.add(self)
         return self
+
+    def answered(self, text: str) -> None:
+        """Note the text of the result, before the block ends.
+
+        It is kept in the log while other calls of the iteration run, whose crash would take it
+        along. A caller that adds each result as soon as its call ends needs none of this. Raises
+        InvalidSetting for what is no text.
+        """
+        check_optional_text("answered", text)
+        self._answer = text
+
+    async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
+        self._running.discard(self)
+        await super()._record_end(error, self._answer if self._running else None)
+
+    def failed(self, kind: str, message: str = "") -> None:
+        """Note that the tool returned a failure: the call then ends as ``tool:error``.
+
+        Without it, only an exception that leaves the block is one. Raises InvalidSetting for what
+        is no text.
+        """
+        check_text("kind", kind)
+        check_text("message", message)
+        self._failure = SpanOutcome("error", kind, fit_for_log(message))
+
+    def _outcome(self, error: BaseException | None) -> SpanOutcome:
+        return self._failure or outcome_of(error)

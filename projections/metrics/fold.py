@@ -189,6 +189,8 @@ def _answered(state: MetricState, record: Record, event: Event | Unknown) -> Met
     call = _call(state, record.span_id)
     if call is None or call.ended or isinstance(event, Unknown):
         return state
+    if isinstance(event, events.ProviderError) and event.status == "lost":
+        return state  # nobody knows how long it took
     attributes = call.attributes
     if isinstance(event, events.ProviderError):
         attributes = attributes | {conv.ERROR_TYPE: _error_type(event)}

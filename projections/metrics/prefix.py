@@ -65,16 +65,19 @@ def _same(old: list[Entry], new: list[Entry], erased: Erased) -> Iterable[Entry]
 
 def _shown(entry: Entry) -> tuple[object, ...]:
     """The parts of an entry that decide the message that a model sees: no counts, no places."""
-    kind, ref, call_id, omit = entry
+    kind, ref, call_id, omit, end = entry
     if kind == "synthetic":
-        return kind, call_id, entry.dialect
+        known = None if end is None else (end.ended, end.digest)
+        return kind, call_id, entry.dialect, known
     if ref is None:
         return (kind,)
     return ref.digest, isinstance(ref, MessageRef) and ref.stripped, omit
 
 
 def _place(entry: Entry) -> tuple[int, int] | None:
-    # A synthetic result shows nothing of its call's body.
+    # A synthetic result shows nothing of its call's body, only an answer that was kept.
+    if entry.end is not None and entry.end.position is not None:
+        return entry.end.position, 0
     if entry.ref is None or entry.kind == "synthetic":
         return None
     return entry.ref.position, entry.ref.index

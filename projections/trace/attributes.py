@@ -209,9 +209,12 @@ def _opening(
 def _ended(
     family: Family, outcome: str, message: str | None, known: Attributes | None = None
 ) -> Closing:
-    """The end of a span. Cancellation is no failure: the status is unset, the outcome names it."""
+    """The end of a span. Cancellation is no failure: the status is unset, the outcome names it.
+
+    A lost span is one: nobody wanted its process to end, and nobody knows what it did.
+    """
     attributes: Attributes = {conv.OUTCOME: outcome, **(known or {})}
-    failed = outcome in ("error", "failed")
+    failed = outcome in ("error", "failed", "lost")
     if failed:
         attributes.setdefault(conv.ERROR_TYPE, _error_type(message))
     elif outcome == "cancelled":

@@ -71,7 +71,7 @@ def erase(texts: Texts, event: Erased) -> Texts:
     made = {
         entry: text
         for entry, text in texts.made.items()
-        if entry.ref is None or (entry.ref.position, entry.ref.index) not in gone
+        if not any((one.position, one.index) in gone for one in addresses([entry]))
     }
     size = sum([len(data or b"") for data in bodies.values()])
     return Texts(bodies, made, size, texts.limit)

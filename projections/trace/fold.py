@@ -10,6 +10,10 @@ request comes before the model call that sends it, and waits for that call (``wa
 report may come after its model call has ended, so a call that ended well waits for it
 (``answered``), at the latest until a model call of another iteration or the end of the turn.
 
+A span ends with the first record that ends it. A presumed end (``lost``) ends it at the last time
+at which its process recorded anything. A real end that follows is shown as an event, since the span
+may have been sent already.
+
 Invariant: ids, times and parents come from the records, never from a clock or a random source, so
 folding the same records again gives equal spans. All that the state keeps is bounded.
 """
@@ -111,6 +115,7 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     if not state.started and (record.position == 0 or record.type == "session:fork"):
         compactions = 0
     before = state.time
+    presumed = getattr(event, "status", None) == "lost"
     if isinstance(event, SessionStart) and event.imported_at == record.time:
         state = replace(state, undated=record.time)
     state = replace(
@@ -119,7 +124,7 @@ def evolve(state: TraceState, record: Record) -> TraceState:
         ids=ids,
         compactions=compactions,
         started=True,
-        time=_latest(state, record),
+        time=before if presumed else _latest(state, record),
     )
     if record.type == "session:end":
         state = _release(state, lambda _: False)
@@ -258,7 +263,10 @@ def _close(
         turn_id = span.turn_id
         state = _release(state, lambda done: done.attributes.get(conv.TURN_ID) != turn_id)
         state, span = _show_unsent(state, span)
-    done = finish(span, record.time, ends.status, ends.message, ends.attributes)
+    # A presumed end was recorded when the session went on, which may be days later.
+    quiet = state.time if span.quiet_since is None else span.quiet_since
+    end = quiet if ends.attributes[conv.OUTCOME] == "lost" else record.time
+    done = finish(span, end, ends.status, ends.message, ends.attributes)
     if span.family == "chat" and _awaits_usage(ends, span):
         answered = (*state.answered, done)
         surplus = answered[:-_MAX_WAITING]

@@ -23,16 +23,53 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from eventctx.messages.facts import Dialect, Facts
 from eventctx.messages.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
 from eventctx.messages.tool_rounds import Group, group_rows, joins
-from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.series import Series
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-RENDERER: Final = 1
-"""Version of the rules above and of the fixed texts below. Recorded in every prepared request."""
+RENDERER: Final = 2
+"""Version of the rules above and of the fixed texts below. Recorded in every prepared request.
+
+2: the result that is made up for a call says what the log knows of it, and shows its answer where
+that was kept. A call that a request of renderer 1 showed keeps the text that it had there, so that
+requests of both versions are derived by one fold, and a new release breaks no prefix.
+"""
+
+DIGEST_FORM: Final = 1
+"""Version of what a view digest covers. Renderer 2 only has more dispositions."""
 
 SYNTHETIC_RESULT: Final = "[No result was recorded for this call.]"
+"""The text of every made-up result in the requests of renderer 1."""
+
+CALL_NOT_ENDED: Final = (
+    "[No result was recorded for this call, nor that it ended. The tool may have done its work all "
+    "the same: check before you call it again.]"
+)
+CALL_ENDED: Final = (
+    "[No result was recorded for this call, only that it ended. The tool has done its work, or "
+    "failed at it: check before you call it again.]"
+)
+ANSWER_KEPT: Final = (
+    "[The result of this call was never added to the conversation. The call had ended, and this "
+    "answer was kept of it:]\n"
+)
+SYNTHETIC_TEXTS: Final = (SYNTHETIC_RESULT, CALL_NOT_ENDED, CALL_ENDED, ANSWER_KEPT)
+"""The texts with which a made-up result begins."""
+
+KEPT_CHARACTERS: Final = 4_000
+"""Characters of a kept answer in a view; no policy can shorten what is no message."""
+
+KEPT_CUT: Final = "\n[… {left} characters of the answer left out; the log has them …]\n"
+"""Stands for the middle of a longer one."""
+
+MAX_KNOWN_ENDS: Final = 256
+"""Most calls without a result whose ends a layout knows; of others it says that none is known."""
+
+NOT_ENDED: Final = CallEnd()
+"""Of a call without a result nothing more is known."""
+
 OPENING: Final = "[The conversation goes on from here; what came before is not in view.]"
 
 
@@ -40,25 +77,46 @@ class Entry(NamedTuple):
     """One message of a view.
 
     ``ref`` is None for an opening; for a synthetic result it is the message with the call, whose id
-    is ``call_id``. ``omit`` are call ids whose results, in this message, answer no call in view.
+    is ``call_id``, and ``end`` is what it says of the call (None: nothing, as in renderer 1).
+    ``omit`` are call ids whose results, in this message, answer no call in view.
     """
 
     kind: Literal["message", "insertion", "synthetic", "opening"]
     ref: MessageRef | InsertionRef | None
     call_id: str = ""
     omit: tuple[str, ...] = ()
+    end: CallEnd | None = None
 
     @property
     def tokens(self) -> int:
         """Estimated tokens of this entry."""
         if self.kind == "synthetic":
-            return SYNTHETIC_TOKENS
+            return SYNTHETIC_TOKENS if self.end is None else self.end.tokens
         return OPENING_TOKENS if self.ref is None else self.ref.tokens
 
     @property
     def dialect(self) -> Dialect:
         """The dialect for a text generated for this entry."""
         return "chat" if self.ref is None else self.ref.facts.dialect
+
+
+class CallEnds(NamedTuple):
+    """What is known of calls without a result: ``known``, by message number and call id.
+
+    Calls of messages up to number ``plain_until`` were shown by renderer 1, and stay as they were.
+    """
+
+    known: dict[tuple[int, str], CallEnd]
+    plain_until: int = -1
+
+    def of(self, number: int, call_id: str) -> CallEnd | None:
+        """What a made-up result of this call says; None as in ``Entry``."""
+        if number <= self.plain_until:
+            return None
+        return self.known.get((number, call_id), NOT_ENDED)
+
+
+NO_ENDS: Final = CallEnds({})
 
 
 class Layout(NamedTuple):
@@ -69,7 +127,8 @@ class Layout(NamedTuple):
     laid out. ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a
     synthetic result in the sealed part. ``omitted`` counts messages left out as orphans or
     duplicates, or because the host's system prompt replaces them; ``late`` counts results that came
-    after their call was abandoned; ``shortened`` counts shortened messages in an entry.
+    after their call was abandoned; ``shortened`` counts shortened messages in an entry. ``ends``
+    are for the results that are made up.
     """
 
     refs: Series[MessageRef]
@@ -84,6 +143,7 @@ class Layout(NamedTuple):
     omitted: int
     late: int
     shortened: int
+    ends: CallEnds = NO_ENDS
 
     def in_play(self) -> list[MessageRef]:
         """The messages that a compaction decides on: all but those that the prompt replaces."""
@@ -95,7 +155,7 @@ class Layout(NamedTuple):
 
     def tail(self) -> list[Entry]:
         """The entries of the round in progress."""
-        return _arrange(self.region, self.opened)[0] if self.region else []
+        return _arrange(self.region, self.opened, self.ends)[0] if self.region else []
 
     def slice(self, start: int, stop: int) -> list[Entry]:
         """The entries from ``start`` to before ``stop``, without a list of all entries."""
@@ -117,17 +177,21 @@ class Layout(NamedTuple):
         return digest.hexdigest(), len(self.sealed) + len(tail), tokens
 
 
-def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -> Layout:
+def build(
+    refs: Iterable[MessageRef],
+    insertions: Sequence[InsertionRef] = (),
+    ends: CallEnds = NO_ENDS,
+) -> Layout:
     """Lay out ``refs`` (in conversation order) and ``insertions`` from nothing."""
     series = refs if isinstance(refs, Series) else Series(refs)
     rows = list(series)
     groups = group_rows([ref.facts for ref in rows])
     sealed_groups, region_rows = _split(groups, rows)
     abandoned = _unanswered(sealed_groups, [ref.facts for ref in rows])
-    entries, omitted = _flatten(sealed_groups, rows)
+    entries, omitted = _flatten(sealed_groups, rows, ends)
     entries = _insert(entries, insertions, [rows[i] for i in region_rows])
     opened_entries, opened = _open(entries, False)
-    digest = hashlib.sha256(b"view" + bytes((RENDERER,)))
+    digest = hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
     _feed(digest, opened_entries)
     region = tuple([rows[i] for i in region_rows])
     return Layout(
@@ -143,6 +207,7 @@ def build(refs: Iterable[MessageRef], insertions: Sequence[InsertionRef] = ()) -
         omitted,
         0,
         sum([ref.shortened for ref in rows]) - _shortened_orphans(groups, rows),
+        ends,
     )
 
 
@@ -175,6 +240,39 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
     return _seal(layout, refs, region)
 
 
+def with_end(layout: Layout, call_id: str, end: CallEnd) -> Layout:
+    """The layout with the recorded end of a call that is still open in the round in progress.
+
+    Of a call that was sealed without a result the end comes too late: its text was sent already.
+    """
+    if call_id not in layout.pending:
+        return layout
+    number = next(ref.number for ref in reversed(layout.region) if call_id in ref.facts.calls)
+    known = layout.ends.known
+    if len(known) >= MAX_KNOWN_ENDS and (number, call_id) not in known:
+        return layout
+    return layout._replace(ends=layout.ends._replace(known={**known, (number, call_id): end}))
+
+
+def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
+    """Tokens of the made-up results in view, by message number and call id."""
+    if not (layout.abandoned or layout.pending):
+        return {}
+    return {
+        (one.ref.number, one.call_id): one.tokens
+        for one in layout.entries()
+        if one.kind == "synthetic" and isinstance(one.ref, MessageRef)
+    }
+
+
+def as_plain(layout: Layout, until: int) -> Layout:
+    """The layout whose calls of messages up to number ``until`` are shown as by renderer 1."""
+    ends = layout.ends._replace(plain_until=until)
+    if layout.abandoned and any(one.end is not None for one in layout.sealed):
+        return build(layout.refs, layout.insertions, ends)._replace(late=layout.late)
+    return layout._replace(ends=ends)
+
+
 def _continues(layout: Layout, facts: Facts) -> bool:
     """Whether an assistant row continues the answer that the row directly before it belongs to."""
     last = layout.region[-1]
@@ -184,16 +282,28 @@ def _continues(layout: Layout, facts: Facts) -> bool:
 def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
     # The sealed part has a synthetic result in the place of this one. That changes entries already
     # sealed, which is a break, so the layout is built from nothing.
-    rebuilt = build(layout.refs.append(ref), layout.insertions)
+    rebuilt = build(layout.refs.append(ref), layout.insertions, layout.ends)
     same = rebuilt.slice(0, len(layout.sealed)) == list(layout.sealed)
     return rebuilt._replace(late=layout.late + (not same))
 
 
 def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
     groups = group_rows([ref.facts for ref in region])
-    entries, omitted = _flatten(groups, region)
+    entries, omitted = _flatten(groups, region, layout.ends)
     pending = _unanswered(groups, [ref.facts for ref in region])
+    if layout.ends.known:
+        layout = layout._replace(ends=_without_answered(layout.ends, region, pending))
     return _with_sealed(layout, refs, entries, pending, omitted)
+
+
+def _without_answered(
+    ends: CallEnds, region: Iterable[MessageRef], pending: frozenset[str]
+) -> CallEnds:
+    numbers = {ref.number for ref in region}
+    known = {
+        key: end for key, end in ends.known.items() if key[0] not in numbers or key[1] in pending
+    }
+    return ends._replace(known=known)
 
 
 def _with_sealed(
@@ -220,6 +330,7 @@ def _with_sealed(
         layout.omitted + omitted,
         layout.late,
         layout.shortened,
+        layout.ends,
     )
 
 
@@ -262,12 +373,16 @@ def _assistant(ref: MessageRef) -> bool:
     return ref.facts.kind == "assistant"
 
 
-def _arrange(region: Sequence[MessageRef], opened: bool) -> tuple[list[Entry], bool]:
-    entries, _ = _flatten(group_rows([ref.facts for ref in region]), region)
+def _arrange(
+    region: Sequence[MessageRef], opened: bool, ends: CallEnds
+) -> tuple[list[Entry], bool]:
+    entries, _ = _flatten(group_rows([ref.facts for ref in region]), region, ends)
     return _open(entries, opened)
 
 
-def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[Entry], int]:
+def _flatten(
+    groups: Sequence[Group], rows: Sequence[MessageRef], ends: CallEnds
+) -> tuple[list[Entry], int]:
     """The entries of ``groups`` in order, and the number of rows left out."""
     entries: list[Entry] = []
     omitted = 0
@@ -288,7 +403,7 @@ def _flatten(groups: Sequence[Group], rows: Sequence[MessageRef]) -> tuple[list[
             entries.append(Entry("message", rows[row], omit=surplus))
         for call in group.pending:
             caller = next(rows[row] for row in group.calls if call in rows[row].facts.calls)
-            entries.append(Entry("synthetic", caller, call))
+            entries.append(Entry("synthetic", caller, call, end=ends.of(caller.number, call)))
     return entries, omitted
 
 
@@ -356,7 +471,7 @@ def _open(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]:
 def _feed(digest: Any, entries: Iterable[Entry]) -> None:
     """Add entries to a view digest: body digests and dispositions, not texts."""
     parts: list[bytes] = []
-    for kind, ref, call_id, omit in entries:
+    for kind, ref, call_id, omit, end in entries:
         if kind == "message":
             assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
             if ref.stripped:
@@ -365,12 +480,17 @@ def _feed(digest: Any, entries: Iterable[Entry]) -> None:
             parts.append(ref.digest)
             parts.extend([_sized(surplus) for surplus in omit])
         elif kind == "synthetic":
-            parts.append(b"s" + _sized(call_id))
+            parts.append(b"s" + _sized(call_id) if end is None else _of_end(call_id, end))
         elif isinstance(ref, InsertionRef):
             parts.append(b"i" + _sized(ref.kind) + ref.digest)
         else:
             parts.append(b"o")
     digest.update(b"".join(parts))
+
+
+def _of_end(call_id: str, end: CallEnd) -> bytes:
+    known = b"n" if not end.ended else b"e" if end.position is None else b"k"
+    return b"S" + known + _sized(call_id) + end.digest
 
 
 def _sized(text: str) -> bytes:
@@ -380,7 +500,7 @@ def _sized(text: str) -> bytes:
 
 def digest_of(entries: Iterable[Entry]) -> str:
     """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
-    digest = hashlib.sha256(b"view" + bytes((RENDERER,)))
+    digest = hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
     _feed(digest, entries)
     return digest.hexdigest()
 

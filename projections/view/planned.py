@@ -45,7 +45,7 @@ def reference(
 def with_stripped(state: ViewState, stripped: tuple[tuple[int, int], ...]) -> ViewState:
     """The view after a plan that only strips the thinking of messages in the runs ``stripped``."""
     refs = stripped_in(state.layout.refs, stripped, state.estimator)
-    layout = layouts.build(refs, state.layout.insertions)
+    layout = layouts.build(refs, state.layout.insertions, state.layout.ends)
     return after_compaction(state._replace(layout=layout))
 
 
@@ -143,7 +143,7 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
     prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
     insertions = [*prompts, *insertion_refs(plan.insertions, state, record)]
     return state._replace(
-        layout=layouts.build(refs, insertions),
+        layout=layouts.build(refs, insertions, state.layout.ends),
         gone=joined([*state.gone, *gone]) if gone else state.gone,
         plan_position=record.position,
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
@@ -158,7 +158,8 @@ def with_insertions(
         return state
     added = insertion_refs(insertions, state, record)
     together = [*state.layout.insertions, *added]
-    return state._replace(layout=layouts.build(state.layout.refs, together))
+    layout = layouts.build(state.layout.refs, together, state.layout.ends)
+    return state._replace(layout=layout)
 
 
 def insertion_refs(

@@ -6,6 +6,7 @@ import msgspec
 
 from eventctx.log.plan import InsertionKind
 from eventctx.messages.facts import Facts
+from eventctx.messages.tokens import UNANSWERED_TOKENS
 
 
 class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -26,6 +27,21 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shortened: bool = False
     stripped: bool = False
     replaced: bool = False
+
+
+class CallEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the log knows of a call without a result.
+
+    ``ended``: the call was recorded as ended, so the tool did its work or failed at it. Its answer,
+    where it was kept, is body 0 of the record at ``position``; digest, facts and tokens are the
+    answer's, and ``tokens`` are those of the text that a view makes of all this.
+    """
+
+    ended: bool = False
+    position: int | None = None
+    digest: bytes = b""
+    facts: Facts | None = None
+    tokens: int = UNANSWERED_TOKENS
 
 
 class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -9,8 +9,17 @@ from eventctx.log.store import Address
 from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.messages.facts import Facts
-from eventctx.projections.view.layout import OPENING, SYNTHETIC_RESULT, Entry
-from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.layout import (
+    ANSWER_KEPT,
+    CALL_ENDED,
+    CALL_NOT_ENDED,
+    KEPT_CHARACTERS,
+    KEPT_CUT,
+    OPENING,
+    SYNTHETIC_RESULT,
+    Entry,
+)
+from eventctx.projections.view.refs import CallEnd, MessageRef
 
 ERASED = "[erased]"
 THINKING_LEFT_OUT = "[Only thinking was here; it is left out.]"
@@ -18,7 +27,12 @@ THINKING_LEFT_OUT = "[Only thinking was here; it is left out.]"
 
 def places(entries: Iterable[Entry]) -> list[tuple[int, int]]:
     """``(position, index)`` of the bodies that ``render`` needs, without repetition."""
-    found = [(entry.ref.position, entry.ref.index) for entry in entries if entry.ref is not None]
+    found: list[tuple[int, int]] = []
+    for entry in entries:
+        if entry.ref is not None:
+            found.append((entry.ref.position, entry.ref.index))
+        if entry.end is not None and entry.end.position is not None:
+            found.append((entry.end.position, 0))
     return list(dict.fromkeys(found))
 
 
@@ -36,7 +50,7 @@ def render(
     """
     parts: list[bytes] = []
     made: list[tuple[int, dict[str, Any]]] = []
-    for place, (kind, ref, call_id, omit) in enumerate(entries):
+    for place, (kind, ref, call_id, omit, end) in enumerate(entries):
         if kind == "message" or kind == "insertion":
             assert ref is not None  # noqa: S101 - tells the type checker
             data = bodies[ref.position, ref.index]
@@ -49,7 +63,8 @@ def render(
                 message = without_thinking(message)
         elif kind == "synthetic":
             assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
-            message = synthetic_result(ref, call_id, bodies[ref.position, ref.index])
+            text = _said_of(end, bodies)
+            message = synthetic_result(ref, call_id, text, bodies[ref.position, ref.index])
         else:
             message = {"role": "user", "content": OPENING}
         made.append((place, message))
@@ -142,18 +157,41 @@ def without_thinking(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def synthetic_result(ref: MessageRef, call_id: str, caller: bytes | None) -> dict[str, Any]:
-    """A result for a call that never got one, in the caller's dialect; its text marks it as such.
+def _said_of(end: CallEnd | None, bodies: Mapping[tuple[int, int], bytes | None]) -> str:
+    """The text of the result that is made up for a call of which no more than ``end`` is known."""
+    if end is None:
+        return SYNTHETIC_RESULT
+    if end.position is None:
+        return CALL_ENDED if end.ended else CALL_NOT_ENDED
+    kept = bodies[end.position, 0]
+    if kept is None:
+        return ANSWER_KEPT + ERASED
+    content = decode_body(kept).get("content")
+    return ANSWER_KEPT + _cut(content if isinstance(content, str) else "")
+
+
+def _cut(answer: str) -> str:
+    left = len(answer) - KEPT_CHARACTERS
+    if left <= 0:
+        return answer
+    head = KEPT_CHARACTERS * 2 // 3
+    return answer[:head] + KEPT_CUT.format(left=left) + answer[head + left :]
+
+
+def synthetic_result(
+    ref: MessageRef, call_id: str, text: str, caller: bytes | None
+) -> dict[str, Any]:
+    """A result for a call that never got one, in the caller's dialect; ``text`` marks it as such.
 
     ``caller`` is the stored body of the message with the call, None if it was erased.
     """
-    item = items.synthetic_output(ref.facts.item, call_id, SYNTHETIC_RESULT)
+    item = items.synthetic_output(ref.facts.item, call_id, text)
     if item is not None:
         return item
     kind = None  # of facts that an older release stored, without the type of the item
     if ref.facts.dialect == "responses" and caller is not None:
         kind = decode_body(caller).get("type")
-    return _result_row(ref.facts.dialect, call_id, SYNTHETIC_RESULT, kind)
+    return _result_row(ref.facts.dialect, call_id, text, kind)
 
 
 def _result_row(dialect: str, call_id: str, text: str, call_type: str | None) -> dict[str, Any]:

@@ -19,9 +19,12 @@ from eventctx.log.record import Record
 from eventctx.log.wire import WireForm
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Calibration, Scale
-from eventctx.messages.facts import decode_facts
-from eventctx.messages.tokens import FAMILIES, Estimator
+from eventctx.messages.facts import Facts, decode_facts
+from eventctx.messages.shorten import MARKER_CHARACTERS
+from eventctx.messages.tokens import FAMILIES, UNANSWERED_TOKENS, Estimator
 from eventctx.projections.view import layout as layouts
+from eventctx.projections.view import unended
+from eventctx.projections.view.layout import CallEnds, Layout
 from eventctx.projections.view.planned import (
     apply_plan,
     insertion_refs,
@@ -29,10 +32,19 @@ from eventctx.projections.view.planned import (
     replaced_in,
     stripped_in,
 )
-from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.state import ViewCounts, ViewState, after_compaction, counts, initial
 
-__all__ = ["ViewCounts", "ViewState", "counts", "evolve", "initial", "prepared", "with_model"]
+__all__ = [
+    "ViewCounts",
+    "ViewState",
+    "as_rendered",
+    "counts",
+    "evolve",
+    "initial",
+    "prepared",
+    "with_model",
+]
 
 R = TypeVar("R", MessageRef, InsertionRef)
 
@@ -87,6 +99,17 @@ def prepared(
     )
 
 
+def as_rendered(state: ViewState, renderer: int) -> ViewState:
+    """The view as a request made with this version of the rules shows it."""
+    if renderer >= _KNOWS_ENDS:
+        return state
+    return state._replace(layout=layouts.as_plain(state.layout, state.next_number - 1))
+
+
+_KNOWS_ENDS = 2
+"""The first version whose made-up results say what is known of their calls."""
+
+
 # -- steps ---------------------------------------------------------------------------------------
 
 
@@ -96,8 +119,9 @@ def _started(state: ViewState, record: Record) -> ViewState:
 
 
 def _ours(state: ViewState, record: Record) -> ViewState:
-    # A fork reads through its parent's records; its own first record makes it no mirror.
-    return state._replace(mirror=None)
+    # A fork reads through its parent's records; its own first record makes it no mirror. What was
+    # open before belongs to the parent, or to the program that wrote the file.
+    return state._replace(mirror=None, spans=())
 
 
 def _added(state: ViewState, record: Record) -> ViewState:
@@ -110,8 +134,7 @@ def _added(state: ViewState, record: Record) -> ViewState:
         breaks = _with_break(breaks, "late_result")
         event: Any = decode_known(record)
         if event.unbound:
-            refs = stripped_in(layout.refs, event.unbound, state.estimator)
-            layout = layouts.build(refs, layout.insertions)._replace(late=layout.late)
+            layout = _built(stripped_in(layout.refs, event.unbound, state.estimator), layout)
     # Written out, since this step runs for every message and _replace costs 1 µs.
     return ViewState(
         record.position,
@@ -131,7 +154,20 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.calibration,
         state.tools,
         state.mirror,
+        state.spans,
     )
+
+
+def _built(refs: list[MessageRef], layout: Layout) -> Layout:
+    """A layout with the same messages in another form, and all else as before."""
+    built = layouts.build(refs, layout.insertions, layout.ends)
+    return built._replace(late=layout.late)
+
+
+def _ends_of(refs: list[MessageRef], ends: CallEnds) -> CallEnds:
+    """The known ends of the calls in ``refs``; the others have left the transcript."""
+    numbers = {ref.number for ref in refs}
+    return ends._replace(known={key: end for key, end in ends.known.items() if key[0] in numbers})
 
 
 def _set(state: ViewState, record: Record) -> ViewState:
@@ -155,7 +191,9 @@ def _set(state: ViewState, record: Record) -> ViewState:
     return state._replace(
         next_number=state.next_number + fresh,
         messages=messages,
-        layout=layouts.build(refs, _still_standing(state, event.order)),
+        layout=layouts.build(
+            refs, _still_standing(state, event.order), _ends_of(refs, state.layout.ends)
+        ),
         breaks=_with_break(state.breaks, "set"),
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
         pins=state.pins.intersection(ref.number for ref in refs),
@@ -188,12 +226,44 @@ def _cleared(state: ViewState, record: Record) -> ViewState:
         turns=state.turns,
         calibration=state.calibration,
         mirror=state.mirror,
+        spans=state.spans,
     )
 
 
 def _turn(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
-    return state._replace(turns=max(state.turns, event.number))
+    return _began(state._replace(turns=max(state.turns, event.number)), record)
+
+
+def _began(state: ViewState, record: Record) -> ViewState:
+    return state._replace(spans=unended.begun(state.spans, record))
+
+
+def _ended(state: ViewState, record: Record) -> ViewState:
+    spans = unended.ended(state.spans, record)
+    return state if spans is state.spans else state._replace(spans=spans)
+
+
+def _call_ended(state: ViewState, record: Record) -> ViewState:
+    state = _ended(state, record)
+    event = unended.tool_event(record)
+    if event is None or event.call_id is None:
+        return state
+    # Nothing is known of a call that was broken off: the tool may have done its work all the same.
+    if isinstance(event, events.ToolError) and event.status != "error":
+        return state
+    end = CallEnd(ended=True)
+    if record.bodies:
+        body = record.bodies[0]
+        facts = decode_facts(body.facts)
+        tokens = _kept_tokens(facts, state.estimator)
+        end = CallEnd(True, record.position, body.digest, facts, tokens)
+    return state._replace(layout=layouts.with_end(state.layout, event.call_id, end))
+
+
+def _kept_tokens(facts: Facts, estimator: Estimator) -> int:
+    shown = min(facts.outcome, layouts.KEPT_CHARACTERS + MARKER_CHARACTERS)
+    return UNANSWERED_TOKENS + estimator.tokens_with(facts, 0, 0, shown)
 
 
 def _pinned(state: ViewState, record: Record) -> ViewState:
@@ -236,7 +306,7 @@ def _restored(state: ViewState, record: Record) -> ViewState:
     refs = stripped_in(refs, event.unbound, state.estimator)
     return state._replace(
         gone=tuple(gone),
-        layout=layouts.build(refs, state.layout.insertions),
+        layout=layouts.build(refs, state.layout.insertions, state.layout.ends),
         breaks=_with_break(state.breaks, "restore"),
         hidden=(summarised, dropped, merged),
     )
@@ -260,7 +330,8 @@ def _prompted(state: ViewState, record: Record) -> ViewState:
     others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
     refs = stripped_in(state.layout.refs, event.unbound, state.estimator)
     refs = replaced_in(refs, event.replaced)
-    layout = layouts.build(refs, [*prompts, *others])._replace(late=state.layout.late)
+    layout = layouts.build(refs, [*prompts, *others], state.layout.ends)
+    layout = layout._replace(late=state.layout.late)
     # A system prompt set before the first request breaks no earlier view.
     sent = bool(state.calibration.requests)
     breaks = _with_break(state.breaks, "insertion") if sent else state.breaks
@@ -272,7 +343,7 @@ def _erased(state: ViewState, record: Record) -> ViewState:
     layout = state.layout
     if event.unbound:
         refs = stripped_in(layout.refs, event.unbound, state.estimator)
-        layout = layouts.build(refs, layout.insertions)._replace(late=layout.late)
+        layout = _built(refs, layout)
     return state._replace(layout=layout, breaks=_with_break(state.breaks, "erase"))
 
 
@@ -295,6 +366,7 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
 
 def _prepared(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
+    state = as_rendered(state, event.renderer)
     shown = None
     if state.layout.region:
         start = len(state.layout.sealed)
@@ -310,6 +382,7 @@ def _prepared(state: ViewState, record: Record) -> ViewState:
 
 
 def _called(state: ViewState, record: Record) -> ViewState:
+    state = _began(state, record)
     event: Any = decode_known(record)
     if event.prepared is None:
         return state  # a call that sends no view, such as a summarizer's, does not calibrate it
@@ -344,7 +417,8 @@ def _calibrated(state: ViewState, new: Calibration) -> ViewState:
         return state if new is state.calibration else state._replace(calibration=new)
     refs = [_counted(ref, estimator) for ref in state.layout.refs]
     insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
-    layout = layouts.build(refs, insertions)._replace(late=state.layout.late)
+    ends = _recounted(state.layout.ends, estimator)
+    layout = layouts.build(refs, insertions, ends)._replace(late=state.layout.late)
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)
     )
@@ -356,6 +430,16 @@ def _calibrated(state: ViewState, new: Calibration) -> ViewState:
 
 def _counted(ref: R, estimator: Estimator) -> R:
     return msgspec.structs.replace(ref, tokens=estimator.tokens(ref.facts))
+
+
+def _recounted(ends: CallEnds, estimator: Estimator) -> CallEnds:
+    known = {
+        key: end
+        if end.facts is None
+        else msgspec.structs.replace(end, tokens=_kept_tokens(end.facts, estimator))
+        for key, end in ends.known.items()
+    }
+    return ends._replace(known=known)
 
 
 def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
@@ -392,6 +476,14 @@ _STEPS = {
     _name(events.RequestPrepared): _prepared,
     _name(events.RequestContent): _content,
     _name(events.PromptSubmit): _turn,
+    _name(events.PromptComplete): _ended,
+    _name(events.PlanStart): _began,
+    _name(events.PlanEnd): _ended,
     _name(events.ProviderRequest): _called,
+    _name(events.ProviderResponse): _ended,
+    _name(events.ProviderError): _ended,
+    _name(events.ToolPre): _began,
+    _name(events.ToolPost): _call_ended,
+    _name(events.ToolError): _call_ended,
     _name(events.UsageReported): _reported,
 }

@@ -12,9 +12,11 @@ from eventctx.log.events import Break
 from eventctx.log.plan import Run
 from eventctx.messages.calibration import Calibration
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.layout import CallEnds
+from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
+from eventctx.projections.view.unended import Unended
 
 NAME: Final = "request_view"
 """The name under which stores keep these snapshots."""
@@ -44,6 +46,9 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     calibration: Calibration
     tools: list[str]
     mirror: str | None
+    ends: list[tuple[int, str, CallEnd]]
+    plain_until: int
+    spans: Unended
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -52,6 +57,7 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 def dump(state: ViewState) -> bytes:
     """The state as bytes for a snapshot: a checksum of ``CHECKSUM_BYTES``, then the data."""
+    ends = state.layout.ends
     data = _encode(
         _Stored(
             state.position,
@@ -72,9 +78,16 @@ def dump(state: ViewState) -> bytes:
             state.calibration,
             sorted(state.tools),
             state.mirror,
+            [(*key, end) for key, end in sorted(ends.known.items(), key=_by_call)],
+            ends.plain_until,
+            state.spans,
         )
     )
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
+
+
+def _by_call(item: tuple[tuple[int, str], CallEnd]) -> tuple[int, str]:
+    return item[0]
 
 
 def load(data: bytes) -> ViewState:
@@ -85,11 +98,13 @@ def load(data: bytes) -> ViewState:
     if sha256(data[CHECKSUM_BYTES:]).digest()[:CHECKSUM_BYTES] != data[:CHECKSUM_BYTES]:
         raise DecodeError("the snapshot is damaged")
     stored = _decode(data[CHECKSUM_BYTES:])
+    known = {(number, call_id): end for number, call_id, end in stored.ends}
+    ends = CallEnds(known, stored.plain_until)
     return ViewState(
         stored.position,
         stored.next_number,
         stored.messages,
-        layouts.build(Series(stored.refs), stored.insertions),
+        layouts.build(Series(stored.refs), stored.insertions, ends),
         stored.gone,
         stored.plan_position,
         frozenset(stored.pins),
@@ -103,4 +118,5 @@ def load(data: bytes) -> ViewState:
         stored.calibration,
         frozenset(stored.tools),
         stored.mirror,
+        stored.spans,
     )

@@ -11,6 +11,7 @@ from eventctx.messages.calibration import Calibration
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.layout import Layout
+from eventctx.projections.view.unended import Unended
 
 
 class ViewState(NamedTuple):
@@ -35,6 +36,7 @@ class ViewState(NamedTuple):
     - ``calibration``: the relation of our token counts to those that the provider reports.
     - ``tools``: digests of the tool definitions whose contents are in the log.
     - ``mirror``: the name of the file that the stream mirrors; None for a session of ours.
+    - ``spans``: the stream's own spans that have begun and not ended, the newest last.
     """
 
     position: int
@@ -54,6 +56,7 @@ class ViewState(NamedTuple):
     calibration: Calibration
     tools: frozenset[str] = frozenset()
     mirror: str | None = None
+    spans: Unended = ()
 
     @property
     def estimator(self) -> Estimator:

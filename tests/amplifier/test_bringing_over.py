@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def rows_of_a_turn() -> list[dict[str, Any]]:
     """The messages of a session as Amplifier's loops add them, without system messages."""
-    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {})], thinking="hm"), "Done.")
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})], thinking="hm"), "Done.")
     tool = ScriptedTool("read", "text", amplifier=True)
     async with session(provider, tool) as host:
         await host.execute("Read.")

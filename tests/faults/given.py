@@ -24,7 +24,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import DecodeError, EventctxError
 from eventctx.messages.facts import decode_facts
-from eventctx.projections.view.layout import OPENING, SYNTHETIC_RESULT
+from eventctx.projections.view.layout import OPENING, SYNTHETIC_TEXTS
 from eventctx.queries.transfer import export_lines
 
 STORE, BOOK = "store.db", "book.jsonl"
@@ -54,6 +54,8 @@ version measured.
 
 FACTS = ("SELECT facts FROM records WHERE bodies > 0", "SELECT facts FROM bodies")
 """What is not evidence in parts, and yet is exported, and changes estimates."""
+
+MADE_UP = (OPENING, *(text.strip() for text in SYNTHETIC_TEXTS))
 
 
 class Evidence(NamedTuple):
@@ -300,7 +302,7 @@ def _shown(answers: Mapping[str, object]) -> Iterator[bytes]:
             for message in map(msgspec.json.encode, answer):
                 # A call whose result was cut off gets one that says so, and a view whose first
                 # message has another role an opening.
-                if SYNTHETIC_RESULT.encode() not in message and OPENING.encode() not in message:
+                if not any(text.encode() in message for text in MADE_UP):
                     yield message
 
 

@@ -166,6 +166,15 @@ DROP_IN_SAMPLES: list[events.Event] = [
     events.SetIgnored(messages=9, missing_roles=("system",), ahead=2),
 ]
 """Fields that came with hosts' prompts in the place of system messages, and with late copies."""
+LOST_SAMPLES: list[events.Event] = [
+    events.PromptComplete(status="lost", error="ProcessEnded: x"),
+    events.PlanEnd(status="lost", error="ProcessEnded: x"),
+    events.ProviderError(error_type="ProcessEnded", message="x", status="lost"),
+    events.ToolError(
+        name="read", error_type="ProcessEnded", call_id="c1", message="x", status="lost"
+    ),
+]
+"""The status that came with the ends of what a killed process left open."""
 
 
 def _write(name: str, data: bytes) -> None:
@@ -231,5 +240,6 @@ if __name__ == "__main__":
     _write_events("events-v1-wire.jsonl", WIRE_SAMPLES)
     _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
     _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
+    _write_events("events-v1-lost.jsonl", LOST_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

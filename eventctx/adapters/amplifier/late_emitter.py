@@ -37,8 +37,8 @@ class LateEmitter:
         """Position of the request last prepared in a turn's iteration."""
         return None if self._emitter is None else self._emitter.prepared_in(scope)
 
-    async def emit(self, event: Event, scope: Scope) -> None:
+    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event without waiting for the disk."""
         if self._emitter is None:
             self._emitter = (await self._opened()).emitter
-        await self._emitter.emit(event, scope)
+        await self._emitter.emit(event, scope, answer)

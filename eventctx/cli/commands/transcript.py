@@ -289,6 +289,8 @@ def _origin(entry: Entry) -> str:
             stands = ref.stands_for
             runs = ranges_name(stands)
             return f"{ref.kind}{f' of {runs}' if runs else ''}, in no transcript"
+        case "synthetic" if entry.end is not None and entry.end.position is not None:
+            return "made up: the call never got a result, its answer was kept"
         case "synthetic":
             return "made up: the call never got a result"
         case _:

@@ -19,7 +19,7 @@ from eventctx.engine import open_engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.messages.part_queries import call_names
-from eventctx.projections.view.layout import SYNTHETIC_RESULT
+from eventctx.projections.view.layout import SYNTHETIC_TEXTS
 from eventctx.queries.verification.whole_store import StoreVerification
 
 _BAR: Final = 16
@@ -104,7 +104,7 @@ def _made_up(messages: Sequence[dict[str, Any]]) -> list[str]:
         for message in messages
         if isinstance(message["content"], list)
         for block in message["content"]
-        if block.get("content") == SYNTHETIC_RESULT
+        if str(block.get("content")).startswith(SYNTHETIC_TEXTS)
     ]
 
 

@@ -121,7 +121,7 @@ def _took(span: Span) -> str:
     """
     imported = span.attributes.get(f"{conv.COMPACTION}trigger") == "imported"
     measured = span.attributes.get(conv.TURN_DURATION)
-    unfinished = span.attributes.get(conv.OUTCOME) == "unfinished"
+    unfinished = span.attributes.get(conv.OUTCOME) in ("unfinished", "lost")
     if imported or (unfinished and not isinstance(measured, int)):
         return f"duration {NOT_RECORDED}"
     length = span.end - span.start
@@ -143,7 +143,9 @@ def _notes(span: Span, figures: Figures) -> Parts:
     if operation == conv.CHAT and attributes.get(conv.CONVERSATION_COMPACTED):
         notes.append(("  compacted view", "yellow"))
     outcome = attributes.get(conv.OUTCOME)
-    if span.status == "error":
+    if outcome == "lost":
+        notes.append(("  lost: its process ended first", "bold red"))
+    elif span.status == "error":
         words = f"{attributes.get(conv.ERROR_TYPE, 'error')}: {span.message or ''}".rstrip(": ")
         notes.append((f"  failed: {one_line(words, _MESSAGE)}", "bold red"))
     elif outcome in ("cancelled", "skipped", "unfinished"):

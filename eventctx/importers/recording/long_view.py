@@ -15,7 +15,7 @@ import msgspec
 
 from eventctx.importers.source.shelf import Shelf
 from eventctx.projections.view.layout import Entry
-from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
 
@@ -32,6 +32,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, array_like=True):
     insertion: InsertionRef | None
     call_id: str
     omit: tuple[str, ...]
+    end: CallEnd | None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -48,6 +49,7 @@ def _of_entries(entries: list[Entry]) -> bytes:
                 one.ref if isinstance(one.ref, InsertionRef) else None,
                 one.call_id,
                 one.omit,
+                one.end,
             )
             for one in entries
         ]
@@ -56,7 +58,10 @@ def _of_entries(entries: list[Entry]) -> bytes:
 
 def _entries_of(data: bytes) -> list[Entry]:
     stored = _decode_entries(data)
-    return [Entry(one.kind, one.message or one.insertion, one.call_id, one.omit) for one in stored]
+    return [
+        Entry(one.kind, one.message or one.insertion, one.call_id, one.omit, one.end)
+        for one in stored
+    ]
 
 
 class Shelved(Generic[T]):

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from eventctx.log.events import ContentKind
+from eventctx.log.events import ContentKind, Status
 from eventctx.log.usage import Usage
 from eventctx.log.wire import CacheMark
 
@@ -60,7 +60,7 @@ class TurnEnded(msgspec.Struct, frozen=True):
 
     line: int
     time: int | None
-    status: Literal["ok", "error", "cancelled"] = "ok"
+    status: Status = "ok"
     error: str | None = None
 
 

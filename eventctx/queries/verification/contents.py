@@ -27,6 +27,8 @@ _MESSAGES: Final = frozenset(
         "context:post_compact",
         "context:request_prepared",
         "context:request_sent",
+        "tool:post",
+        "tool:error",
     }
 )
 """Records whose bodies are messages, and so have facts; those of other records have none."""

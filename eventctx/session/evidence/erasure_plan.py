@@ -16,7 +16,13 @@ import msgspec
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event
-from eventctx.log.events import PostCompact, RequestContent, RequestPrepared
+from eventctx.log.events import (
+    PostCompact,
+    RequestContent,
+    RequestPrepared,
+    ToolError,
+    ToolPost,
+)
 from eventctx.log.plan import Insertion
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore
@@ -67,7 +73,7 @@ def whole_rounds(messages: Sequence[Placed], numbers: Iterable[int]) -> set[int]
     """The numbers, and those of all messages that make or answer the same tool calls."""
     by_call: dict[str, list[int]] = {}
     for one in messages:
-        for call in (*one.facts.calls, *one.facts.results):
+        for call in _calls_of(one.facts):
             by_call.setdefault(call, []).append(one.number)
     found: set[int] = set()
     waiting = list(numbers)
@@ -77,7 +83,7 @@ def whole_rounds(messages: Sequence[Placed], numbers: Iterable[int]) -> set[int]
             continue
         found.add(number)
         facts = messages[number].facts
-        for call in (*facts.calls, *facts.results):
+        for call in _calls_of(facts):
             waiting += by_call[call]
     return found
 
@@ -125,6 +131,7 @@ async def plan_stream(
     }
     repeated: list[int] = []
     payloads: list[int] = []
+    calls = {call for number in numbers for call in _calls_of(messages[number].facts)}
     by_address = {one.address: one.number for one in messages}
     async for record in store.read(stream):
         if record.type in _MESSAGES:
@@ -133,15 +140,22 @@ async def plan_stream(
                 if address not in bodies and any(map(words.holds, _texts(body.data))):
                     repeated.append(by_address[address])
         else:
-            for index in _derived(record, numbers, words):
+            for index in _derived(record, numbers, calls, words):
                 bodies[Address(record.position, index)] = _outline(record.bodies[index])
         if any(map(words.holds, _texts(record.payload))):
             payloads.append(record.position)
     return StreamErasure(stream, tuple(sorted(numbers)), bodies, tuple(repeated), tuple(payloads))
 
 
-def _derived(record: Record, numbers: set[int], words: Overlap) -> set[int]:
-    """The indexes of a record's bodies that were made of the messages or share their words."""
+def _calls_of(facts: Facts) -> tuple[str, ...]:
+    return (*facts.calls, *facts.results)
+
+
+def _derived(record: Record, numbers: set[int], calls: set[str], words: Overlap) -> set[int]:
+    """The indexes of a record's bodies that were made of the messages or share their words.
+
+    The kept answers of their tool calls, ``calls``, are among them.
+    """
     if not record.bodies:
         return set()
     try:
@@ -157,13 +171,17 @@ def _derived(record: Record, numbers: set[int], words: Overlap) -> set[int]:
         insertions = plan.insertions
     elif isinstance(event, RequestPrepared):
         insertions = event.insertions
-    elif _carries(event, numbers):
+    elif _carries(event, numbers) or _answers(event, calls):
         found.add(0)
     found |= {one.body for one in insertions if one.at is None and _stands_for(one, numbers)}
     for index, body in enumerate(record.bodies):
         if index not in found and any(map(words.shares, _texts_of(record, body))):
             found.add(index)
     return {index for index in found if index < len(record.bodies)}
+
+
+def _answers(event: object, calls: set[str]) -> bool:
+    return isinstance(event, ToolPost | ToolError) and event.call_id in calls
 
 
 def _stands_for(insertion: Insertion, numbers: set[int]) -> bool:

@@ -1,0 +1,103 @@
+"""A process that is killed while two tools of one answer run, and the next one."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from eventctx.engine import Engine
+from eventctx.log.codec import encode_event
+from eventctx.log.events import (
+    Event,
+)
+from eventctx.log.ids import RecordIds
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import STREAM_EXISTS
+from eventctx.projections.view import request_view
+from eventctx.projections.view import snapshot as view_snapshot
+from eventctx.queries.requests import fold
+from eventctx.session.host_turns import Following
+from eventctx.stores.memory import MemoryStore
+
+ASK = {"role": "user", "content": "Read both."}
+GO_ON = {"role": "user", "content": "Go on."}
+
+
+def calling(*ids: str) -> dict[str, Any]:
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        for one in ids
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(call: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call, "content": text}
+
+
+async def until_two_tools_run(engine: Engine, session: str = "s") -> Following:
+    """A host's turn up to the moment when two tools run, a and b."""
+    ctx = await engine.session(session)
+    host = ctx.following()
+    await host.turn_began("t1")
+    await ctx.add_message(ASK)
+    await host.iteration_began("p", "m")
+    await ctx.get_messages_for_request()
+    await host.request_prepared()
+    await host.model_answered()
+    await ctx.add_message(calling("a", "b"))
+    await host.tool_began("read", "a", 1)
+    await host.tool_began("read", "b", 2)
+    return host
+
+
+async def killed(store: MemoryStore, *, answer: str | None = None, session: str = "s") -> None:
+    """A process that is killed while b runs, after a has ended with ``answer``."""
+    engine = Engine(store)
+    host = await until_two_tools_run(engine, session)
+    await host.tool_ended(1, answer)
+    await engine.close_session(session)
+    del host
+    gc.collect()  # what nobody holds any more belongs to no living turn
+
+
+@asynccontextmanager
+async def process(store: MemoryStore, session: str = "s") -> AsyncIterator[Engine]:
+    """A process with this session open; another engine of it may have the same store."""
+    engine = Engine(store)
+    yield engine
+    await engine.close_session(session)
+
+
+async def records_of(store: MemoryStore, session: str = "s") -> list[Record]:
+    return [record async for record in store.read(session)]
+
+
+async def appended(store: MemoryStore, event: Event, ids: RecordIds) -> None:
+    """Append an event as another process would."""
+    last = (await records_of(store))[-1]
+    name, version, payload = encode_event(event)
+    draft = Draft(os.urandom(16), name, version, last.time, payload, (), *ids)
+    await store.append("s", [draft], STREAM_EXISTS)
+
+
+async def view_of(store: MemoryStore, *, session: str = "s") -> list[dict[str, Any]]:
+    """The request of the next turn, which must be the same from the log and from a snapshot."""
+    async with process(store, session) as engine:
+        ctx = await engine.session(session)
+        async with ctx.turn("t2"):
+            await ctx.add_message(GO_ON)
+            shown: list[dict[str, Any]] = await ctx.get_messages_for_request()
+        await engine.close_session(session)
+        position = (await engine.audit(session)).requests[-1].position
+        view = await engine.request_view(session, position=position)
+        assert view.verified and view.messages == shown
+        assert (await engine.verify(session)).ok
+    state: request_view.ViewState = await fold(store, session, request_view)
+    again = view_snapshot.load(view_snapshot.dump(state))
+    assert again.layout.entries() == state.layout.entries()
+    assert (again.layout.measure(), again.spans) == (state.layout.measure(), state.spans)
+    return shown

@@ -1,0 +1,308 @@
+"""What is known of a call without a result, in the log and in its made-up result."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.engine import Engine
+from eventctx.messages.facts import decode_facts
+from eventctx.projections.view import request_view
+from eventctx.projections.view.layout import (
+    ANSWER_KEPT,
+    CALL_ENDED,
+    CALL_NOT_ENDED,
+    KEPT_CHARACTERS,
+    SYNTHETIC_RESULT,
+    build,
+)
+from eventctx.queries.requests import fold
+from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
+from eventctx.queries.verification.contents import ContentChecker
+from eventctx.queries.verification.findings import Findings
+from eventctx.session.host_turns import Following
+from eventctx.stores.memory import MemoryStore
+from eventctx.testing.requests import refusal
+from tests.session.given import (
+    ASK,
+    GO_ON,
+    calling,
+    killed,
+    process,
+    records_of,
+    result,
+    until_two_tools_run,
+    view_of,
+)
+from tests.transcripts import DIALECTS, calls, human
+from tests.transcripts import result as result_of
+
+
+async def test_an_answer_is_kept_while_a_sibling_runs_and_shown_in_its_place() -> None:
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    (post,) = [one for one in await records_of(store) if one.type == "tool:post"]
+    assert decode_facts(post.bodies[0].facts).results == ("a",)
+    assert b"the text of a" not in post.payload
+    shown = await view_of(store)
+    assert refusal(shown) is None
+    assert shown == [
+        ASK,
+        calling("a", "b"),
+        result("a", ANSWER_KEPT + "the text of a"),
+        result("b", CALL_NOT_ENDED),
+        GO_ON,
+    ]
+
+
+async def test_a_call_that_ended_without_a_kept_answer_is_told_from_one_that_did_not() -> None:
+    store = MemoryStore()
+    await killed(store)
+    assert (await view_of(store))[2:4] == [result("a", CALL_ENDED), result("b", CALL_NOT_ENDED)]
+
+
+async def test_the_last_answer_is_not_kept_since_it_is_added_at_once() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        await host.tool_ended(2, "of b")
+        await host.tool_ended(1, "of a")
+    posts = [one for one in await records_of(store) if one.type == "tool:post"]
+    assert [len(one.bodies) for one in posts] == [1, 0]
+
+
+async def test_an_answer_that_fails_is_kept_as_well() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        await host.tool_failed(1, "OSError", "gone", answer="Error: gone")
+        del host
+    assert (await view_of(store))[2] == result("a", ANSWER_KEPT + "Error: gone")
+
+
+async def test_a_call_that_was_broken_off_may_have_done_its_work() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        await host.tool_failed(1, "CancelledError", "", cancelled=True)
+        del host
+    assert (await view_of(store))[2] == result("a", CALL_NOT_ENDED)
+
+
+async def test_a_long_answer_is_whole_in_the_log_and_cut_in_the_view() -> None:
+    store = MemoryStore()
+    answer = "begin " + "x" * 600_000 + " end"
+    await killed(store, answer=answer)
+    (post,) = [one for one in await records_of(store) if one.type == "tool:post"]
+    assert answer.encode() in (post.bodies[0].data or b"")
+    text = (await view_of(store))[2]["content"]
+    assert text.startswith(ANSWER_KEPT + "begin ") and text.endswith(" end")
+    assert "596010 characters of the answer left out" in text
+    assert len(text) < KEPT_CHARACTERS + 300
+
+
+async def test_a_result_that_comes_after_all_takes_the_place_of_the_kept_answer() -> None:
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(result("a", "given by the host"))
+        shown = await ctx.get_messages_for_request()
+    assert shown[2:] == [result("a", "given by the host"), result("b", CALL_NOT_ENDED)]
+
+
+async def test_the_blocks_of_a_turn_keep_answers_by_the_same_rule() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.add_message(calling("a", "b"))
+            async with cycle.tool_call("read", "b") as slow:
+                async with cycle.tool_call("read", "a") as quick:
+                    quick.answered("of a")
+                slow.answered("of b")
+    posts = [one for one in await records_of(store) if one.type == "tool:post"]
+    assert [[body.data for body in one.bodies] for one in posts] == [
+        [b'{"role":"tool","tool_call_id":"a","content":"of a"}'],
+        [],
+    ]
+
+
+async def test_erasing_the_call_takes_its_kept_answer_along() -> None:
+    store = MemoryStore()
+    await killed(store, answer="the secret text of a")
+    async with process(store) as engine:
+        await engine.erase("s", [1], reason="on request")
+        ctx = await engine.session("s")
+        await ctx.add_message(GO_ON)
+        shown = await ctx.get_messages_for_request()
+        assert (await engine.verify("s")).ok
+    assert not [one for one in await records_of(store) if b"secret" in str(one.bodies).encode()]
+    assert shown[2] == result("a", ANSWER_KEPT + "[erased]")
+
+
+async def test_export_and_import_carry_kept_answers() -> None:
+    store, other = MemoryStore(), MemoryStore()
+    await killed(store, answer="the text of a")
+    info = await store.head("s")
+    assert info is not None
+    _, *lines = [line async for line in export_lines(store, info)]
+    await import_drafts(other, "s", read_drafts(lines))
+    assert (await view_of(other))[2] == result("a", ANSWER_KEPT + "the text of a")
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        ({"data": b'{"role":"tool","content":"edited"}'}, "body 0 was edited"),
+        ({"facts": b""}, "the facts of body 0 are missing"),
+    ],
+)
+async def test_verify_finds_an_edited_kept_answer(edit: dict[str, bytes], found: str) -> None:
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    (post,) = [one for one in await records_of(store) if one.type == "tool:post"]
+    edited = msgspec.structs.replace(post.bodies[0], **edit)
+    checker = ContentChecker(findings := Findings(), facts=True)
+    checker.take(msgspec.structs.replace(post, bodies=(edited,)))
+    assert [one.text for one in findings.problems] == [found]
+
+
+# -- rule 1 --------------------------------------------------------------------------------------
+
+FATES = st.sampled_from(("result", "kept", "ended", "failed", "cancelled", "open"))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    dialect=st.sampled_from(DIALECTS),
+    rounds=st.lists(st.tuples(st.lists(FATES, min_size=1, max_size=3), st.booleans()), max_size=4),
+    budget=st.sampled_from([400, 20_000]),
+)
+def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
+    dialect: str, rounds: list[tuple[list[str], bool]], budget: int
+) -> None:
+    async def play() -> None:
+        store = MemoryStore()
+        for number, (fates, asks_between) in enumerate(rounds):
+            async with process(store) as engine:  # each round is one process, killed behind it
+                ctx = await engine.session("s", max_tokens=budget, on_overflow="send_floor")
+                host = ctx.following()
+                await host.turn_began()
+                await ctx.add_message(human(dialect, f"{number} " + "word " * 40))
+                await host.iteration_began("p", "m")
+                await ctx.get_messages_for_request()
+                await host.request_prepared()
+                ids = [f"c{place}" for place in range(len(fates))]  # the same in every round
+                for row in calls(dialect, ids, "Hm.", 20):
+                    await ctx.add_message(row)
+                for call in ids:
+                    await host.tool_began("read", call, call)
+                for call, fate in zip(ids, fates, strict=True):
+                    await become(host, call, fate)
+                if asks_between:
+                    assert refusal(await ctx.get_messages_for_request()) is None
+                for call, fate in zip(ids, fates, strict=True):
+                    if fate == "result":
+                        await ctx.add_message(result_of(dialect, call, "given"))
+                assert refusal(await ctx.get_messages_for_request()) is None
+                del host
+        async with process(store) as engine:
+            await engine.session("s")
+            assert (await engine.verify("s")).ok
+            await check_requests(engine, store)
+
+    asyncio.run(play())
+
+
+async def become(host: Following, call: str, fate: str) -> None:
+    if fate in ("result", "ended"):
+        await host.tool_ended(call)
+    elif fate == "kept":
+        await host.tool_ended(call, "kept " * 30)
+    elif fate in ("failed", "cancelled"):
+        await host.tool_failed(call, "E", "x", cancelled=fate == "cancelled")
+
+
+async def check_requests(engine: Engine, store: MemoryStore) -> None:
+    before: list[dict[str, Any]] = []
+    for row in (await engine.audit("s")).requests:
+        view = await engine.request_view("s", position=row.position)
+        assert view.verified
+        assert row.breaks or view.messages[: len(before)] == before
+        before = view.messages
+    state = request_view.initial()
+    for record in await records_of(store):
+        state = request_view.evolve(state, record)
+        built = build(state.layout.refs, state.layout.insertions, state.layout.ends)
+        assert built.measure() == state.layout.measure()
+
+
+# -- renderer 1 ----------------------------------------------------------------------------------
+
+CRASHED = Path(__file__).parents[1] / "golden" / "export-v1-crashed.jsonl"
+"""A session of the release before, which crashed twice in a tool round, with thinking between."""
+
+
+async def with_the_older_session() -> MemoryStore:
+    store = MemoryStore()
+    _, *lines = CRASHED.read_bytes().splitlines()
+    await import_drafts(store, "s", read_drafts(lines))
+    return store
+
+
+async def test_requests_of_renderer_1_are_derived_with_their_digests_and_their_words() -> None:
+    async with process(await with_the_older_session()) as engine:
+        rows = (await engine.audit("s")).requests
+        views = [await engine.request_view("s", position=row.position) for row in rows]
+        assert all(view.verified for view in views)
+        assert {view.prepared.renderer for view in views} == {1}
+        said = [str(view.messages).count(SYNTHETIC_RESULT) for view in views]
+        assert said == [0, 1, 1, 3]
+        assert not [view for view in views if CALL_NOT_ENDED in str(view.messages)]
+        assert (await engine.verify("s")).ok
+
+
+async def test_what_renderer_1_showed_stays_so_that_the_next_request_only_grows() -> None:
+    async with process(await with_the_older_session()) as engine:
+        before = (await engine.audit("s")).requests[-1]
+        old = (await engine.request_view("s", position=before.position)).messages
+        ctx = await engine.session("s")
+        async with ctx.turn():
+            await ctx.add_message(GO_ON)
+            new = await ctx.get_messages_for_request(model="claude-sonnet-4")
+        assert new == [*old, GO_ON]
+        after = (await engine.audit("s")).requests[-1]
+        view = await engine.request_view("s", position=after.position)
+        assert (view.prepared.renderer, view.verified, after.breaks) == (2, True, ())
+
+
+async def test_a_call_that_no_request_of_renderer_1_showed_gets_the_words_of_today() -> None:
+    store = await with_the_older_session()
+    await killed(store, answer="the text of a")
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    said = [
+        (entry.call_id, entry.end is not None)
+        for entry in state.layout.entries()
+        if entry.kind == "synthetic"
+    ]
+    assert said == [("b", False), ("d", False), ("e", False), ("a", True), ("b", True)]
+
+
+async def test_a_layout_that_grew_row_by_row_under_both_renderers_equals_one_built_at_once() -> (
+    None
+):
+    store = await with_the_older_session()
+    await killed(store, answer="the text of a")
+    state = request_view.initial()
+    for record in await records_of(store):
+        state = request_view.evolve(state, record)
+        built = build(state.layout.refs, state.layout.insertions, state.layout.ends)
+        assert built.entries() == state.layout.entries()
+        assert built.measure() == state.layout.measure()

@@ -1,0 +1,199 @@
+"""What a killed process left open: the next turn ends it as lost, and only what is so."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+from eventctx.engine import Engine
+from eventctx.log.codec import decode_event
+from eventctx.log.events import (
+    PlanEnd,
+    PlanStart,
+    PromptComplete,
+    ProviderError,
+    ToolError,
+    ToolPost,
+)
+from eventctx.log.ids import RecordIds
+from eventctx.log.record import Record
+from eventctx.projections import timeline
+from eventctx.projections.timeline import turns
+from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.fold import fold as spans_of
+from eventctx.projections.view import request_view
+from eventctx.projections.view.unended import presumed_end
+from eventctx.queries.requests import fold
+from eventctx.stores.memory import MemoryStore
+from tests.session.given import (
+    ASK,
+    appended,
+    killed,
+    process,
+    records_of,
+    until_two_tools_run,
+)
+
+
+def ends(records: list[Record]) -> list[tuple[str, str | None, str]]:
+    """Type, turn and status of every end, in order."""
+    found = []
+    for record in records:
+        event = decode_event(record)
+        if isinstance(event, PromptComplete | PlanEnd | ProviderError | ToolError):
+            found.append((record.type, record.turn_id, event.status))
+        elif isinstance(event, ToolPost):
+            found.append((record.type, record.turn_id, "ok"))
+    return found
+
+
+async def test_the_next_turn_ends_what_a_killed_process_left_open_before_it_begins() -> None:
+    store = MemoryStore()
+    await killed(store)
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        before = len(await records_of(store))
+        async with ctx.turn("t2"):
+            pass
+        after = (await records_of(store))[before:]
+        assert [record.type for record in after] == [
+            "tool:error",
+            "prompt:complete",
+            "prompt:submit",
+            "prompt:complete",
+        ]
+        assert ends(after) == [
+            ("tool:error", "t1", "lost"),
+            ("prompt:complete", "t1", "lost"),
+            ("prompt:complete", "t2", "ok"),
+        ]
+        tool: Any = decode_event(after[0])
+        assert (tool.name, tool.call_id, tool.error_type) == ("read", "b", "ProcessEnded")
+        assert "may have done its work" in tool.message
+        assert (await engine.verify("s")).ok
+
+
+async def test_a_lost_end_stands_where_its_span_began() -> None:
+    store = MemoryStore()
+    await killed(store)
+    async with process(store) as engine, (await engine.session("s")).turn():
+        pass
+    records = await records_of(store)
+    begun = {one.span_id: one for one in records if one.type in ("tool:pre", "prompt:submit")}
+    for record in records:
+        event = decode_event(record)
+        if getattr(event, "status", None) == "lost":
+            first = begun[record.span_id]
+            assert (record.turn_id, record.parent_span_id, record.iteration) == (
+                first.turn_id,
+                first.parent_span_id,
+                first.iteration,
+            )
+
+
+async def test_a_plan_and_a_model_call_are_ended_too_from_the_inside_out() -> None:
+    store = MemoryStore()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+
+    async def until_killed() -> None:
+        turn = ctx.turn("t1")
+        await turn.__aenter__()
+        cycle = turn.iteration()
+        await cycle.__aenter__()
+        plan = cycle.plan("outline")
+        await plan.__aenter__()
+        await plan.provider_call("m", "p").__aenter__()
+
+    await asyncio.create_task(until_killed())
+    gc.collect()
+    await engine.close_session("s")
+    async with process(store) as again, (await again.session("s")).turn("t2"):
+        pass
+    assert ends(await records_of(store))[:3] == [
+        ("provider:error", "t1", "lost"),
+        ("plan:end", "t1", "lost"),
+        ("prompt:complete", "t1", "lost"),
+    ]
+
+
+async def test_a_host_that_reports_its_turns_ends_them_as_well() -> None:
+    store = MemoryStore()
+    await killed(store)
+    async with process(store) as engine:
+        host = (await engine.session("s")).following()
+        await host.turn_began("t2")
+        await host.turn_ended()
+    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
+
+
+async def test_what_a_living_object_of_this_process_owns_is_not_lost() -> None:
+    store = MemoryStore()
+    async with process(store) as first:
+        host = await until_two_tools_run(first)
+        async with process(store) as second, (await second.session("s")).turn("t2"):
+            await host.tool_ended(1)
+            await host.tool_ended(2)
+            await host.turn_ended()
+    assert "lost" not in {status for _, _, status in ends(await records_of(store))}
+
+
+async def test_what_began_after_the_session_was_loaded_is_not_lost_by_a_reload() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(ASK)
+        await killed(store)  # another process, which this one knows nothing of
+        async with ctx.turn("t2"):
+            pass
+    assert ends(await records_of(store)) == [
+        ("tool:post", "t1", "ok"),
+        ("prompt:complete", "t2", "ok"),
+    ]
+
+
+async def test_a_turn_that_goes_on_after_it_was_found_open_is_not_lost() -> None:
+    store = MemoryStore()
+    await killed(store)
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        await appended(store, PlanStart(), RecordIds("t1", "f" * 16))
+        async with ctx.turn("t2"):
+            pass
+    assert "lost" not in {status for _, _, status in ends(await records_of(store))}
+
+
+async def test_a_fork_inherits_no_open_span() -> None:
+    store = MemoryStore()
+    await killed(store)
+    async with process(store) as engine:
+        info = await store.head("s")
+        assert info is not None
+        await engine.fork("s", info.head, "branch")
+        async with (await engine.session("branch")).turn("t2"):
+            pass
+    own = [one for one in await records_of(store, "branch") if one.position > info.head]
+    assert ends(own) == [("prompt:complete", "t2", "ok")]
+
+
+async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        await engine.verify("s")
+        state: request_view.ViewState = await fold(store, "s", request_view)
+        for span in reversed(state.spans):  # what a process does that cannot see whose they are
+            await appended(store, *presumed_end(span))
+        await host.tool_ended(1)
+        await host.tool_ended(2)
+        await host.turn_ended()
+        await engine.close_session("s")
+        assert (await engine.verify("s")).ok
+        found = [status for kind, _, status in ends(await records_of(store))]
+        assert found == ["lost", "lost", "lost", "ok", "ok", "ok"]
+        (turn,) = turns(await fold(store, "s", timeline))
+        records = await records_of(store)
+        assert turn.last == records[-1].position
+        (span,) = [one for one in spans_of(records) if one.name.startswith("invoke_agent")]
+        assert span.attributes[conv.OUTCOME] == "lost"  # it may have been sent: it ends once

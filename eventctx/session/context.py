@@ -157,6 +157,11 @@ class Context:
         _check_messages(messages)
         await self._transcript.replace(messages)
 
+    @property
+    def mirror(self) -> str | None:
+        """The name of the file that the session mirrors, as it was last read; None for ours."""
+        return self._session.aggregate.mirror
+
     async def resume_messages(
         self, messages: Sequence[dict[str, Any]], *, may_be_behind: bool = False
     ) -> bool:

@@ -21,13 +21,20 @@ from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
+from eventctx.adapters.amplifier.left_sessions import command_to_take_over
 from eventctx.adapters.amplifier.memory_files import put_before
 from eventctx.adapters.amplifier.plain import as_dict, converted_to_json, text_of
 from eventctx.adapters.amplifier.timestamps import stamped
 from eventctx.adapters.amplifier.transcript_file import TranscriptFile
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
-from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
+from eventctx.errors import (
+    ImportedSession,
+    InvalidMessage,
+    InvalidSessionId,
+    InvalidSetting,
+    StoreUnavailable,
+)
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact, RequestPrepared, SetIgnored
 from eventctx.log.ids import chosen_turn_id, random_bytes
@@ -110,7 +117,7 @@ class AmplifierContext:
         Before a resumed child runs, its host adds the messages that it kept of the child. These
         are in the log already and are not added again.
         """
-        context = await self._opened()
+        context = await self._to_write()
         row = as_dict(message)
         if self._follow is not None and self._follow.open_tools:
             await self.host_turns.result_added(self._follow, row)
@@ -142,7 +149,7 @@ class AmplifierContext:
 
         The system prompt's factory, if there is one, is called once.
         """
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         if not self._memory_read:
             await put_before(context, self._config.memory_files, self._config.room_for_memory)
@@ -180,7 +187,7 @@ class AmplifierContext:
         undoes what it lacks. See ``Context.resume_messages``.
         """
         rows = [as_dict(message) for message in messages]
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         try:
             changed = await context.resume_messages(rows, may_be_behind=self._untouched)
@@ -193,7 +200,7 @@ class AmplifierContext:
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         await context.clear()
         if self._file is not None:
@@ -210,7 +217,7 @@ class AmplifierContext:
 
     async def compact(self) -> CompactionResult:
         """Compact now; the tokens saved, as an int."""
-        context = await self._opened()
+        context = await self._to_write()
         try:
             return await context.compact(reason=HOST_REASON)
         finally:
@@ -237,7 +244,7 @@ class AmplifierContext:
         self._owned[chosen] = None
         if len(self._owned) > MAX_OWNED:
             del self._owned[next(iter(self._owned))]
-        return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
+        return Turn(LateEmitter(self.session_id, self._to_write), chosen, agent)
 
     async def record_sent(
         self,
@@ -294,6 +301,18 @@ class AmplifierContext:
         """The session's context, after the host's events so far were recorded."""
         context = await self._open_once()
         await self.host_turns.caught_up()
+        return context
+
+    async def _to_write(self) -> Context:
+        """The session's context. Raises ImportedSession for a mirror, with the way to take it."""
+        context = await self._opened()
+        # Another process may have taken the session over since it was read here.
+        if context.mirror is not None and self._engine is not None:
+            mirror = await self._engine.mirror_of(self.session_id)
+            if mirror is not None:
+                command = command_to_take_over(self._host_session, mirror, self._config.store)
+                asked = "go on under Amplifier"
+                raise ImportedSession(self.session_id, mirror, asked, command)
         return context
 
     async def _open_once(self) -> Context:

@@ -49,7 +49,8 @@ from eventctx.queries.verification.session import verify
 from eventctx.queries.verification.whole_store import StoreVerification, verify_store
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
-from eventctx.session.appending import Listener, send_all
+from eventctx.session.appends.pending import Listener
+from eventctx.session.appends.riding import send_all
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
 from eventctx.session.evidence import deleting

@@ -43,7 +43,7 @@ async def filled(engine: Engine, rounds: int = 30, **options: Any) -> eventctx.C
 async def erase(ctx: eventctx.Context, event: Erased) -> None:
     """Append an erasure's record, which destroys the contents that it names."""
     session = ctx._session
-    await session.appends.append(session.appends.draft(event))
+    await session.appends.append(session.drafts.make(event))
 
 
 async def names(engine: Engine, session: str = "s") -> list[str]:

@@ -241,7 +241,7 @@ async def test_a_compaction_that_a_crash_left_open_is_closed_as_failed() -> None
     began = events.PreCompact(
         trigger="manual", strategy="slow", strategy_version=1, tokens=9, messages=1
     )
-    await ctx._session.appends.append(ctx._session.appends.draft(began))
+    await ctx._session.appends.append(ctx._session.drafts.make(began))
     await ctx.close()
     engine = Engine(store)
     await engine.session("s")

@@ -130,7 +130,7 @@ class SessionEmitter:
             number = view.turns + 1
             began = PromptSubmit(number=number, agent=agent, trace_id=trace_id)
             drafts = [*await self._presumed_ends(view, version), (began, scope)]
-            made = [self._session.appends.draft(event, scope=at) for event, at in drafts]
+            made = [self._session.drafts.make(event, scope=at) for event, at in drafts]
             with contextlib.suppress(WrongExpectedVersion):
                 if await self._session.appends.append_exactly(version, *made) is not None:
                     self._session.memory.left_open = LeftOpen()
@@ -193,7 +193,7 @@ class SessionEmitter:
         self, event: Event, scope: Scope, answer: str | None, time: int | None = None
     ) -> Draft:
         _check(event)
-        return self._session.appends.draft(event, self._kept(event, answer), scope, time)
+        return self._session.drafts.make(event, self._kept(event, answer), scope, time)
 
     def send(self) -> None:
         """Let what was emitted go to the store now, without waiting for it."""

@@ -30,40 +30,21 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter
 from typing import Final
 
-import msgspec
-
 from eventctx.aio import finish
 from eventctx.errors import EventctxError, ImportedSession, StoreError, WrongExpectedVersion
-from eventctx.log.codec import encode_event
-from eventctx.log.events import Event
-from eventctx.log.record import Body, Draft, Record
+from eventctx.log.record import Draft, Record
 from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
-from eventctx.session.appending import (
-    Clock,
-    Listener,
-    PendingAppend,
-    Unsent,
-    asked_of_mirror,
-    rides,
-    rides_no_more,
-)
-from eventctx.session.scope import Scope, scope_of
+from eventctx.session.appends.drafts import Drafts
+from eventctx.session.appends.mirrors import asked_of_mirror
+from eventctx.session.appends.pending import Listener, PendingAppend, Unsent
+from eventctx.session.appends.riding import GOES, MAX_RIDING, Idle, rides, rides_no_more
 from eventctx.session.transcript_lines import TranscriptLines
 
-MAX_IN_FLIGHT = 16
+MAX_IN_FLIGHT: Final = 16
 """Appends that may wait for the disk; then ``emit`` waits for the oldest of them."""
-
-MAX_RIDING = 64
-"""Activity events that may ride; the next one takes them all to the store."""
-
-_GOES: Final = frozenset(("prompt:complete", "session:end"))
-"""Activity events that take to the store what rides, as nothing is to be expected soon."""
-
-IDLE_SECONDS: Final = 0.05
-"""How long an activity event rides at most while nothing is appended that is waited for."""
 
 
 def _nobody_counts() -> None:
@@ -73,9 +54,8 @@ def _nobody_counts() -> None:
 class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
-    ``head`` is the last position that a draft was given, -1 for none. ``held`` is the scope that a
-    host reported, for tasks that are in no turn of their own. ``used`` is called after every append
-    and every load, without a lock held.
+    ``head`` is the last position that a draft was given, -1 for none. ``drafts`` makes the drafts.
+    ``used`` is called after every append and every load, without a lock held.
     """
 
     def __init__(
@@ -84,8 +64,7 @@ class AppendQueue:
         aggregate: Aggregate,
         loaded: Loaded | None,
         listener: Listener,
-        clock: Clock,
-        random: Callable[[int], bytes],
+        drafts: Drafts,
         reload: Callable[[int | None], Awaitable[Loaded | None]],
         lines: TranscriptLines,
     ) -> None:
@@ -97,33 +76,28 @@ class AppendQueue:
         self._aggregate = aggregate
         self._stream = aggregate.stream
         self._listener = listener
-        self._clock = clock
-        self._random = random
+        self.drafts = drafts
         self._reload = reload
         self._lock = aggregate.lock
         self._lines = lines
         self._in_flight: deque[PendingAppend] = deque()
         self._unsent: list[Unsent] = []
-        self._alarm: asyncio.AbstractEventLoop | None = None
+        self._idle = Idle(self._rang)
         self._awaited_ids: set[bytes] = set()
-        self._time = self._sent_time = 0
         self._appends = 0
         self._stale = True
         self._reload_until: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.head = -1
         self._last_id = b""
-        self.held: Scope | None = None
         self.used: Callable[[], None] = _nobody_counts
-        self._riding_since = 0.0
         if loaded is not None:
             self._install(loaded)
 
     def _install(self, loaded: Loaded) -> None:
         self.head = loaded.head
         self._last_id = loaded.last_id
-        self._time = max(self._time, loaded.time)
-        self._sent_time = max(self._sent_time, loaded.time)
+        self.drafts.follow(loaded.time)
         self._stale = False
         self._reload_until = None
         self._unsent.sort(key=lambda one: one.number)
@@ -135,42 +109,6 @@ class AppendQueue:
     def _sent(self) -> int:
         """The last position that was handed to the store."""
         return self.head - len(self._unsent)
-
-    # -- making drafts ---------------------------------------------------------------------------
-
-    @property
-    def scope(self) -> Scope:
-        """The running task's scope in this session; outside of turns the one a host reported."""
-        scope = scope_of(self._stream)
-        return self.held if scope.turn_id is None and self.held is not None else scope
-
-    def draft(
-        self,
-        event: Event,
-        bodies: Sequence[Body] = (),
-        scope: Scope | None = None,
-        time: int | None = None,
-    ) -> Draft:
-        """Put an event into its envelope, in ``scope`` or the queue's present one.
-
-        Its ``time`` is else the clock's, and never before that of an earlier draft. Raises
-        InvalidSetting for a value that the event's payload does not allow.
-        """
-        name, version, payload = encode_event(event)
-        scope = self.scope if scope is None else scope
-        self._time = max(self._time, self._clock() if time is None else time)
-        return Draft(
-            self._random(16),
-            name,
-            version,
-            self._time,
-            payload,
-            tuple(bodies),
-            scope.turn_id,
-            scope.span_id,
-            scope.parent_span_id,
-            scope.iteration,
-        )
 
     # -- mirrors ---------------------------------------------------------------------------------
 
@@ -277,18 +215,18 @@ class AppendQueue:
                 self._unsent.append(one)
             else:
                 self._ride(one)
-            goes = draft.type in _GOES or len(self._unsent) > MAX_RIDING
+            goes = draft.type in GOES or len(self._unsent) > MAX_RIDING
             pending = self._submit((), 0) if goes and not self._stale else None
         if pending is None:
-            self._arm(IDLE_SECONDS)
+            self._idle.set()
         else:
             self._watch(pending)
 
     def _ride(self, one: Unsent) -> None:
         if not self._unsent:
-            self._riding_since = perf_counter()
+            self._idle.start()
             rides(self)
-        one = one._replace(draft=self._timed(one.draft))
+        one = one._replace(draft=self.drafts.placed(one.draft))
         self._unsent.append(one)
         self.head += 1
         self._aggregate.appended((one.draft,))
@@ -299,7 +237,7 @@ class AppendQueue:
         riding, self._unsent = self._unsent, []
         if riding:
             rides_no_more(self)
-        own = [self._timed(draft) for draft in drafts]
+        own = [self.drafts.placed(draft) for draft in drafts]
         sent = (*[one.draft for one in riding], *own)
         last = self.head - len(riding)
         expected = NO_STREAM if last < 0 else Last(last, self._last_id)
@@ -316,30 +254,10 @@ class AppendQueue:
         self._in_flight.append(pending)
         return pending
 
-    def _timed(self, draft: Draft) -> Draft:
-        """Keep times from running backwards along the log, also behind another process's."""
-        if draft.time < self._sent_time:
-            draft = msgspec.structs.replace(draft, time=self._sent_time)
-        self._sent_time = draft.time
-        return draft
-
     # -- sending what rides ----------------------------------------------------------------------
 
-    def _arm(self, seconds: float) -> None:
-        """Let what rides go by itself after so many seconds."""
-        if self._alarm is None or self._alarm.is_closed():
-            with contextlib.suppress(RuntimeError):  # no loop: it goes with the next append
-                self._alarm = asyncio.get_running_loop()
-                self._alarm.call_later(seconds, self._rang)
-
     def _rang(self) -> None:
-        self._alarm = None
-        if not self._unsent:
-            return
-        early = self._riding_since + IDLE_SECONDS - perf_counter()
-        if early > 0:
-            self._arm(early)  # what it was set for went with another append
-        else:
+        if self._unsent:
             self._keep(self._flushed_unwatched())
 
     async def _flushed_unwatched(self) -> None:

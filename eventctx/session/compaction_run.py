@@ -105,7 +105,7 @@ class CompactionRun:
         self.is_open = False
 
     def _new_span(self) -> Scope:
-        around = self._session.appends.scope
+        around = self._session.drafts.scope
         return msgspec.structs.replace(
             around, span_id=new_span_id(self._session.random), parent_span_id=around.span_id
         )
@@ -167,7 +167,7 @@ class CompactionRun:
         self._began = self._began or self._describe(frame, NO_OBJECTION)
         ended = self._post(frame, frame.view, None)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=fit_for_log(error))
-        return (*self._opening(), self._session.appends.draft(ended, scope=self._scope))
+        return (*self._opening(), self._session.drafts.make(ended, scope=self._scope))
 
     # -- the beginning ---------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class CompactionRun:
             return ()
         hint = self._cause.hint
         bodies = [body_of(self._session, {"role": "user", "content": hint})] if hint else []
-        return (self._session.appends.draft(self._began, bodies, self._scope),)
+        return (self._session.drafts.make(self._began, bodies, self._scope),)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class CompactionRun:
     def _after(self, frame: Frame, made: Completed) -> ViewState:
         """The view under a plan, folded from the record that will hold it."""
         ended = self._post(frame, frame.view, made)
-        draft = self._session.appends.draft(ended, made.bodies, self._scope)
+        draft = self._session.drafts.make(ended, made.bodies, self._scope)
         at = frame.version + 1 + (0 if self.is_open else 1)
         return preview(frame.view, self._session.stream, [draft], at)
 
@@ -293,13 +293,13 @@ class CompactionRun:
             after = planned.with_stripped(after, stripped)
         # The counts after are known only once the plan is applied.
         ended = self._post(frame, after, made)
-        draft = self._session.appends.draft(ended, made.bodies, self._scope)
+        draft = self._session.drafts.make(ended, made.bodies, self._scope)
         return Decided((*self._opening(), draft), ended, after, overflow)
 
     def _ended_without(self, frame: Frame, outcome: events.Outcome, error: str | None) -> Decided:
         ended = self._post(frame, frame.view, None)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=error)
-        draft = self._session.appends.draft(ended, scope=self._scope)
+        draft = self._session.drafts.make(ended, scope=self._scope)
         manual = self._cause.trigger == "manual"
         after = frame.view if manual else view_state.after_compaction(frame.view)
         return Decided((*self._opening(), draft), ended, after, {})

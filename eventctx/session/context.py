@@ -338,7 +338,7 @@ class Context:
         Raises InvalidSetting for an event that a command of the context writes, and for a value
         that the event's payload does not allow.
         """
-        await self._emitter.emit(event, self._session.appends.scope)
+        await self._emitter.emit(event, self._session.drafts.scope)
 
     def following(self) -> Following:
         """Record the turns of a host that reports them instead of entering blocks.
@@ -347,7 +347,7 @@ class Context:
         """
 
         def hold(scope: Scope | None) -> None:
-            self._session.appends.held = scope
+            self._session.drafts.held = scope
 
         return Following(self._emitter, hold, self._session.random)
 

@@ -83,7 +83,7 @@ class HostAdditions:
                 replaced=runs_of_numbers(sorted(replaced)), memory=len(after.memory)
             )
             stripped = stripped_by(self._session, view, event, bodies)
-            draft = self._session.appends.draft(
+            draft = self._session.drafts.make(
                 msgspec.structs.replace(event, unbound=stripped), bodies
             )
             # When another process wrote in between, compare with its rows and try again.
@@ -150,7 +150,7 @@ class HostAdditions:
         event = events.RequestSent(
             prepared=prepared, messages=messages, additions=tuple(additions_made), missing=missing
         )
-        draft = self._session.appends.draft(event, tuple(fresh.values()))
+        draft = self._session.drafts.make(event, tuple(fresh.values()))
         record = (await self._session.appends.append(draft))[-1]
         if len(sent) + len(index) > MAX_ADDITIONS:
             sent.clear()

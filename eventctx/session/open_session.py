@@ -20,6 +20,7 @@ from eventctx.log.store import EventStore
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
+from eventctx.session.appends.drafts import Drafts
 from eventctx.session.body_cache import BodyCache
 from eventctx.session.transcript_lines import TranscriptLines
 
@@ -72,6 +73,11 @@ class OpenSession:
     memory: SessionMemory = field(default_factory=SessionMemory)
 
     @property
+    def drafts(self) -> Drafts:
+        """Makes the drafts that ``appends`` takes."""
+        return self.appends.drafts
+
+    @property
     def bytes_held(self) -> int:
         """About how much memory the session takes."""
         return EMPTY_BYTES + self.aggregate.bytes_held + self.lines.bytes_held
@@ -86,7 +92,7 @@ class OpenSession:
         """Whether it would behave otherwise if it were made anew from the store."""
         memory = self.memory
         return bool(
-            self.appends.held is not None
+            self.drafts.held is not None
             or memory.additions
             or memory.overflowed_at >= 0
             or memory.ending

@@ -30,7 +30,8 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import left_open_in
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue
-from eventctx.session.appending import Clock, Listener
+from eventctx.session.appends.drafts import Drafts
+from eventctx.session.appends.pending import Clock, Listener
 from eventctx.session.body_cache import BodyCache
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
@@ -62,13 +63,13 @@ async def open_session(
         # Another process may create the session at the same moment; either record will do.
         with contextlib.suppress(WrongExpectedVersion):
             await session.appends.append_exactly(
-                -1, session.appends.draft(start, scope=Scope(stream))
+                -1, session.drafts.make(start, scope=Scope(stream))
             )
         await session.appends.ready()
     # A mirror's compaction without an end is one whose file was read only so far.
     left_open = () if session.aggregate.mirror is not None else loaded.open_compactions
     for record in left_open:
-        draft = session.appends.draft(_closed(record), scope=_scope(record))
+        draft = session.drafts.make(_closed(record), scope=_scope(record))
         # Another process that opens the session now closes it too; one end is enough.
         with contextlib.suppress(WrongExpectedVersion):
             await session.appends.append_exactly(session.appends.head, draft)
@@ -93,7 +94,8 @@ def make_session(
     aggregate = Aggregate(stream, loaded, bodies)
     reload = partial(load, store, stream)
     lines = TranscriptLines(store, stream)
-    appends = AppendQueue(store, aggregate, loaded, listener, clock, random, reload, lines)
+    drafts = Drafts(stream, clock, random)
+    appends = AppendQueue(store, aggregate, loaded, listener, drafts, reload, lines)
     stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
     return OpenSession(
         stream, store, aggregate, appends, bodies, lines, random, stopwatch, tokenizer

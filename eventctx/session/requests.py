@@ -248,14 +248,14 @@ class RequestHandler:
             floor_sent=frame.tokens_of(after) > wanted.limit,
         )
         before = () if decided is None else decided.drafts
-        drafts = [*self._tools(after, wanted), self._session.appends.draft(event)]
+        drafts = [*self._tools(after, wanted), self._session.drafts.make(event)]
         at = frame.version + 1 + len(before)
         position = at + len(drafts) - 1
         if call is not None:
             call.of.prepared = position
-            scope = self._session.appends.scope.at(call.ids)
+            scope = self._session.drafts.scope.at(call.ids)
             own(call)
-            drafts.append(self._session.appends.draft(beginning_of(call.of), scope=scope))
+            drafts.append(self._session.drafts.make(beginning_of(call.of), scope=scope))
         folded = None
         if not counted_anew:
             folded = preview(after, self._session.stream, drafts, at)
@@ -264,7 +264,7 @@ class RequestHandler:
         )
         if records is None:
             return None
-        self._emitter.remember(self._session.appends.scope, position)
+        self._emitter.remember(self._session.drafts.scope, position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
         return PreparedRequest(position, after, at - 1 if applied else None)
@@ -276,7 +276,7 @@ class RequestHandler:
             return []
         event = RequestContent(kind="tools", digest=digest)
         body = make_body(wanted.tools, b"", self._session.random)
-        return [self._session.appends.draft(event, (body,))]
+        return [self._session.drafts.make(event, (body,))]
 
     # -- overflow and errors ---------------------------------------------------------------------
 

@@ -39,8 +39,8 @@ async def show(
         if hidden:
             event = events.Restored(messages=hidden, before=_followers(view, lines, hidden))
             unbound = stripped_by(session, view, event)
-            drafts.append(session.appends.draft(msgspec.structs.replace(event, unbound=unbound)))
-        drafts += [session.appends.draft(event) for event in then]
+            drafts.append(session.drafts.make(msgspec.structs.replace(event, unbound=unbound)))
+        drafts += [session.drafts.make(event) for event in then]
         if not drafts or await session.appends.append_exactly(version, *drafts) is not None:
             return tuple([one.number for one in hidden])
 
@@ -53,7 +53,7 @@ async def unpin(session: OpenSession, numbers: Sequence[int]) -> None:
         raise InvalidSetting(
             f"unpin: expected some of {sorted(view.pins)}, which are pinned, found {shown(unknown)}"
         )
-    await session.appends.append(session.appends.draft(events.Unpinned(numbers=tuple(numbers))))
+    await session.appends.append(session.drafts.make(events.Unpinned(numbers=tuple(numbers))))
 
 
 async def whole_rounds(

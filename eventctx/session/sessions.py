@@ -39,7 +39,7 @@ from eventctx.policies.policy import Policy
 from eventctx.policies.recorded import recorded_settings
 from eventctx.search.recall import Recall
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.appending import Clock, Listener
+from eventctx.session.appends.pending import Clock, Listener
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context, Observe
 from eventctx.session.open_session import OpenSession
@@ -344,7 +344,7 @@ async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer)
         info = await store.head(session)
         assert info is not None  # noqa: S101 - sessions do not vanish
         event = signatures.sign(info.head, info.digest, key)
-        draft = found.appends.draft(event, scope=Scope(session))
+        draft = found.drafts.make(event, scope=Scope(session))
         # Who appends in between makes a signature of what is no longer all: sign again.
         with suppress(WrongExpectedVersion):
             appended = await found.appends.append_exactly(info.head, draft)
@@ -358,7 +358,7 @@ async def _append(sessions: Sessions, session: str, event: Event) -> None:
         await context.emit(event)
         return
     found = await sessions.take_up(session)
-    await found.appends.append(found.appends.draft(event, scope=Scope(session)))
+    await found.appends.append(found.drafts.make(event, scope=Scope(session)))
 
 
 async def dry_run(

@@ -51,7 +51,7 @@ class Transcript:
         """As ``Context.add_message``; returns the message's record."""
         body, facts = _body_and_facts(self._session, message)
         unbound = await self._unbound(body, facts) if facts.results else ()
-        draft = self._session.appends.draft(events.MessageAdded(unbound=unbound), (body,))
+        draft = self._session.drafts.make(events.MessageAdded(unbound=unbound), (body,))
         return (await self._session.appends.append(draft))[-1]
 
     async def _unbound(self, body: Body, facts: Facts) -> tuple[tuple[int, int], ...]:
@@ -119,7 +119,7 @@ class Transcript:
                 event = events.SetIgnored(
                     messages=len(messages), missing_roles=found.missing_roles, ahead=found.ahead
                 )
-                draft = self._session.appends.draft(event)
+                draft = self._session.drafts.make(event)
             else:
                 new = [None if given is None else made[given] for _, given in found.rows]
                 places = [place_ for place_, _ in found.rows]
@@ -132,7 +132,7 @@ class Transcript:
         appended = None
         while appended is None:
             view, version = await self._session.appends.settled()
-            draft = self._session.appends.draft(events.Cleared(messages=view.messages))
+            draft = self._session.drafts.make(events.Cleared(messages=view.messages))
             appended = await self._session.appends.append_exactly(version, draft)
 
     def _set_to(
@@ -154,12 +154,12 @@ class Transcript:
         # so only stored messages lose it.
         newest = state.next_number - 1
         known = tuple([(a, min(b, newest)) for a, b in stripped if a <= newest])
-        return self._session.appends.draft(msgspec.structs.replace(event, unbound=known), fresh)
+        return self._session.drafts.make(msgspec.structs.replace(event, unbound=known), fresh)
 
 
 def stripped_by(
     session: OpenSession, view: ViewState, event: Event, bodies: Sequence[Body] = ()
 ) -> tuple[tuple[int, int], ...]:
     """Runs of messages whose signed thinking is bound to a prefix that ``event`` changes."""
-    after = preview(view, session.stream, [session.appends.draft(event, bodies)])
+    after = preview(view, session.stream, [session.drafts.make(event, bodies)])
     return planned.stripped_by(view.layout, after.layout)

@@ -13,7 +13,7 @@ from eventctx.log.codec import encode_event
 from eventctx.log.events import ABOUT_A_SESSION, SessionDeleted
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore, StreamInfo
-from eventctx.session.appending import Clock
+from eventctx.session.appends.pending import Clock
 from eventctx.session.evidence.erasing import ERASING
 
 

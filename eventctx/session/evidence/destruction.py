@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
 from eventctx.search.recall import Recall
-from eventctx.session.appending import Clock
+from eventctx.session.appends.pending import Clock
 from eventctx.session.evidence import deleting, erasing
 from eventctx.session.evidence.erasing import ERASING, ErasureResult
 from eventctx.session.evidence.receipt_keeper import ReceiptKeeper

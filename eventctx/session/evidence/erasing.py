@@ -20,7 +20,7 @@ from eventctx.log.record import Draft, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.overlap import Overlap
 from eventctx.projections.view import planned
-from eventctx.session.appending import Clock
+from eventctx.session.appends.pending import Clock
 from eventctx.session.evidence.erasure_plan import (
     Placed,
     StreamErasure,

@@ -1,0 +1,73 @@
+"""The parts of an append queue: its clock and listener, appends under way, drafts to send again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import NamedTuple, Protocol
+
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import Appended
+
+
+class Clock(Protocol):
+    """A source of times, in UTC nanoseconds."""
+
+    def __call__(self) -> int:
+        """The time now."""
+        ...
+
+
+class Listener(NamedTuple):
+    """The listeners to appends: ``publish`` gets every stored record, in order.
+
+    ``appended`` gets the seconds that a caller waited for an append, and its number of records.
+    """
+
+    publish: Callable[[Record], None]
+    appended: Callable[[float, int], None] | None = None
+
+
+class PendingAppend:
+    """An append under way. ``records`` is set when it is on disk.
+
+    The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. All
+    others are sent again behind the records of the other process, by the append ``again``.
+    """
+
+    __slots__ = (
+        *(
+            "ack",
+            "again",
+            "awaited",
+            "drafts",
+            "exact",
+            "failed",
+            "number",
+            "records",
+            "sent",
+            "then",
+        ),
+    )
+
+    def __init__(
+        self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], exact: int
+    ) -> None:
+        self.number = number
+        self.ack = ack
+        self.drafts = drafts
+        self.exact = exact
+        self.records: tuple[Record, ...] | None = None
+        self.failed = False
+        self.again: PendingAppend | None = None
+        self.awaited = True
+        self.then: Callable[[], None] | None = None
+        self.sent = perf_counter()
+
+
+class Unsent(NamedTuple):
+    """A draft that rides, or waits to be sent again, in the order in which it was first taken."""
+
+    number: int
+    draft: Draft
+    origin: PendingAppend | None

@@ -11,9 +11,9 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
+from eventctx.log.open_calls import NO_END
 from eventctx.log.record import Record
 from eventctx.log.usage import Usage
-from eventctx.session.host_turns import NO_END
 
 QUESTION = {"role": "user", "content": "a"}
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
 from eventctx.aio import KeyedLock, finish
-from eventctx.log.events import Status, ToolPre
+from eventctx.log.events import Status
 from eventctx.log.ids import RecordIds, chosen_turn_id
+from eventctx.log.open_calls import LEFT_OPEN, NO_END, EndedCall, OpenCalls
 from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.turn_recorder import (
     IterationRecorder,
@@ -32,9 +33,6 @@ from eventctx.session.activity import Emitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
-
-NO_END: Final = "the host did not say how it ended"
-_LEFT_OPEN: Final = SpanOutcome("cancelled", "NotTold", NO_END)
 
 
 def _whole(
@@ -79,7 +77,7 @@ class Following:
         self._scope = Scope(emitter.session_id)
         self._cycle: IterationRecorder | None = None
         self._call: TurnSpan[ModelRequest] | None = None
-        self._tools: list[tuple[object, TurnSpan[ToolPre]]] = []
+        self._tools = OpenCalls()
         self._failure: SpanOutcome | None = None
 
     @property
@@ -202,6 +200,16 @@ class Following:
 
     # -- tools -----------------------------------------------------------------------------------
 
+    @property
+    def open_tools(self) -> int:
+        """How many tool calls are open."""
+        return len(self._tools)
+
+    @property
+    def end_waits(self) -> bool:
+        """Whether the end of a tool waits because several open calls may have it."""
+        return self._tools.wait
+
     @_whole
     async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
         """A tool call began; the host reports its end with the same ``key``."""
@@ -211,20 +219,21 @@ class Following:
         call = self._cycle.tool_call(name, call_id)
         own(call)
         await self._record(call.begin())
-        self._tools.append((key, call))
-
-    def open_call(self, name: str) -> object:
-        """The key of the tool's oldest open call; None if there is none."""
-        return next((key for key, call in self._tools if call.of.name == name), None)
+        self._tools.begin(key, call)
 
     @_whole
-    async def tool_ended(self, key: object, answer: str | None = None) -> None:
-        """The tool call ended with a result.
+    async def tool_ended(
+        self, key: object, answer: str | None = None, *, name: str | None = None
+    ) -> None:
+        """The tool call ended with a result, whose text is ``answer``.
 
-        ``answer`` is the result's text. It is kept in the log while another call is still open,
-        whose crash would take it along; that of the last call is added as a message at once.
+        The answer is kept in the log while another call is still open, whose crash would take it
+        along; that of the last call is added as a message at once.
+
+        A call of the tool ``name`` is meant where no open call has the key. If several calls may be
+        meant, the end is recorded when it is known whose it is (``log/open_calls.py``).
         """
-        await self._end_tool(key, OK, answer)
+        await self._end_tools(self._tools.end(key, name, OK, answer))
 
     @_whole
     async def tool_failed(
@@ -235,26 +244,28 @@ class Following:
         *,
         cancelled: bool = False,
         answer: str | None = None,
+        name: str | None = None,
     ) -> None:
-        """The tool call failed, or was cancelled; ``answer`` as in ``tool_ended``."""
-        await self._end_tool(key, _failed(kind, message, cancelled), answer)
+        """The tool call failed, or was cancelled; ``tool_ended`` says which call is meant."""
+        failed = _failed(kind, message, cancelled)
+        await self._end_tools(self._tools.end(key, name, failed, answer))
 
-    async def _end_tool(self, key: object, outcome: SpanOutcome, answer: str | None = None) -> None:
-        found = next((one for one in self._tools if one[0] == key), None)
-        if found is not None:
-            self._tools.remove(found)
-            kept = answer if self._tools else None
-            await self._record(found[1].end(outcome), kept)
+    @_whole
+    async def tool_result_added(self, call_id: str, text: str) -> None:
+        """The host is about to add a call's result, which may tell whose an end is that waits."""
+        await self._end_tools(self._tools.result_added(call_id, text))
+
+    async def _end_tools(self, ended: list[EndedCall]) -> None:
+        for call in ended:
+            await self._record(call.span.end(call.outcome), call.answer if self._tools else None)
 
     # -- open calls ------------------------------------------------------------------------------
 
     async def _end_what_is_open(self, status: Status) -> None:
         """End the calls that are still open, in a turn or iteration that ends with ``status``."""
-        while self._tools:
-            _, call = self._tools.pop(0)
-            await self._record(call.end(_LEFT_OPEN))
+        await self._end_tools(self._tools.close())
         if self._call is not None:
-            ended = OK if status == "ok" else msgspec.structs.replace(_LEFT_OPEN, status=status)
+            ended = OK if status == "ok" else msgspec.structs.replace(LEFT_OPEN, status=status)
             await self._end_call(ended)
 
 

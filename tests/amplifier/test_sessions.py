@@ -11,6 +11,7 @@ import pytest
 import eventctx
 from eventctx.messages.encoding import decode_body
 from eventctx.orchestrators.protocol import Usage
+from eventctx.projections.view.layout import CALL_NOT_ENDED
 from eventctx.testing import Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, types, unended
 from tests.amplifier.hosts import LikeBasic, hook_result, session
@@ -393,7 +394,7 @@ async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(
         assert await host.execute("Go on.") == "Back."
     rows = provider.messages[1]
     assert [row["role"] for row in rows] == ["user", "assistant", "tool", "user"]
-    assert rows[2]["content"] == "[No result was recorded for this call.]"
+    assert rows[2]["content"] == CALL_NOT_ENDED
     records = await records_of(path)
     assert unended(records) == []
 

@@ -149,24 +149,24 @@ def test_the_agent_is_killed_while_a_tool_runs_and_goes_on(run, tmp_path):
     assert "→ ask_person runs, 3 at once" in before
     assert before.count("↓ compaction") == 1
     assert "turn 4  You were cut off." in after
-    assert "ask_person: [No result was recorded for this call.]" in after
+    assert "ask_person: [No result was recorded for this call, nor that it ended." in after
     assert "ok agent:" in after
     records = run("log", "agent", "--json", "--store", store).lines
     died = [row["type"] for row in records if row["turn"] == 3]
-    assert "prompt:complete" not in died
+    assert died[-2:] == ["tool:error", "prompt:complete"]  # what turn 4 recorded of it, as lost
     assert (died.count("tool:pre"), died.count("tool:post")) == (3, 2)
-    assert "tool:error" not in died
+    assert died.count("tool:error") == 1
     lived = [row["type"] for row in records if row["turn"] == 4]
     assert lived[-1] == "prompt:complete"
 
 
-def test_of_the_turn_it_died_in_the_view_is_verified_and_the_trace_is_unfinished(run, tmp_path):
+def test_of_the_turn_it_died_in_the_view_is_verified_and_the_trace_says_lost(run, tmp_path):
     store = tmp_path / "agent.db"
     run("demo", "--agent", "--store", store)
     assert run("view", "agent", "--turn", 3, "--json", "--store", store).document["verified"]
     tree = run("trace", "agent", "--turn", 3, "--store", store).out
-    unfinished = re.findall(r"(\w+ \w+)  .*unfinished$", tree, flags=re.MULTILINE)
-    assert unfinished == ["invoke_agent agent", "execute_tool ask_person"]
+    lost = re.findall(r"(\w+ \w+)  .*lost: its process ended first$", tree, flags=re.MULTILINE)
+    assert lost == ["invoke_agent agent", "execute_tool ask_person"]
 
 
 def test_a_process_that_ends_before_it_can_be_killed_is_an_error(tmp_path, capfd):

@@ -22,7 +22,11 @@ from eventctx.aio import KeyedLock
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
 from eventctx.log.ids import is_turn_id
+from eventctx.log.outcomes import fit_for_log
 from eventctx.log.usage import Usage, form_of_host, read_usage
+from eventctx.messages.notable.outcomes import text_of_result
+from eventctx.messages.parts import read_parts
+from eventctx.messages.tool_results import answer_of_copy, failure_of_copy
 from eventctx.session.host_turns import Following
 
 MAX_MESSAGE: Final = 2_000
@@ -191,15 +195,32 @@ class HostTurns:
         await following.tool_began(name, call_id, _key(data))
 
     async def _tool_ended(self, following: Following, data: Data) -> None:
-        await following.tool_ended(_key(data))
+        result, name = data.get("result"), _text(data.get("tool_name")) or "unknown"
+        # Only calls beside each other need it: to be told apart, and if one of them never ends.
+        answer = answer_of_copy(result) if following.open_tools > 1 else None
+        failure = failure_of_copy(result)
+        if failure is None:
+            await following.tool_ended(_key(data), answer, name=name)
+            return
+        kind, message = fit_for_log(failure.kind), fit_for_log(failure.message)
+        cancelled = "Cancel" in kind
+        await following.tool_failed(
+            _key(data), kind, message, cancelled=cancelled, answer=answer, name=name
+        )
 
     async def _tool_failed(self, following: Following, data: Data) -> None:
         kind, message = error_of(data.get("error"), data)
-        # loop-basic does not say which of the calls of a tool failed.
+        # loop-basic gives no arguments with a failure, and so does not say which call it was.
         key = _key(data) if "tool_call_id" in data or "tool_input" in data else None
-        if key is None:
-            key = following.open_call(_text(data.get("tool_name")) or "unknown")
-        await following.tool_failed(key, kind, message, cancelled="Cancel" in kind)
+        name = _text(data.get("tool_name")) or "unknown"
+        await following.tool_failed(key, kind, message, cancelled="Cancel" in kind, name=name)
+
+    async def result_added(self, following: Following, row: object) -> None:
+        """Take a row that the host is about to add: its results may tell ends apart that wait."""
+        if isinstance(row, dict) and following.end_waits:
+            for part in read_parts(row):
+                if part.kind == "result" and part.ids:
+                    await following.tool_result_added(part.ids[0], text_of_result(part))
 
 
 _STATUS: Final[dict[str, Status]] = {

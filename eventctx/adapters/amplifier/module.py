@@ -103,6 +103,8 @@ class AmplifierContext:
         """
         context = await self._opened()
         row = as_dict(message)
+        if self._follow is not None and self._follow.end_waits:
+            await self.host_turns.result_added(self._follow, row)
         try:
             if await self._came_again(context, row):
                 return

@@ -1,0 +1,253 @@
+"""Whose end a report is that names no call: settled when it is known, and never a wrong one."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.log.open_calls import NO_END, EndedCall, OpenCalls
+from eventctx.log.outcomes import OK, SpanOutcome
+from eventctx.log.turn_recorder import TurnRecorder
+
+BROKEN = SpanOutcome("error", "ValueError", "went wrong")
+GONE = SpanOutcome("error", "OSError", "no such file")
+
+
+class Calls:
+    """Open calls that are named by their ids; ``ended`` is what is known of each, in order."""
+
+    def __init__(self, *calls: tuple[str, str, object]) -> None:
+        numbers = count()
+        turn = TurnRecorder(lambda kind: f"{next(numbers):016x}", "turn-1")
+        self._cycle = turn.iteration()
+        self.open = OpenCalls()
+        self.ended: list[tuple[str | None, str, str | None]] = []
+        for call in calls:
+            self.begin(*call)
+
+    def begin(self, call_id: str, name: str, key: object) -> None:
+        self.open.begin(key, self._cycle.tool_call(name, call_id))
+
+    def returned(self, key: object, answer: str | None = None, name: str | None = None) -> None:
+        self._take(self.open.end(key, name, OK, answer))
+
+    def failed(self, name: str, outcome: SpanOutcome = BROKEN, key: object = None) -> None:
+        self._take(self.open.end(key, name, outcome))
+
+    def row(self, call_id: str, text: str) -> None:
+        self._take(self.open.result_added(call_id, text))
+
+    def close(self) -> None:
+        self._take(self.open.close())
+        assert not len(self.open)
+        assert not self.open.wait
+
+    def _take(self, ended: list[EndedCall]) -> None:
+        for one in ended:
+            self.ended.append((one.span.of.call_id, one.outcome.status, one.outcome.message))
+
+    @property
+    def statuses(self) -> list[tuple[str | None, str]]:
+        return [(call, status) for call, status, _ in self.ended]
+
+
+def reads(*calls: str, key: str | None = None) -> Calls:
+    """Calls of one tool, each with arguments of its own, or all with the same."""
+    return Calls(*[(call, "read", key or f"key of {call}") for call in calls])
+
+
+# -- by elimination ------------------------------------------------------------------------------
+
+
+def test_the_only_open_call_of_a_tool_has_its_failure_at_once() -> None:
+    calls = Calls(("a", "read", 1), ("b", "write", 2))
+    calls.failed("read")
+    assert calls.ended == [("a", "error", "went wrong")]
+
+
+def test_a_failure_waits_for_the_call_beside_it_and_belongs_to_the_one_left_over() -> None:
+    calls = reads("a", "b")
+    calls.failed("read")
+    assert calls.ended == []
+    assert calls.open.wait
+    calls.returned("key of a")
+    assert calls.statuses == [("a", "ok"), ("b", "error")]
+
+
+def test_a_call_that_began_after_a_failure_is_not_the_one_that_failed() -> None:
+    calls = reads("a", "b")
+    calls.failed("read")
+    calls.begin("c", "read", "key of c")
+    calls.returned("key of b")
+    assert calls.statuses == [("b", "ok"), ("a", "error")]
+
+
+def test_equal_ends_of_all_calls_are_known_with_the_last_of_them() -> None:
+    calls = reads("a", "b")
+    calls.failed("read")
+    calls.failed("read")
+    assert calls.statuses == [("a", "error"), ("b", "error")]
+
+
+def test_identical_calls_that_all_return_have_returned() -> None:
+    calls = reads("a", "b", key="same")
+    calls.returned("same")
+    calls.returned("same")
+    assert calls.statuses == [("a", "ok"), ("b", "ok")]
+
+
+def test_arguments_that_a_tool_changed_do_not_hide_its_end() -> None:
+    calls = reads("a", "b")
+    calls.returned("arguments that nobody gave", name="read")
+    calls.returned("key of a", name="read")
+    assert calls.statuses == [("a", "ok"), ("b", "ok")]
+
+
+def test_an_end_of_no_open_call_is_ignored() -> None:
+    calls = reads("a")
+    calls.failed("write")
+    calls.returned("other")
+    assert calls.ended == []
+    assert not calls.open.wait
+
+
+# -- by the results in the conversation ----------------------------------------------------------
+
+
+def test_each_failure_belongs_to_the_call_whose_result_holds_it() -> None:
+    calls = reads("a", "b")
+    calls.failed("read", GONE)
+    calls.failed("read", BROKEN)
+    calls.row("a", "Error executing tool: went wrong")
+    calls.row("b", "Error executing tool: no such file")
+    assert calls.ended == [("a", "error", "went wrong"), ("b", "error", "no such file")]
+
+
+@pytest.mark.parametrize("first", ["returned", "failed"])
+def test_of_two_identical_calls_the_one_failed_whose_result_says_so(first: str) -> None:
+    calls = reads("a", "b", key="same")
+    steps = [lambda: calls.returned("same", "text"), lambda: calls.failed("read")]
+    for step in steps if first == "returned" else reversed(steps):
+        step()
+    assert calls.ended == []
+    calls.row("a", "Error executing tool: went wrong")
+    assert calls.statuses == [("a", "error"), ("b", "ok")]
+
+
+def test_a_denied_call_is_not_the_one_that_failed() -> None:
+    calls = reads("a", "b")
+    calls.failed("read")
+    calls.row("a", "Denied by hook: not now")
+    calls.row("b", "Error executing tool: went wrong")
+    calls.close()
+    assert calls.ended == [("b", "error", "went wrong"), ("a", "cancelled", NO_END)]
+
+
+def test_a_failure_behind_a_tool_that_returned_is_no_failure_of_the_call_beside_it() -> None:
+    calls = reads("a", "b")
+    calls.returned("key of a")
+    calls.failed("read")
+    calls.row("a", "Error executing tool: went wrong")
+    calls.returned("key of b")
+    assert calls.statuses == [("a", "ok"), ("b", "ok")]
+
+
+def test_one_failures_message_may_stand_in_the_message_of_another() -> None:
+    calls = reads("a", "b")
+    calls.failed("read", SpanOutcome("error", "E", "wrong"))
+    calls.failed("read", SpanOutcome("error", "E", "went wrong"))
+    calls.row("a", "Error executing tool: went wrong")
+    assert calls.ended == [("a", "error", "went wrong"), ("b", "error", "wrong")]
+
+
+# -- when the iteration is over ------------------------------------------------------------------
+
+
+def test_failures_of_all_calls_are_taken_in_order_and_say_that_they_are() -> None:
+    calls = reads("a", "b")
+    calls.failed("read", GONE)
+    calls.failed("read", BROKEN)
+    calls.close()
+    assert calls.statuses == [("a", "error"), ("b", "error")]
+    doubt = "(the host did not say which of 2 calls of 'read' failed so)"
+    assert [message for _, _, message in calls.ended] == [
+        f"no such file {doubt}",
+        f"went wrong {doubt}",
+    ]
+
+
+def test_a_failure_behind_a_call_that_returned_belongs_to_the_one_left_over() -> None:
+    calls = reads("a", "b")
+    calls.returned("key of a")
+    calls.failed("read")
+    assert calls.statuses == [("a", "ok")]
+    calls.close()
+    assert calls.ended[1:] == [("b", "error", "went wrong")]
+
+
+def test_where_nobody_knows_which_call_failed_no_call_is_blamed() -> None:
+    calls = reads("a", "b", "c")
+    calls.failed("read")
+    calls.returned("key of c")
+    calls.close()
+    known = f"{NO_END} (of 2 calls of 'read', 1 failed: ValueError: went wrong)"
+    assert calls.ended == [("c", "ok", None), ("a", "cancelled", known), ("b", "cancelled", known)]
+
+
+def test_of_identical_calls_with_different_ends_none_is_blamed() -> None:
+    calls = reads("a", "b", key="same")
+    calls.returned("same")
+    calls.failed("read")
+    calls.close()
+    assert {status for _, status in calls.statuses} == {"cancelled"}
+    assert "1 returned and 1 failed" in str(calls.ended[0][2])
+
+
+def test_what_one_iteration_left_behind_says_nothing_of_the_next() -> None:
+    calls = reads("a", "b")
+    calls.returned("key of a")
+    calls.close()
+    calls.begin("c", "read", "key of c")
+    calls.failed("read")
+    assert calls.ended[-1] == ("c", "error", "went wrong")
+
+
+# -- any conversation ----------------------------------------------------------------------------
+
+CALL = st.tuples(
+    st.sampled_from(["read", "write"]),
+    st.sampled_from(["x", "y"]),
+    st.sampled_from(["ok", "error", "other error", "denied"]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(CALL, max_size=5), st.data())
+def test_no_call_is_said_to_have_had_an_end_that_it_did_not_have(
+    truths: list[tuple[str, str, str]], data: st.DataObject
+) -> None:
+    """A host like loop-basic: arguments with a success, the tool's name alone with a failure."""
+    calls = Calls()
+    for at, (name, argument, _) in enumerate(truths):
+        calls.begin(str(at), name, (name, argument))
+    order = data.draw(st.permutations(range(len(truths))))
+    for at in order[: data.draw(st.integers(0, len(order)))]:
+        name, argument, how = truths[at]
+        if how == "ok":
+            calls.returned((name, argument), f"answer {at}")
+        elif how != "denied":
+            calls.failed(name, SpanOutcome("error", "E", how))
+    ends = list(calls.ended)
+    if data.draw(st.booleans()):
+        for at, (_, _, how) in enumerate(truths):
+            calls.row(str(at), f"answer {at}" if how == "ok" else f"Error: {how}")
+    calls.close()
+    assert calls.ended[: len(ends)] == ends
+    assert sorted(call for call, _, _ in calls.ended) == [str(at) for at in range(len(truths))]
+    for call, status, _ in calls.ended:
+        how = truths[int(call or 0)][2]
+        expected = "ok" if how == "ok" else "error"
+        assert status in (expected, "cancelled") if how != "denied" else status == "cancelled"

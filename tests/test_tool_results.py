@@ -1,0 +1,99 @@
+"""Reading from a tool's result whether it failed, in every form that loops report it in."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from amplifier_core.models import ToolResult
+
+from eventctx.messages.tool_results import (
+    KIND,
+    NO_REASON,
+    ToolFailure,
+    failure_of,
+    failure_of_copy,
+)
+
+SUCCESSES: list[ToolResult] = [
+    ToolResult(),
+    ToolResult(output="fine"),
+    ToolResult(output={"stdout": "x", "returncode": 1}),
+    ToolResult(output="fine", error={"message": "a warning"}),
+    ToolResult(output=["Error: a line of a file"]),
+]
+FAILURES: list[tuple[ToolResult, str, str]] = [
+    (ToolResult(success=False), KIND, NO_REASON),
+    (ToolResult(success=False, error={"message": "no such file"}), KIND, "no such file"),
+    (ToolResult(success=False, output="half", error={"message": "died"}), KIND, "died"),
+    (ToolResult(success=False, error={"message": "gone", "type": "OSError"}), "OSError", "gone"),
+    (ToolResult(success=False, error={"code": "E1"}), KIND, '{"code": "E1"}'),
+    (ToolResult(success=False, output="it broke"), KIND, "it broke"),
+    (ToolResult(success=False, output={"returncode": 1}), KIND, '{"returncode": 1}'),
+]
+
+
+@pytest.mark.parametrize("result", SUCCESSES)
+def test_a_success_is_none_in_every_form(result: ToolResult) -> None:
+    assert failure_of(result) is None
+    for copy in (result, result.model_dump(), json.dumps(result.model_dump()), str(result)):
+        assert failure_of_copy(copy) is None
+
+
+@pytest.mark.parametrize(("result", "kind", "message"), FAILURES)
+def test_a_failure_is_one_with_its_type_and_reason_as_value_and_as_fields(
+    result: ToolResult, kind: str, message: str
+) -> None:
+    expected = ToolFailure(kind, message)
+    assert failure_of(result) == expected
+    assert failure_of(result.model_dump()) == expected
+    assert failure_of_copy(result.model_dump()) == expected
+    assert failure_of_copy(json.dumps(result.model_dump())) == expected
+
+
+@pytest.mark.parametrize(("result", "kind", "message"), FAILURES)
+def test_a_failure_is_one_where_a_loop_reports_its_text(
+    result: ToolResult, kind: str, message: str
+) -> None:
+    found = failure_of_copy(str(result))
+    assert found is not None
+    assert found.kind == KIND
+    if result.error and "message" in result.error:
+        assert found.message == message
+
+
+def test_a_dict_that_says_it_failed_is_a_failure_also_as_text() -> None:
+    plain = {"success": False, "error": "nope"}
+    assert failure_of(plain) == ToolFailure(KIND, "nope")
+    assert failure_of_copy(str(plain)) == ToolFailure(KIND, str(plain))
+    assert failure_of_copy(str({"error": "nope", "success": False})) is not None
+
+
+@pytest.mark.parametrize("text", ["Error: in line 3", "Failed", '{"success": false}'])
+def test_a_text_that_a_tool_returns_is_content_and_no_failure(text: str) -> None:
+    assert failure_of(text) is None
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        *(None, True, 0, 1.5, b"Error: x", [], [{"success": False}], {}, {"success": 0}),
+        *({"success": "false"}, {"output": {"success": False}}, {"error": "nope"}),
+        *("", "error: x", "Errors: 3", "Failed: 3 tests", "Failed\n", "{", '{"success": false'),
+        *('{"output": {"success": false}}', "{'output': {'success': False}}"),
+        '{"success": ' + "[" * 100_000,
+    ],
+)
+def test_anything_else_reports_no_failure(copy: Any) -> None:
+    assert failure_of_copy(copy) is None
+
+
+def test_an_object_with_odd_fields_is_read_all_the_same() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    odd = SimpleNamespace(success=False, error=endless, output=7)
+    assert failure_of(odd) == ToolFailure(KIND, "7")
+    assert failure_of(SimpleNamespace(success=False)) == ToolFailure(KIND, NO_REASON)
+    assert failure_of(SimpleNamespace(error="nope")) is None

@@ -183,7 +183,7 @@ FATES = st.sampled_from(("result", "kept", "ended", "failed", "cancelled", "open
 @given(
     dialect=st.sampled_from(DIALECTS),
     rounds=st.lists(st.tuples(st.lists(FATES, min_size=1, max_size=3), st.booleans()), max_size=4),
-    budget=st.sampled_from([400, 20_000]),
+    budget=st.sampled_from([400, 2_000, 20_000]),
 )
 def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
     dialect: str, rounds: list[tuple[list[str], bool]], budget: int
@@ -216,7 +216,7 @@ def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
         async with process(store) as engine:
             await engine.session("s")
             assert (await engine.verify("s")).ok
-            await check_requests(engine, store)
+            await check_requests(engine, store, budget)
 
     asyncio.run(play())
 
@@ -225,16 +225,17 @@ async def become(host: Following, call: str, fate: str) -> None:
     if fate in ("result", "ended"):
         await host.tool_ended(call)
     elif fate == "kept":
-        await host.tool_ended(call, "kept " * 30)
+        await host.tool_ended(call, "kept " * (30 if call == "c0" else 3_000))
     elif fate in ("failed", "cancelled"):
         await host.tool_failed(call, "E", "x", cancelled=fate == "cancelled")
 
 
-async def check_requests(engine: Engine, store: MemoryStore) -> None:
+async def check_requests(engine: Engine, store: MemoryStore, budget: int) -> None:
     before: list[dict[str, Any]] = []
     for row in (await engine.audit("s")).requests:
         view = await engine.request_view("s", position=row.position)
         assert view.verified
+        assert row.floor_sent == (row.tokens > budget)
         assert row.breaks or view.messages[: len(before)] == before
         before = view.messages
     state = request_view.initial()

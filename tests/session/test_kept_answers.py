@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
+from eventctx.importers.recording import long_view
+from eventctx.importers.recording.long_view import LongView
 from eventctx.messages.facts import decode_facts
+from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import (
     ANSWER_KEPT,
@@ -155,6 +158,51 @@ async def test_export_and_import_carry_kept_answers() -> None:
     _, *lines = [line async for line in export_lines(store, info)]
     await import_drafts(other, "s", read_drafts(lines))
     assert (await view_of(other))[2] == result("a", ANSWER_KEPT + "the text of a")
+
+
+async def test_a_kept_answer_is_counted_by_the_estimator_of_the_model() -> None:
+    store = MemoryStore()
+    await killed(store, answer="seven words of it, and 12345 digits")
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    for model in (None, "claude-opus-4-8", "gpt-5.5"):
+        state = request_view.with_model(state, model)
+        (entry,) = [one for one in state.layout.entries() if one.call_id == "a"]
+        assert entry.end is not None and entry.end.facts is not None
+        facts = entry.end.facts
+        assert entry.tokens == UNANSWERED_TOKENS + state.estimator.tokens(facts)
+
+
+async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        await ctx.set_messages([{"role": "user", "content": "Else."}, calling("a", "b")])
+        shown = await ctx.get_messages_for_request()
+        assert shown[2] == result("a", f"{ANSWER_KEPT}the text of a")
+        await ctx.set_messages([ASK])
+        state = await fold(store, "s", request_view)
+        assert state.layout.ends.known == {}
+
+
+async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(long_view, "CHUNK", 2)
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        for number in range(8):
+            await ctx.add_message({"role": "assistant", "content": f"{number}"})
+    shelf = LongView()
+    plain = held = request_view.initial()
+    for record in await records_of(store):
+        plain = request_view.evolve(plain, record)
+        held = shelf.kept(request_view.evolve(held, record))
+    assert held.layout.refs.is_held
+    assert held.layout.entries() == plain.layout.entries()
+    shelf.close()
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,25 @@ from eventctx.engine import Engine
 from eventctx.importers.recording import long_view
 from eventctx.importers.recording.long_view import LongView
 from eventctx.messages.facts import decode_facts
+from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import UNANSWERED_TOKENS
+from eventctx.policies.planner import visible_of
+from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view import request_view
+from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.layout import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,
+    EMPTY,
     KEPT_CHARACTERS,
     SYNTHETIC_RESULT,
+    append,
+    as_plain,
     build,
+    with_end,
 )
+from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.queries.verification.contents import ContentChecker
@@ -158,6 +167,61 @@ async def test_export_and_import_carry_kept_answers() -> None:
     _, *lines = [line async for line in export_lines(store, info)]
     await import_drafts(other, "s", read_drafts(lines))
     assert (await view_of(other))[2] == result("a", ANSWER_KEPT + "the text of a")
+
+
+async def test_what_is_learnt_of_a_call_after_the_model_went_on_changes_nothing() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "assistant", "content": "I go on without."})
+        before = await ctx.get_messages_for_request()
+        await host.tool_ended(1, "too late")
+        assert await ctx.get_messages_for_request() == before
+        assert (await engine.audit("s")).requests[-1].breaks == ()
+    assert before[2:4] == [result("a", CALL_NOT_ENDED), result("b", CALL_NOT_ENDED)]
+
+
+async def test_the_view_digest_tells_apart_what_a_made_up_result_says() -> None:
+    digests = set()
+    for fate in ("open", "ended", "kept"):
+        ref = MessageRef(0, 0, 0, bytes(32), read_facts(calling("a")), 10)
+        layout = append(EMPTY, ref)
+        if fate != "open":
+            end = CallEnd(True, 5, b"digest") if fate == "kept" else CallEnd(True)
+            layout = with_end(layout, "a", end)
+        digests.add(layout.measure()[0])
+        digests.add(as_plain(layout, 0).measure()[0])
+    assert len(digests) == 4
+
+
+async def test_nothing_is_remembered_of_calls_that_got_their_results() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        ctx = await engine.session("s")
+        await host.tool_ended(1, "of a")
+        await host.tool_ended(2, "of b")
+        await ctx.add_message(result("a", "of a"))
+        await ctx.add_message(result("b", "of b"))
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    assert state.layout.ends.known == {}
+
+
+async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() -> None:
+    store = MemoryStore()
+    await killed(store, answer="kept " * 600)
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "assistant", "content": "I go on."})
+        await ctx.add_message(GO_ON)
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    visible = visible_of(state)
+    working = WorkingSet(visible, kept_whole(visible))
+    (group,) = [one for one in visible.groups if one.pending]
+    working.drop(group, "older")
+    left = [ref for ref in state.layout.refs if not ref.facts.calls]
+    assert working.total == build(left).tokens
 
 
 async def test_a_kept_answer_is_counted_by_the_estimator_of_the_model() -> None:
@@ -342,6 +406,8 @@ async def test_a_call_that_no_request_of_renderer_1_showed_gets_the_words_of_tod
         if entry.kind == "synthetic"
     ]
     assert said == [("b", False), ("d", False), ("e", False), ("a", True), ("b", True)]
+    again = view_snapshot.load(view_snapshot.dump(state))
+    assert again.layout.entries() == state.layout.entries()
 
 
 async def test_a_layout_that_grew_row_by_row_under_both_renderers_equals_one_built_at_once() -> (

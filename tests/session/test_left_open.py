@@ -62,6 +62,7 @@ async def test_the_next_turn_ends_what_a_killed_process_left_open_before_it_begi
         before = len(await records_of(store))
         async with ctx.turn("t2"):
             pass
+        await ctx.close()
         after = (await records_of(store))[before:]
         assert [record.type for record in after] == [
             "tool:error",
@@ -187,7 +188,7 @@ async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
     store = MemoryStore()
     async with process(store) as engine:
         host = await until_two_tools_run(engine)
-        await engine.verify("s")
+        await (await engine.session("s")).close()  # all of it is in the log now
         state: request_view.ViewState = await fold(store, "s", request_view)
         for span in reversed(state.spans):  # what a process does that cannot see whose they are
             await appended(store, *presumed_end(span))

@@ -16,6 +16,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import (
     PlanEnd,
     PlanStart,
+    PreCompact,
     PromptComplete,
     ProviderError,
     SessionTakenOver,
@@ -169,6 +170,16 @@ async def test_a_turn_that_goes_on_after_it_was_found_open_is_not_lost() -> None
         async with ctx.turn("t2"):
             pass
     assert "lost" not in {status for _, _, status in ends(await records_of(store))}
+
+
+async def test_a_turn_whose_compaction_the_crash_left_open_is_lost_all_the_same() -> None:
+    store = MemoryStore()
+    await killed(store)
+    began = PreCompact(trigger="budget", strategy="x", strategy_version=1, tokens=1, messages=1)
+    await appended(store, began, RecordIds("t1", "c" * 16))
+    async with process(store) as engine, (await engine.session("s")).turn("t2"):
+        pass
+    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
 
 
 async def test_a_fork_inherits_no_open_span() -> None:

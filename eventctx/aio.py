@@ -12,9 +12,9 @@ import asyncio
 import contextvars
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from threading import Thread
 from typing import Any, Final, TypeVar
 
@@ -67,24 +67,49 @@ async def insist(emit: Callable[[], Awaitable[None]]) -> None:
 
 
 class KeyedLock:
-    """A lock per name, for tasks of any thread and loop. A name that is free takes no memory."""
+    """A lock per name, for tasks of any thread and loop. A name that is free takes no memory.
+
+    ``async with lock(name)`` holds it after all earlier callers have released it. Taking one that
+    is free makes no future: it is taken a dozen times for every request of an agent.
+    """
 
     def __init__(self) -> None:
-        self._held: dict[str, Future[None]] = {}
+        self._held: dict[str, _Holding] = {}
 
-    @asynccontextmanager
-    async def __call__(self, name: str) -> AsyncIterator[None]:
-        """Hold ``name``, after all earlier callers have released it."""
-        mine: Future[None] = Future()
-        # A running future cannot be cancelled, so a waiter that gives up leaves it to the others.
-        mine.set_running_or_notify_cancel()
-        while (held := self._held.setdefault(name, mine)) is not mine:
-            await asyncio.wait([asyncio.wrap_future(held)])
-        try:
-            yield
-        finally:
-            del self._held[name]
-            mine.set_result(None)
+    def __call__(self, name: str) -> _Holding:
+        """Hold ``name`` inside of the ``async with`` block of what is returned."""
+        return _Holding(self._held, name)
+
+
+class _Holding:
+    """One caller that holds a name, or waits for it.
+
+    Invariant: a waiter adds itself before it reads ``_released``, and a release sets ``_released``
+    before it reads the waiters. At least one side therefore sees the other.
+    """
+
+    __slots__ = ("_all", "_name", "_released", "_waiters")
+
+    def __init__(self, held: dict[str, _Holding], name: str) -> None:
+        self._all = held
+        self._name = name
+        self._released = False
+        self._waiters: list[Future[None]] = []
+
+    async def __aenter__(self) -> None:
+        while (other := self._all.setdefault(self._name, self)) is not self:
+            release: Future[None] = Future()
+            # A running future cannot be cancelled, so a waiter that gives up harms no release.
+            release.set_running_or_notify_cancel()
+            other._waiters.append(release)
+            if not other._released:
+                await asyncio.wait([asyncio.wrap_future(release)])
+
+    async def __aexit__(self, *_: object) -> None:
+        del self._all[self._name]
+        self._released = True
+        for release in self._waiters:
+            release.set_result(None)
 
 
 async def end_within(

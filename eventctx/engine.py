@@ -49,7 +49,7 @@ from eventctx.queries.verification.session import verify
 from eventctx.queries.verification.whole_store import StoreVerification, verify_store
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
-from eventctx.session.appending import Listener
+from eventctx.session.appending import Listener, send_all
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
 from eventctx.session.evidence import deleting
@@ -321,7 +321,20 @@ class Engine:
         check_session_id(session)
         checked("start", start, Position)
         checked("stop", stop, Position | None)
-        return self.store.read(session, start=start, stop=stop, bodies=bodies)
+        return self._records(session, start, stop, bodies)
+
+    async def _records(
+        self, session: str, start: int, stop: int | None, bodies: bool
+    ) -> AsyncIterator[Record]:
+        store = await self._readable(session)
+        async for record in store.read(session, start=start, stop=stop, bodies=bodies):
+            yield record
+
+    async def _readable(self, session: str) -> EventStore:
+        """The store, once it holds all records of a session that were made in this process."""
+        check_session_id(session)
+        await self._sessions.send(session)
+        return self.store
 
     async def transcript(
         self, session: str, *, at: int | None = None, turn: int | None = None
@@ -332,11 +345,11 @@ class Engine:
         """
         if at is not None and turn is not None:
             raise InvalidSetting("transcript: expected at most one of at and turn, found both")
-        check_session_id(session)
+        store = await self._readable(session)
         if turn is not None:
             checked("turn", turn, Position)
-            at = await requests.position_of_turn(self.store, session, turn)
-        return await transcript_at(self.store, session, at)
+            at = await requests.position_of_turn(store, session, turn)
+        return await transcript_at(store, session, at)
 
     async def request_view(
         self,
@@ -357,13 +370,12 @@ class Engine:
         self._check_request(turn, iteration, position)
         if (turn is None) == (position is None):
             raise InvalidSetting("request_view: expected either a turn or a position")
+        store = await self._readable(session)
         if position is not None:
-            return await requests.request_at(
-                self.store, session, position, allow_damage=allow_damage
-            )
+            return await requests.request_at(store, session, position, allow_damage=allow_damage)
         assert turn is not None  # noqa: S101 - tells the type checker
         return await requests.request_of_turn(
-            self.store, session, turn, iteration, allow_damage=allow_damage
+            store, session, turn, iteration, allow_damage=allow_damage
         )
 
     @staticmethod
@@ -373,8 +385,7 @@ class Engine:
 
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
-        check_session_id(session)
-        return await audited(self.store, session)
+        return await audited(await self._readable(session), session)
 
     async def verify(
         self, session: str, receipt: Receipt | None = None, *, facts: bool = True
@@ -390,7 +401,8 @@ class Engine:
             raise InvalidSetting(f"receipt: expected a Receipt, found {shown(receipt)}")
         noted = (await self._receipts.receipts()).get(session)
         receipts = {one for one in (receipt, noted) if one is not None}
-        return await verify(self.store, session, tuple(receipts), facts=facts)
+        store = await self._readable(session)
+        return await verify(store, session, tuple(receipts), facts=facts)
 
     async def verify_store(
         self,
@@ -446,7 +458,8 @@ class Engine:
         self._check_request(turn, iteration, position)
         checked("message number", number, Position)
         selector = RequestSelector(turn, iteration, position)
-        return await answering.why(self.store, session, number, selector)
+        store = await self._readable(session)
+        return await answering.why(store, session, number, selector)
 
     async def diff(
         self,
@@ -463,7 +476,8 @@ class Engine:
         """
         check_session_id(session)
         one, other = RequestSelector.of(before, by), RequestSelector.of(after, by)
-        return await answering.difference(self.store, session, one, other)
+        store = await self._readable(session)
+        return await answering.difference(store, session, one, other)
 
     async def lost(
         self, session: str, *, compaction: int | None = None, turn: int | None = None
@@ -480,7 +494,8 @@ class Engine:
         if compaction is not None and turn is not None:
             raise InvalidSetting("lost: expected at most one of compaction and turn, found both")
         selector = RequestSelector(turn)
-        return await what_left(self.store, session, compaction=compaction, selector=selector)
+        store = await self._readable(session)
+        return await what_left(store, session, compaction=compaction, selector=selector)
 
     async def dry_run(
         self,
@@ -555,6 +570,7 @@ class Engine:
     def __del__(self) -> None:
         """Write what is queued, and end the threads, of an engine that nobody closed."""
         if self._opened is not None:
+            send_all(self.store)
             run_apart(partial(_release, self.hooks, self._losses, self.store), "eventctx-release")
             warnings.warn(
                 f"the engine of {self._opened} was dropped without a close: use `async with "

@@ -6,12 +6,15 @@ The fold keeps only addresses; bodies are fetched when the transcript is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.log.store import Address
 from eventctx.projections.view.series import Series
+
+FOLDED: Final = frozenset(("context:message_added", "context:messages_set", "context:cleared"))
+"""The types of the records that change a transcript."""
 
 
 class TranscriptLine(NamedTuple):

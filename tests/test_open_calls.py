@@ -37,13 +37,12 @@ class Calls:
     def failed(self, name: str, outcome: SpanOutcome = BROKEN, key: object = None) -> None:
         self._take(self.open.end(key, name, outcome))
 
-    def row(self, call_id: str, text: str) -> None:
-        self._take(self.open.result_added(call_id, text))
+    def row(self, call_id: str, text: str, failed: SpanOutcome | None = None) -> None:
+        self._take(self.open.result_added(call_id, text, failed))
 
     def close(self) -> None:
         self._take(self.open.close())
-        assert not len(self.open)
-        assert not self.open.wait
+        assert len(self.open) == 0
 
     def _take(self, ended: list[EndedCall]) -> None:
         for one in ended:
@@ -72,7 +71,6 @@ def test_a_failure_waits_for_the_call_beside_it_and_belongs_to_the_one_left_over
     calls = reads("a", "b")
     calls.failed("read")
     assert calls.ended == []
-    assert calls.open.wait
     calls.returned("key of a")
     assert calls.statuses == [("a", "ok"), ("b", "error")]
 
@@ -111,7 +109,6 @@ def test_an_end_of_no_open_call_is_ignored() -> None:
     calls.failed("write")
     calls.returned("other")
     assert calls.ended == []
-    assert not calls.open.wait
 
 
 # -- by the results in the conversation ----------------------------------------------------------
@@ -144,6 +141,24 @@ def test_a_denied_call_is_not_the_one_that_failed() -> None:
     calls.row("b", "Error executing tool: went wrong")
     calls.close()
     assert calls.ended == [("b", "error", "went wrong"), ("a", "cancelled", NO_END)]
+
+
+def test_a_result_that_tells_of_another_failure_is_the_end_of_its_call() -> None:
+    calls = reads("a", "b")
+    calls.failed("read")
+    calls.row("a", "Denied by hook: not now", SpanOutcome("error", "ToolFailed", "not now"))
+    assert calls.ended == [("a", "error", "not now")]
+    calls.row("b", "Error executing tool: went wrong", BROKEN)
+    assert calls.ended[1:] == [("b", "error", "went wrong")]
+
+
+def test_a_failure_that_a_host_put_in_other_words_is_no_failure_of_the_call_beside_it() -> None:
+    calls = reads("a", "b", key="same")
+    calls.failed("read")
+    calls.returned("same", "text")
+    calls.row("a", "Error: it broke", SpanOutcome("error", "ToolFailed", "it broke"))
+    calls.row("b", "text")
+    assert calls.ended == [("a", "error", "it broke"), ("b", "ok", None)]
 
 
 def test_a_failure_behind_a_tool_that_returned_is_no_failure_of_the_call_beside_it() -> None:
@@ -243,11 +258,13 @@ def test_no_call_is_said_to_have_had_an_end_that_it_did_not_have(
     ends = list(calls.ended)
     if data.draw(st.booleans()):
         for at, (_, _, how) in enumerate(truths):
-            calls.row(str(at), f"answer {at}" if how == "ok" else f"Error: {how}")
+            text = f"answer {at}" if how == "ok" else f"Error: {how}"
+            calls.row(str(at), text, None if how == "ok" else SpanOutcome("error", "E", how))
     calls.close()
     assert calls.ended[: len(ends)] == ends
     assert sorted(call for call, _, _ in calls.ended) == [str(at) for at in range(len(truths))]
-    for call, status, _ in calls.ended:
+    for call, status, message in calls.ended:
         how = truths[int(call or 0)][2]
-        expected = "ok" if how == "ok" else "error"
-        assert status in (expected, "cancelled") if how != "denied" else status == "cancelled"
+        assert status in ("ok" if how == "ok" else "error", "cancelled")
+        if status == "error" and "the host did not say" not in str(message):
+            assert message == how

@@ -13,8 +13,10 @@ from eventctx.messages.tool_results import (
     KIND,
     NO_REASON,
     ToolFailure,
+    answer_of_copy,
     failure_of,
     failure_of_copy,
+    failure_of_row,
 )
 
 SUCCESSES: list[ToolResult] = [
@@ -97,3 +99,50 @@ def test_an_object_with_odd_fields_is_read_all_the_same() -> None:
     assert failure_of(odd) == ToolFailure(KIND, "7")
     assert failure_of(SimpleNamespace(success=False)) == ToolFailure(KIND, NO_REASON)
     assert failure_of(SimpleNamespace(error="nope")) is None
+
+
+@pytest.mark.parametrize(("result", "kind", "message"), FAILURES)
+def test_a_row_that_a_loop_made_of_a_failure_tells_it(
+    result: ToolResult, kind: str, message: str
+) -> None:
+    assert failure_of_row(str(result)) is not None
+    assert failure_of_row(json.dumps(result.model_dump())) == ToolFailure(kind, message)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("Error executing tool: x", "x"),
+        ("Internal error executing tool: x", "x"),
+        ("Error executing tool: ", NO_REASON),
+        ("Denied by hook: x", "Denied by hook: x"),
+    ],
+)
+def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure(
+    row: str, message: str
+) -> None:
+    assert failure_of_row(row) == ToolFailure(KIND, message)
+
+
+@pytest.mark.parametrize(
+    "row", ["fine", '{"success": true, "output": 1}', '{"success": false, "tests": 3}', "{", ""]
+)
+def test_a_row_with_other_text_tells_none(row: str) -> None:
+    assert failure_of_row(row) is None
+
+
+@pytest.mark.parametrize(
+    ("copy", "answer"),
+    [
+        ("text", "text"),
+        (None, None),
+        ({"success": True, "output": "text", "error": None}, "text"),
+        ({"success": False, "output": {"stderr": "é"}, "error": None}, '{"stderr": "é"}'),
+        ({"success": False, "output": None, "error": None}, None),
+        ({"files": ["a"]}, '{"files": ["a"]}'),
+        ([1, 2], "[1, 2]"),
+        ({"odd": {1}}, None),
+    ],
+)
+def test_the_answer_of_a_tool_is_the_text_of_its_output(copy: Any, answer: str | None) -> None:
+    assert answer_of_copy(copy) == answer

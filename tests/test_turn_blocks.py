@@ -9,6 +9,8 @@ import pytest
 
 import eventctx
 from eventctx.errors import InvalidSetting, TurnError
+from eventctx.log.codec import decode_event
+from eventctx.log.events import ToolError
 from eventctx.orchestrators import BasicOrchestrator
 from eventctx.session.context import Context
 from eventctx.session.scope import current_scope
@@ -119,3 +121,36 @@ async def entered_twice(block: Any, advice: str, *, entered: bool = False) -> No
         async with block:
             raise AssertionError
     assert current_scope() is outside
+
+
+async def test_a_tool_that_returned_its_failure_ends_as_an_error_whatever_comes_after() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            async with cycle.tool_call("read", "c1") as call:
+                call.failed("OSError", "no such file")
+            with pytest.raises(KeyError):
+                async with cycle.tool_call("read", "c2") as call:
+                    call.failed("OSError")
+                    raise KeyError("later")
+        ends = [decode_event(one) async for one in engine.records("s") if one.type == "tool:error"]
+    assert ends == [
+        ToolError("read", "OSError", "c1", "no such file"),
+        ToolError("read", "OSError", "c2", ""),
+    ]
+
+
+async def test_a_failure_is_named_by_texts() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with (
+            ctx.turn() as turn,
+            turn.iteration() as cycle,
+            cycle.tool_call("read", "c1") as call,
+        ):
+            wrong: Any = None
+            with pytest.raises(InvalidSetting, match="kind: expected a text"):
+                call.failed(wrong)
+            with pytest.raises(InvalidSetting, match="message: expected a text"):
+                call.failed("OSError", wrong)
+        assert "tool:post" in await names(engine)

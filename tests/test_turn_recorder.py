@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +21,7 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage
+from eventctx.session.activity import SessionEmitter
 from eventctx.session.host_turns import Following
 from eventctx.session.scope import Scope
 
@@ -220,7 +221,9 @@ class Kept:
         self.made.append(SpanRecord(events.PromptSubmit(number=1), scope.ids))
         return 1
 
-    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
+    def note(
+        self, event: Event, scope: Scope, answer: str | None = None, time: int | None = None
+    ) -> None:
         self.made.append(SpanRecord(event, scope.ids))
 
 
@@ -241,7 +244,7 @@ REPORTS: dict[str, tuple[Any, ...]] = {
 @given(st.lists(st.sampled_from(sorted(REPORTS)), max_size=30))
 async def test_whatever_a_host_reports_every_span_ends_once(reports: list[str]) -> None:
     emitter = Kept()
-    host = Following(emitter, lambda scope: None, bytes)
+    host = Following(cast(SessionEmitter, emitter), lambda scope: None, bytes)
     for name in reports:
         await getattr(host, name)(*REPORTS[name])
     await host.turn_ended()

@@ -6,7 +6,8 @@ that several open calls may have waits, and is settled by the first of these:
 
 1. As many such ends wait as there are calls, and all ends are equal: the order does not matter.
    So the last open call gets the end that is left over.
-2. The conversation gets a call's result: its text holds the failure, or is the answer.
+2. The conversation gets a call's result: its text holds the failure, or is the answer. A result
+   that tells of another failure is the end of its call, too.
 3. The iteration or the turn is over. Ends of one status for all calls are taken in order.
    Otherwise nobody knows, and the calls end as cancelled, with a message that says what is known.
 
@@ -51,11 +52,15 @@ class _End:
     among: list[_Call]
     sure: bool
 
-    def fits(self, text: str) -> bool:
+    def fits(self, text: str, failed: SpanOutcome | None = None) -> bool:
         """Whether a call with this result in the conversation may have this end."""
         if self.outcome.status == "ok":
             return self.answer == text
-        return bool(self.outcome.message) and str(self.outcome.message) in text
+        message = self.outcome.message
+        if not message or failed is None:
+            return bool(message) and str(message) in text
+        # One failure's message may stand in another's, so a failure that is told must be equal.
+        return message in (failed.message, fit_for_log(text))
 
 
 class OpenCalls:
@@ -68,11 +73,6 @@ class OpenCalls:
 
     def __len__(self) -> int:
         return len(self._open)
-
-    @property
-    def wait(self) -> bool:
-        """Whether an end waits for its call."""
-        return bool(self._waiting)
 
     def begin(self, key: object, span: TurnSpan[ToolPre]) -> None:
         """Take a call that has begun; ``key`` is what its end will be known by."""
@@ -97,16 +97,27 @@ class OpenCalls:
         self._waiting.append(_End(outcome, answer, among, outcome.status == "ok" or not other))
         return self._settled()
 
-    def result_added(self, call_id: str, text: str) -> list[EndedCall]:
-        """Take a call's result in the conversation, and return the calls that it settles."""
+    def result_added(
+        self, call_id: str, text: str, failed: SpanOutcome | None = None
+    ) -> list[EndedCall]:
+        """Take a call's result in the conversation, and return the calls that it settles.
+
+        ``failed`` is the failure that the text tells: hosts report no end of a call that a hook
+        denied. A result without one ends no call, as hosts add some for calls that they broke off.
+        """
         call = next((one for one in self._open if one.span.of.call_id == call_id), None)
         if call is None:
             if any(one.of.call_id == call_id for one in self._returned):
                 self._forget_failure(text)
             return self._settled()
-        fitting = [one for one in self._waiting if call in one.among and one.fits(text)]
-        if not fitting:
+        fitting = [one for one in self._waiting if call in one.among and one.fits(text, failed)]
+        if not fitting and failed is None:
             return []
+        if not fitting:
+            for end in self._waiting:
+                # The host may have put it in other words, so it may have been this call's.
+                end.sure = end.sure and call not in end.among
+            return [self._settle(call, None, failed), *self._settled()]
         # The longest: one failure's message may stand in the message of another.
         found = max(fitting, key=lambda end: len(end.outcome.message or end.answer or ""))
         return [self._settle(call, found), *self._settled()]

@@ -7,7 +7,8 @@ host reports that value like any other. A listener gets a copy of it, in one of 
     "Error: no such file" | "Failed"              the text of the value (loop-basic)
     "{'success': False, …}"                       the text of a dict (loop-streaming, loop-events)
 
-``failure_of`` reads values and their fields; ``failure_of_copy`` reads the texts too. A text that
+``failure_of`` reads values and their fields; ``failure_of_copy`` reads the texts too, and
+``failure_of_row`` the text of a stored row, which some loops make from the same copy. A text that
 the tool itself returned is content, whatever its first word is, so only a reader of copies may look
 into texts.
 """
@@ -27,6 +28,9 @@ NO_REASON: Final = "the tool gave no reason"
 
 _FIELDS: Final = frozenset(("success", "output", "error", "content"))
 """The fields of Amplifier's ``ToolResult``."""
+
+_RAISED: Final = ("Error executing tool: ", "Internal error executing tool: ")
+_DENIED: Final = "Denied by hook: "
 
 _MOST_DECODED: Final = 1_000_000
 """Longest text, in characters, that is decoded only to see whether it reports a failure."""
@@ -72,6 +76,23 @@ def failure_of_copy(result: object) -> ToolFailure | None:
     if result.startswith("{'success': False") or result.endswith(", 'success': False}"):
         return ToolFailure(KIND, result)
     return failure_of(_decoded(result)) if '"success"' in result else None
+
+
+def failure_of_row(text: str) -> ToolFailure | None:
+    """The failure in the text of a row that has no field for one; None where it tells none.
+
+    Besides the forms above these are the words that loops have for calls without a result. A JSON
+    object counts only with a ``ToolResult``'s fields: commands print other ones.
+    """
+    if text.startswith(_DENIED):
+        return ToolFailure(KIND, text)
+    for words in _RAISED:
+        if text.startswith(words):
+            return ToolFailure(KIND, text.removeprefix(words) or NO_REASON)
+    if text.startswith("{"):
+        given = _decoded(text) if '"success"' in text and len(text) <= _MOST_DECODED else None
+        return failure_of(given) if isinstance(given, dict) and given.keys() <= _FIELDS else None
+    return failure_of_copy(text)
 
 
 def answer_of_copy(result: object) -> str | None:

@@ -72,11 +72,17 @@ class ToolOutcome(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request to a provider: the prepared messages, and the tools that the model may call."""
+    """A request to a provider: the prepared messages, and the tools that the model knows.
+
+    With ``tool_choice`` "none" the model must not call them. They are sent all the same, because
+    the definitions are the beginning of what a provider caches. Only a provider with
+    ``takes_tool_choice = True`` gets such a request; another one gets no tools instead.
+    """
 
     messages: Sequence[dict[str, Any]]
     ids: Ids
     tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: Literal["none"] | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -103,7 +109,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """A piece of an answer as it comes. ``block`` counts the answer's blocks from 0."""
+    """A piece of an answer as it comes.
+
+    ``block`` counts from 0 the blocks of the answer, and in ``StreamingOrchestrator.stream`` those
+    of the whole turn.
+    """
 
     kind: Literal["text", "thinking"]
     text: str
@@ -117,7 +127,8 @@ class Provider(Protocol):
     ``complete`` and ``stream`` raise ``ProviderFailed`` for failures of the API and the network.
     They never retry by themselves, because each attempt is a call of its own in the log.
     ``get_info()``, if there is one, gives ``context_window`` and ``max_output_tokens`` for the
-    budget (see ``eventctx.session.settings``).
+    budget (see ``eventctx.session.settings``). An attribute ``takes_tool_choice = True`` says that
+    it sends a request's ``tool_choice``.
     """
 
     @property

@@ -10,7 +10,7 @@ from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.log.arguments import shown
 from eventctx.log.events import CATALOGUE, Event, PromptSubmit, UsageReported
 from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
-from eventctx.log.record import Body
+from eventctx.log.record import Body, Draft
 from eventctx.log.turn_recorder import TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
 from eventctx.projections.view.request_view import ViewState
@@ -181,18 +181,23 @@ class SessionEmitter:
         Raises InvalidSetting for an event that a command writes, since only that command keeps the
         event's guarantees, for a value that its payload does not allow, and for no event.
         """
-        if not isinstance(event, Event):
-            raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
-        name = str(event.__struct_config__.tag)
-        if name in CATALOGUE and not CATALOGUE[name].emitted:
-            raise InvalidSetting(
-                f"emit: {name} is written by the command that it records; expected one of "
-                f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
-            )
-        if isinstance(event, UsageReported):
-            check_usage({name: getattr(event, name) for name in Usage.__struct_fields__})
-        kept = self._kept(event, answer)
-        await self._session.appends.emit(self._session.appends.draft(event, kept, scope))
+        await self._session.appends.emit(self._draft(event, scope, answer))
+
+    def note(
+        self, event: Event, scope: Scope, answer: str | None = None, time: int | None = None
+    ) -> None:
+        """As ``emit``, at once, in a session that has a turn. ``time`` is the event's, else now."""
+        self._session.appends.note(self._draft(event, scope, answer, time))
+
+    def _draft(
+        self, event: Event, scope: Scope, answer: str | None, time: int | None = None
+    ) -> Draft:
+        _check(event)
+        return self._session.appends.draft(event, self._kept(event, answer), scope, time)
+
+    def send(self) -> None:
+        """Let what was emitted go to the store now, without waiting for it."""
+        self._session.appends.send()
 
     def _kept(self, event: Event, answer: str | None) -> tuple[Body, ...]:
         # Without the call's id no view could tell which call it answers.
@@ -203,3 +208,17 @@ class SessionEmitter:
         text = answer.encode("utf-8", "backslashreplace").decode()
         row = {"role": "tool", "tool_call_id": call_id, "content": text}
         return (body_of(self._session, row),)
+
+
+def _check(event: object) -> None:
+    """Raise InvalidSetting for what may not be emitted."""
+    if not isinstance(event, Event):
+        raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
+    name = str(event.__struct_config__.tag)
+    if name in CATALOGUE and not CATALOGUE[name].emitted:
+        raise InvalidSetting(
+            f"emit: {name} is written by the command that it records; expected one of "
+            f"{', '.join(sorted(one for one, row in CATALOGUE.items() if row.emitted))}"
+        )
+    if isinstance(event, UsageReported):
+        check_usage({name: getattr(event, name) for name in Usage.__struct_fields__})

@@ -1,10 +1,10 @@
 """The aggregate: one session's state in this process, folded from its records.
 
-This is the only place where records are folded ahead of the disk. A draft that was handed to the
-store is noted at once and folded when somebody reads the view. ``preview`` folds drafts that are
-only considered, and changes nothing.
+This is the only place where records are folded ahead of the disk. A draft that got its position is
+noted at once and folded when somebody reads the view. ``preview`` folds drafts that are only
+considered, and changes nothing.
 
-Invariant: the view is that of all records up to the last one handed to the store. When another
+Invariant: the view is that of all records up to the last draft with a position. When another
 process wrote in between, this no longer holds, and ``install`` replaces the whole state with the
 one that was read from the store.
 
@@ -127,7 +127,7 @@ class Aggregate:
     # -- folding ---------------------------------------------------------------------------------
 
     def appended(self, drafts: Sequence[Draft], after: ViewState | None = None) -> None:
-        """Note drafts that were handed to the store; ``after`` is the view behind them, if known.
+        """Note drafts that got their positions; ``after`` is the view behind them, if known.
 
         They are folded when the view is read: folding now would keep the store's thread from
         starting.

@@ -2,10 +2,15 @@
 
 An append is a short synchronous step under a lock: it gives the drafts their positions, hands them
 to the store, and notes them in the aggregate. So calls from several tasks and threads keep one
-order. Waiting for the disk happens outside of the lock, so many appends share one commit. Each
-append expects the last record that this process knows. When another process wrote in between, all
-appends under way fail and the queue is *stale*: it reads the session again, and then sends the
-drafts that hold whatever others wrote behind the new records. Drafts for one exact version are
+order. Waiting for the disk happens outside of the lock, so many appends share one commit.
+
+Activity events *ride*: they get their positions at once, and go to the store with the next append
+that is waited for, which saves a commit for each. When none comes, they go by themselves after
+``IDLE_SECONDS``, or when the session is closed. A crash loses what still rides.
+
+Each append expects the last record that this process knows. When another process wrote in between,
+all appends under way fail and the queue is *stale*: it reads the session again, and then the drafts
+that hold whatever others wrote ride behind the new records. Drafts for one exact version are
 dropped; their caller gets the conflict.
 
 Invariant: drafts reach the store in the order in which the queue took them. A draft that is sent
@@ -21,24 +26,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter
+from typing import Final
 
 import msgspec
 
+from eventctx.aio import finish
 from eventctx.errors import EventctxError, ImportedSession, StoreError, WrongExpectedVersion
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record
-from eventctx.log.store import NO_STREAM, EventStore, Last
+from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
-from eventctx.session.appending import Clock, Listener, PendingAppend, Unsent, asked_of_mirror
+from eventctx.session.appending import (
+    Clock,
+    Listener,
+    PendingAppend,
+    Unsent,
+    asked_of_mirror,
+    rides,
+    rides_no_more,
+)
 from eventctx.session.scope import Scope, scope_of
+from eventctx.session.transcript_lines import TranscriptLines
 
-MAX_IN_FLIGHT = 256
-"""Activity events that may wait for the disk; the next one waits for the oldest of them."""
+MAX_IN_FLIGHT = 16
+"""Appends that may wait for the disk; then ``emit`` waits for the oldest of them."""
+
+MAX_RIDING = 64
+"""Activity events that may ride; the next one takes them all to the store."""
+
+_GOES: Final = frozenset(("prompt:complete", "session:end"))
+"""Activity events that take to the store what rides, as nothing is to be expected soon."""
+
+IDLE_SECONDS: Final = 0.05
+"""How long an activity event rides at most while nothing is appended that is waited for."""
 
 
 def _nobody_counts() -> None:
@@ -48,9 +73,9 @@ def _nobody_counts() -> None:
 class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
-    ``head`` is the position of the last record that was handed to the store, -1 for none. ``held``
-    is the scope that a host reported, for tasks that are in no turn of their own. ``used`` is
-    called after every append and every load, without a lock held.
+    ``head`` is the last position that a draft was given, -1 for none. ``held`` is the scope that a
+    host reported, for tasks that are in no turn of their own. ``used`` is called after every append
+    and every load, without a lock held.
     """
 
     def __init__(
@@ -62,6 +87,7 @@ class AppendQueue:
         clock: Clock,
         random: Callable[[int], bytes],
         reload: Callable[[int | None], Awaitable[Loaded | None]],
+        lines: TranscriptLines,
     ) -> None:
         """``loaded`` is None for a session whose state is read when it is first needed.
 
@@ -75,8 +101,10 @@ class AppendQueue:
         self._random = random
         self._reload = reload
         self._lock = aggregate.lock
+        self._lines = lines
         self._in_flight: deque[PendingAppend] = deque()
         self._unsent: list[Unsent] = []
+        self._alarm: asyncio.AbstractEventLoop | None = None
         self._awaited_ids: set[bytes] = set()
         self._time = self._sent_time = 0
         self._appends = 0
@@ -87,6 +115,7 @@ class AppendQueue:
         self._last_id = b""
         self.held: Scope | None = None
         self.used: Callable[[], None] = _nobody_counts
+        self._riding_since = 0.0
         if loaded is not None:
             self._install(loaded)
 
@@ -97,6 +126,15 @@ class AppendQueue:
         self._sent_time = max(self._sent_time, loaded.time)
         self._stale = False
         self._reload_until = None
+        self._unsent.sort(key=lambda one: one.number)
+        again, self._unsent = self._unsent, []
+        for one in again:
+            self._ride(one)
+
+    @property
+    def _sent(self) -> int:
+        """The last position that was handed to the store."""
+        return self.head - len(self._unsent)
 
     # -- making drafts ---------------------------------------------------------------------------
 
@@ -106,15 +144,21 @@ class AppendQueue:
         scope = scope_of(self._stream)
         return self.held if scope.turn_id is None and self.held is not None else scope
 
-    def draft(self, event: Event, bodies: Sequence[Body] = (), scope: Scope | None = None) -> Draft:
+    def draft(
+        self,
+        event: Event,
+        bodies: Sequence[Body] = (),
+        scope: Scope | None = None,
+        time: int | None = None,
+    ) -> Draft:
         """Put an event into its envelope, in ``scope`` or the queue's present one.
 
-        Its time is the clock's, never before that of an earlier draft. Raises InvalidSetting for a
-        value that the event's payload does not allow.
+        Its ``time`` is else the clock's, and never before that of an earlier draft. Raises
+        InvalidSetting for a value that the event's payload does not allow.
         """
         name, version, payload = encode_event(event)
         scope = self.scope if scope is None else scope
-        self._time = max(self._time, self._clock())
+        self._time = max(self._time, self._clock() if time is None else time)
         return Draft(
             self._random(16),
             name,
@@ -182,73 +226,133 @@ class AppendQueue:
         return pending.again
 
     async def append_exactly(
-        self, version: int, *drafts: Draft, after: ViewState | None = None
+        self,
+        version: int,
+        *drafts: Draft,
+        after: ViewState | None = None,
+        then: Callable[[], None] | None = None,
     ) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
 
-        ``after`` is the view behind the drafts, if the caller has folded them already. Returns
-        None when this process appended in between; raises WrongExpectedVersion when another one
-        did.
+        ``after`` is the view behind the drafts, if the caller has folded them already. Returns the
+        records of the drafts, or None when this process appended in between; raises
+        WrongExpectedVersion when another one did. ``then`` is called when they are on disk; with
+        it, a cancellation is raised only when that is known.
         """
         await self._check(drafts)
         with self._lock:
-            if self._stale or self.head != version or self._unsent:
+            if self._stale or self.head != version:
                 return None
             pending = self._submit(drafts, len(drafts), after)
-        return await self._settle(pending)
+            pending.then = then
+        try:
+            return (await self._settle(pending))[-len(drafts) :]
+        except asyncio.CancelledError:
+            if then is not None:
+                await finish(self.drained())
+            raise
 
     async def emit(self, draft: Draft) -> None:
-        """Append an activity event in its place without waiting for the disk.
+        """Append an activity event in its place without waiting for the disk: it rides.
 
-        If it cannot be written, the next call that waits sends it again, and raises if that fails.
+        If it cannot be written, the next append that is waited for sends it again, and raises if
+        that fails.
         """
         await self.ready()
         await self._check((draft,))
+        self.note(draft)
         while len(self._in_flight) >= MAX_IN_FLIGHT:
             await self._oldest()
-        with self._lock:
-            if self._stale:
-                self._appends += 1
-                self._unsent.append(Unsent(self._appends, draft, None))
-                return
-            pending = self._submit((draft,), 0)
-            pending.awaited = False
-        self._watch(pending)
-        self.used()
 
-    def _watch(self, pending: PendingAppend) -> None:
-        task = asyncio.get_running_loop().create_task(self._settle_unwatched(pending))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def note(self, draft: Draft) -> None:
+        """As ``emit``, at once, for a session that was written to before."""
+        mirrored = self._aggregate.mirror
+        asked = None if mirrored is None else asked_of_mirror((draft,))
+        if mirrored is not None and asked is not None:
+            raise ImportedSession(self._stream, mirrored, asked)
+        with self._lock:
+            self._appends += 1
+            one = Unsent(self._appends, draft, None)
+            if self._stale:
+                self._unsent.append(one)
+            else:
+                self._ride(one)
+            goes = draft.type in _GOES or len(self._unsent) > MAX_RIDING
+            pending = self._submit((), 0) if goes and not self._stale else None
+        if pending is None:
+            self._arm(IDLE_SECONDS)
+        else:
+            self._watch(pending)
+
+    def _ride(self, one: Unsent) -> None:
+        if not self._unsent:
+            self._riding_since = perf_counter()
+            rides(self)
+        one = one._replace(draft=self._timed(one.draft))
+        self._unsent.append(one)
+        self.head += 1
+        self._aggregate.appended((one.draft,))
 
     def _submit(
         self, drafts: Sequence[Draft], exact: int, after: ViewState | None = None
     ) -> PendingAppend:
-        self._unsent.sort(key=lambda one: one.number)
-        again, self._unsent = self._unsent, []
-        sent = self._timed([*[one.draft for one in again], *drafts])
-        expected = NO_STREAM if self.head < 0 else Last(self.head, self._last_id)
+        riding, self._unsent = self._unsent, []
+        if riding:
+            rides_no_more(self)
+        own = [self._timed(draft) for draft in drafts]
+        sent = (*[one.draft for one in riding], *own)
+        last = self.head - len(riding)
+        expected = NO_STREAM if last < 0 else Last(last, self._last_id)
         ack = self._store.append(self._stream, sent, expected)
-        self.head += len(sent)
+        self.head += len(own)
         self._last_id = sent[-1].id
-        self._aggregate.appended(sent, after)
+        self._aggregate.appended(own, after)
+        self._lines.appended(sent, self.head)
         self._appends += 1
         pending = PendingAppend(self._appends, ack, sent, exact)
-        for one in again:
+        for one in riding:
             if one.origin is not None:
                 one.origin.again = pending
         self._in_flight.append(pending)
         return pending
 
-    def _timed(self, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+    def _timed(self, draft: Draft) -> Draft:
         """Keep times from running backwards along the log, also behind another process's."""
-        timed: list[Draft] = []
-        for draft in drafts:
-            if draft.time < self._sent_time:
-                draft = msgspec.structs.replace(draft, time=self._sent_time)
-            self._sent_time = draft.time
-            timed.append(draft)
-        return tuple(timed)
+        if draft.time < self._sent_time:
+            draft = msgspec.structs.replace(draft, time=self._sent_time)
+        self._sent_time = draft.time
+        return draft
+
+    # -- sending what rides ----------------------------------------------------------------------
+
+    def _arm(self, seconds: float) -> None:
+        """Let what rides go by itself after so many seconds."""
+        if self._alarm is None or self._alarm.is_closed():
+            with contextlib.suppress(RuntimeError):  # no loop: it goes with the next append
+                self._alarm = asyncio.get_running_loop()
+                self._alarm.call_later(seconds, self._rang)
+
+    def _rang(self) -> None:
+        self._alarm = None
+        if not self._unsent:
+            return
+        early = self._riding_since + IDLE_SECONDS - perf_counter()
+        if early > 0:
+            self._arm(early)  # what it was set for went with another append
+        else:
+            self._keep(self._flushed_unwatched())
+
+    async def _flushed_unwatched(self) -> None:
+        with contextlib.suppress(EventctxError):
+            await self.flushed()
+
+    def send(self, store: EventStore | None = None) -> None:
+        """As ``Riding.send``. Callable from any thread."""
+        if store is self._store or store is None:
+            with self._lock:
+                pending = self._submit((), 0) if self._unsent and not self._stale else None
+            if pending is not None:
+                self._watch(pending)
 
     # -- waiting for the disk --------------------------------------------------------------------
 
@@ -260,6 +364,21 @@ class AppendQueue:
             # The append continues without its caller, and its outcome still has to be handled.
             self._watch(pending)
             raise
+
+    def _watch(self, pending: PendingAppend) -> None:
+        """Handle the outcome of an append that nobody awaits."""
+        pending.awaited = False
+        self._keep(self._settle_unwatched(pending))
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            task = asyncio.get_running_loop().create_task(work)
+        except RuntimeError:  # no loop: the next call that waits does the work
+            work.close()
+            return
+        # asyncio itself holds tasks by weak references only.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _settle_unwatched(self, pending: PendingAppend) -> None:
         with contextlib.suppress(EventctxError):
@@ -276,6 +395,8 @@ class AppendQueue:
         with self._lock:
             if timed is not None and pending.awaited and pending.records is None:
                 timed(perf_counter() - pending.sent, len(appended.records))
+            if pending.then is not None and pending.records is None:
+                pending.then()
             pending.records = appended.records
             ready: list[Record] = []
             while self._in_flight and self._in_flight[0].records is not None:
@@ -283,7 +404,7 @@ class AppendQueue:
             self._aggregate.written(ready)
             for record in ready:
                 publish(record)
-            if ready and not self._in_flight and not self._stale:
+            if ready and ready[-1].position == self.head and not self._stale:
                 snapshot = self._aggregate.snapshot_due(ready)
                 if snapshot is not None:
                     self._store.save_snapshot(self._stream, view_snapshot.NAME, snapshot)
@@ -299,6 +420,7 @@ class AppendQueue:
         pending.failed = True
         self._stale = True
         self._reload_until = None
+        self._lines.failed()
         self._in_flight.remove(pending)
         if not isinstance(error, StoreError):
             return  # a draft that no store accepts is not tried again
@@ -355,37 +477,56 @@ class AppendQueue:
                 if self._stale or not self._unsent:
                     continue
                 pending = self._submit((), 0)
+                pending.awaited = False
             with contextlib.suppress(WrongExpectedVersion):
                 await self._settle(pending)
 
     async def settled(self) -> tuple[ViewState, int]:
-        """The view and its version, after all appends of this process are on disk.
-
-        Raises the error that kept an earlier activity event from being written.
-        """
+        """The view and its version, with what still rides, after all other appends are on disk."""
         while True:
             await self.ready()
-            await self.flushed()
+            await self.drained()
             with self._lock:
-                if self._stale or self._in_flight or self._unsent:
+                if self._stale or self._in_flight:
                     continue
                 view = self._aggregate.read()
                 if view is not None:
                     return view, self.head
                 # Only what was known: what another process wrote is still unseen by the caller.
-                self._stale, self._reload_until = True, self.head
+                self._stale, self._reload_until = True, self._sent
 
     async def synchronised(self) -> tuple[ViewState, int]:
         """As ``settled``, and after all that other processes have written until now."""
         while True:
             view, head = await self.settled()
-            info = await self._store.head(self._stream)
-            if info is None or info.head <= head:
+            if not self._behind(await last_position(self._store, self._stream)):
                 self.used()
                 return view, head
+
+    async def caught_up(self) -> int:
+        """The last position in the store, after all that was written until now.
+
+        As ``synchronised`` without the view. It waits for appends under way, since another process
+        may have their place, but what rides is not sent for its sake: an answer from memory costs
+        no write.
+        """
+        while True:
+            if self._stale:
+                await self.settled()
+            if self._in_flight:
+                await self.drained()
+            last = await last_position(self._store, self._stream)
             with self._lock:
-                if self.head < info.head:
-                    self._stale, self._reload_until = True, None
+                if not (self._stale or self._in_flight or self._behind(last)):
+                    return self._sent
+
+    def _behind(self, last: int) -> bool:
+        """Whether another process wrote up to ``last``; if so, the session is read again."""
+        with self._lock:
+            if self._sent < last:
+                self._stale, self._reload_until = True, None
+                return True
+            return False
 
     def renew(self) -> None:
         """Read the session again before its next use: contents of it were destroyed."""

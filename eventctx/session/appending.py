@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
 from eventctx.log.record import Draft, Record
-from eventctx.log.store import Appended
+from eventctx.log.store import Appended, EventStore
 
 
 class Clock(Protocol):
@@ -36,7 +38,18 @@ class PendingAppend:
     """
 
     __slots__ = (
-        *("ack", "again", "awaited", "drafts", "exact", "failed", "number", "records", "sent"),
+        *(
+            "ack",
+            "again",
+            "awaited",
+            "drafts",
+            "exact",
+            "failed",
+            "number",
+            "records",
+            "sent",
+            "then",
+        ),
     )
 
     def __init__(
@@ -50,15 +63,52 @@ class PendingAppend:
         self.failed = False
         self.again: PendingAppend | None = None
         self.awaited = True
+        self.then: Callable[[], None] | None = None
         self.sent = perf_counter()
 
 
 class Unsent(NamedTuple):
-    """A draft that waits to be sent again, in the order in which it was first sent."""
+    """A draft that rides, or waits to be sent again, in the order in which it was first taken."""
 
     number: int
     draft: Draft
     origin: PendingAppend | None
+
+
+class Riding(Protocol):
+    """A queue with drafts that ride."""
+
+    def send(self, store: EventStore | None = None) -> None:
+        """Hand them to the store and wait for nothing; only if it is ``store``, where given."""
+        ...
+
+
+_riding: set[Riding] = set()
+"""Held until their drafts are sent, also where everybody else has dropped the session."""
+
+
+def rides(queue: Riding) -> None:
+    """Have a queue send what rides when its engine is dropped, or the interpreter ends."""
+    _riding.add(queue)
+    # Registered anew, so that it runs before the hook of any store that was loaded meanwhile.
+    atexit.unregister(send_all)
+    atexit.register(send_all)
+
+
+def rides_no_more(queue: Riding) -> None:
+    """Forget a queue, whose drafts were sent."""
+    _riding.discard(queue)
+
+
+def send_all(store: EventStore | None = None) -> None:
+    """Let all queues of a store, or of all stores, send what rides. Waits for nothing."""
+    for queue in list(_riding):
+        queue.send(store)
+
+
+if hasattr(os, "register_at_fork"):
+    # What rides is the parent's.
+    os.register_at_fork(after_in_child=_riding.clear)
 
 
 _ABOUT: Final = frozenset(("session:linked", "session:signed"))

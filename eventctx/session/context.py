@@ -40,7 +40,7 @@ from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, resolve_budget
 from eventctx.session.transcript import Transcript
 from eventctx.session.transcript_export import write_transcript
-from eventctx.session.turns import Turn
+from eventctx.session.turns import ProviderCall, Turn
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
@@ -106,6 +106,7 @@ class Context:
         *,
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
+        call: ProviderCall | Following | None = None,
     ) -> list[dict[str, Any]]:
         """The messages to send now, within the budget, recorded before they are returned.
 
@@ -114,6 +115,9 @@ class Context:
         count. ``model`` is the name of the model that will be called, where that is known. Compacts
         when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
+
+        ``call`` is the model call that will send them, to be entered afterwards: its beginning is
+        recorded together with the request, which saves a write to the disk.
 
         The rows are plain dicts and lists, decoded for this caller.
         """
@@ -126,10 +130,15 @@ class Context:
         )
         encoded = encode_message({"tools": list(tools)}) if tools else None
         wanted = Wanted(limit, self.settings.reserve_tokens, model, encoded)
-        prepared = await self._requests.prepare(wanted)
-        if prepared.compacted is not None:
-            await self._exported(prepared.compacted)
-        return await self._requests.rows(prepared)
+        try:
+            prepared = await self._requests.prepare(wanted, None if call is None else call.sends)
+            if prepared.compacted is not None:
+                await self._exported(prepared.compacted)
+            return await self._requests.rows(prepared)
+        except BaseException as error:
+            if isinstance(call, ProviderCall):
+                await call.not_entered(error)
+            raise
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""

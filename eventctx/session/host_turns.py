@@ -29,7 +29,7 @@ from eventctx.log.turn_recorder import (
     usage_record,
 )
 from eventctx.log.usage import Usage
-from eventctx.session.activity import Emitter, enter_turn, new_turn, own
+from eventctx.session.activity import SessionEmitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
@@ -41,7 +41,8 @@ def _whole(
     """Make a method that runs after the one before it has ended, and always to its own end.
 
     A host's listeners run side by side and are cancelled with their turns, but each beginning must
-    still get its one end.
+    still get its one end. Only the beginning of a turn waits for anything, so a step meets another
+    one, or its own cancellation, only while a turn begins.
     """
 
     @wraps(step)
@@ -50,7 +51,10 @@ def _whole(
             async with self._steps(""):
                 await step(self, *args, **named)
 
-        await finish(alone())
+        if not self._beginning:
+            await step(self, *args, **named)
+        else:
+            await finish(alone())
 
     return whole
 
@@ -63,9 +67,12 @@ class Following:
     cancelled. Raises what the store raises.
     """
 
+    told_at: int | None = None
+    """When the host told what is reported next, in UTC nanoseconds; None for now."""
+
     def __init__(
         self,
-        emitter: Emitter,
+        emitter: SessionEmitter,
         hold: Callable[[Scope | None], None],
         random: Callable[[int], bytes],
     ) -> None:
@@ -73,6 +80,7 @@ class Following:
         self._hold = hold
         self._random = random
         self._steps = KeyedLock()
+        self._beginning = 0
         self._turn: TurnRecorder | None = None
         self._scope = Scope(emitter.session_id)
         self._cycle: IterationRecorder | None = None
@@ -99,13 +107,29 @@ class Following:
         return self._scope.at(ids)
 
     async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
-        await self._emitter.emit(made.event, self._at(made.ids), answer)
+        self._emitter.note(made.event, self._at(made.ids), answer, self.told_at)
+
+    def send(self) -> None:
+        """Let what was recorded go to the store now, without waiting for it."""
+        self._emitter.send()
+
+    @property
+    def sends(self) -> TurnSpan[ModelRequest] | None:
+        """The model call that will send the next request, if it has not begun yet."""
+        return None if self._call is None or self._call.began else self._call
 
     # -- turns -----------------------------------------------------------------------------------
 
-    @_whole
     async def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None:
         """A turn began. One that is still open is ended first."""
+        self._beginning += 1
+        try:
+            await self._begin_turn(turn_id, agent)
+        finally:
+            self._beginning -= 1
+
+    @_whole
+    async def _begin_turn(self, turn_id: str | None, agent: str | None) -> None:
         if self._turn is not None:
             left_open = SpanOutcome("cancelled", message=NO_END)
             if self._failure is not None:
@@ -121,8 +145,11 @@ class Following:
 
     @_whole
     async def turn_ended(self, status: Status = "ok", error: str | None = None) -> None:
-        """The turn ended, and all calls in it with it."""
-        await self._end_turn(SpanOutcome(status, message=error))
+        """The turn ended, and all calls in it with it. A failed turn has its model call's error."""
+        outcome = SpanOutcome(status, message=error)
+        if status == "error" and error is None and self._failure is not None:
+            outcome = msgspec.structs.replace(self._failure, status=status)
+        await self._end_turn(outcome)
 
     async def _end_turn(self, outcome: SpanOutcome) -> None:
         turn, self._turn = self._turn, None
@@ -144,6 +171,7 @@ class Following:
         if self._turn is None:
             return
         await self._end_what_is_open("ok")
+        self._failure = None  # the host went on
         self._cycle = self._turn.iteration()
         self._call = self._cycle.model_call(model, provider)
         self._hold(self.scope)
@@ -205,11 +233,6 @@ class Following:
         """How many tool calls are open."""
         return len(self._tools)
 
-    @property
-    def end_waits(self) -> bool:
-        """Whether the end of a tool waits because several open calls may have it."""
-        return self._tools.wait
-
     @_whole
     async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
         """A tool call began; the host reports its end with the same ``key``."""
@@ -227,11 +250,10 @@ class Following:
     ) -> None:
         """The tool call ended with a result, whose text is ``answer``.
 
-        The answer is kept in the log while another call is still open, whose crash would take it
-        along; that of the last call is added as a message at once.
-
-        A call of the tool ``name`` is meant where no open call has the key. If several calls may be
-        meant, the end is recorded when it is known whose it is (``log/open_calls.py``).
+        The text is kept in the log while another call is still open, whose crash would take it
+        along; that of the last call is added as a message at once. A call of the tool ``name`` is
+        meant where no open call has the key. If several calls may be meant, the end is recorded
+        when it is known whose it is (``log/open_calls.py``).
         """
         await self._end_tools(self._tools.end(key, name, OK, answer))
 
@@ -251,13 +273,21 @@ class Following:
         await self._end_tools(self._tools.end(key, name, failed, answer))
 
     @_whole
-    async def tool_result_added(self, call_id: str, text: str) -> None:
-        """The host is about to add a call's result, which may tell whose an end is that waits."""
-        await self._end_tools(self._tools.result_added(call_id, text))
+    async def tool_result_added(
+        self, call_id: str, text: str, failure: tuple[str, str] | None = None
+    ) -> None:
+        """The host is about to add a call's result, which may tell whose an end is that waits.
+
+        ``failure`` is the type and the message of the failure that the text tells.
+        """
+        failed = None if failure is None else _failed(*failure, cancelled=False)
+        await self._end_tools(self._tools.result_added(call_id, text, failed))
 
     async def _end_tools(self, ended: list[EndedCall]) -> None:
+        beside = len(ended) + len(self._tools)
         for call in ended:
-            await self._record(call.span.end(call.outcome), call.answer if self._tools else None)
+            beside -= 1
+            await self._record(call.span.end(call.outcome), call.answer if beside else None)
 
     # -- open calls ------------------------------------------------------------------------------
 

@@ -77,6 +77,11 @@ class OpenSession:
         return EMPTY_BYTES + self.aggregate.bytes_held + self.lines.bytes_held
 
     @property
+    def body_bytes(self) -> int:
+        """Bytes of bodies that are held: what may grow fast."""
+        return self.bodies.bytes_held + self.lines.row_bytes
+
+    @property
     def remembers(self) -> bool:
         """Whether it would behave otherwise if it were made anew from the store."""
         memory = self.memory

@@ -92,9 +92,9 @@ def make_session(
     bodies = BodyCache(store, stream)
     aggregate = Aggregate(stream, loaded, bodies)
     reload = partial(load, store, stream)
-    appends = AppendQueue(store, aggregate, loaded, listener, clock, random, reload)
-    stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
     lines = TranscriptLines(store, stream)
+    appends = AppendQueue(store, aggregate, loaded, listener, clock, random, reload, lines)
+    stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
     return OpenSession(
         stream, store, aggregate, appends, bodies, lines, random, stopwatch, tokenizer
     )

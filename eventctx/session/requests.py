@@ -17,6 +17,7 @@ import msgspec
 from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
 from eventctx.log.events import Outcome, RequestContent, Trigger
 from eventctx.log.record import Draft, make_body
+from eventctx.log.turn_recorder import ModelRequest, TurnSpan, beginning_of
 from eventctx.messages import calibration
 from eventctx.messages.encoding import collector_paused
 from eventctx.messages.tokens import Estimator
@@ -30,7 +31,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.activity import SessionEmitter
+from eventctx.session.activity import SessionEmitter, own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
@@ -96,8 +97,13 @@ class RequestHandler:
         """The session's thresholds for a request of ``limit`` tokens."""
         return make_budget(limit, self._settings.compact_threshold, self._settings.target_usage)
 
-    async def prepare(self, wanted: Wanted) -> PreparedRequest:
-        """Record the next request, compacting where it is due. Raises ContextOverflow."""
+    async def prepare(
+        self, wanted: Wanted, call: TurnSpan[ModelRequest] | None = None
+    ) -> PreparedRequest:
+        """Record the next request, compacting where it is due. Raises ContextOverflow.
+
+        ``call`` will send it: its beginning is recorded in the same append.
+        """
         budget = self.budget(wanted.limit)
         underway: CompactionRun | None = None
         conflicts = 0
@@ -123,7 +129,7 @@ class RequestHandler:
                     # The log counts by another family's rates only behind the request, so a view
                     # that was counted anew for it is folded again from the records.
                     counted_anew = view.estimator != known.estimator
-                    done = await self._append(frame, wanted, decided, counted_anew)
+                    done = await self._append(frame, wanted, decided, counted_anew, call)
                 except WrongExpectedVersion:
                     # Nothing was appended: decide again, on the other process's records too.
                     conflicts += 1
@@ -224,7 +230,12 @@ class RequestHandler:
         return trigger
 
     async def _append(
-        self, frame: Frame, wanted: Wanted, decided: Decided | None, counted_anew: bool
+        self,
+        frame: Frame,
+        wanted: Wanted,
+        decided: Decided | None,
+        counted_anew: bool,
+        call: TurnSpan[ModelRequest] | None,
     ) -> PreparedRequest | None:
         """Append a compaction and the request in one step; None if the view moved on meanwhile."""
         after = frame.view if decided is None else decided.view
@@ -238,20 +249,25 @@ class RequestHandler:
         )
         before = () if decided is None else decided.drafts
         drafts = [*self._tools(after, wanted), self._session.appends.draft(event)]
+        at = frame.version + 1 + len(before)
+        position = at + len(drafts) - 1
+        if call is not None:
+            call.of.prepared = position
+            scope = self._session.appends.scope.at(call.ids)
+            own(call)
+            drafts.append(self._session.appends.draft(beginning_of(call.of), scope=scope))
         folded = None
         if not counted_anew:
-            at = frame.version + 1 + len(before)
             folded = preview(after, self._session.stream, drafts, at)
         records = await self._session.appends.append_exactly(
-            frame.version, *before, *drafts, after=folded
+            frame.version, *before, *drafts, after=folded, then=None if call is None else call.enter
         )
         if records is None:
             return None
-        self._emitter.remember(self._session.appends.scope, records[-1].position)
+        self._emitter.remember(self._session.appends.scope, position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
-        compacted = records[-1].position - len(drafts) if applied else None
-        return PreparedRequest(records[-1].position, after, compacted)
+        return PreparedRequest(position, after, at - 1 if applied else None)
 
     def _tools(self, view: ViewState, wanted: Wanted) -> list[Draft]:
         """The record of the tool definitions, for the first request that is sent with them."""

@@ -59,7 +59,7 @@ class Residents:
         """Note a use of ``session``, and let others go where the bounds ask for it."""
         if session is self._latest and self._uses < USES_BETWEEN:
             self._uses += 1
-            if session.bodies.bytes_held < self._bodies + GROWTH_BETWEEN:
+            if session.body_bytes < self._bodies + GROWTH_BETWEEN:
                 return
         with self._lock:
             if self._latest is not None and self._latest in self._bytes:
@@ -68,7 +68,7 @@ class Residents:
             self._bytes.move_to_end(session)
             self._remembering.discard(session)
             self._latest, self._uses = session, 0
-            self._bodies = session.bodies.bytes_held
+            self._bodies = session.body_bytes
             if self._exceeded():
                 self._shrink(session)
 

@@ -20,6 +20,7 @@ from eventctx.aio import KeyedLock
 from eventctx.errors import (
     InvalidSetting,
     SessionWasDeleted,
+    StoreError,
     StreamNotFound,
     WrongExpectedVersion,
 )
@@ -193,6 +194,14 @@ class Sessions:
         found = self._found.get(session)
         if found is not None:
             await found.close()
+
+    async def send(self, session: str) -> None:
+        """Write what rides in a session, so that it can be read. No error if it is not open."""
+        found = self._found.get(session)
+        if found is not None:
+            # Reading goes on without it; the next append that is waited for raises the error.
+            with suppress(StoreError):
+                await found.appends.flushed()
 
     async def renew(self, session: str) -> None:
         """Forget what is held of a session, since contents of it were destroyed."""

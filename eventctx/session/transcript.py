@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from eventctx.log import events
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record, make_body
-from eventctx.log.soundness import sound_bodies
 from eventctx.messages.encoding import (
     decode_bodies,
-    encode_message,
     encode_plain,
     plain_message,
 )
@@ -23,14 +21,10 @@ from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
 from eventctx.messages.tokenizers import counted
 from eventctx.projections.transcript import TranscriptState
 from eventctx.projections.view import planned
-from eventctx.projections.view.render import ERASED
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
 from eventctx.session.reconcile import reconcile
-
-_ERASED: Final = encode_message({"role": "user", "content": ERASED})
-"""The message that replaces an erased one in a transcript."""
 
 
 def body_of(session: OpenSession, message: Any) -> Body:
@@ -71,18 +65,22 @@ class Transcript:
         return stripped_by(self._session, view, events.MessageAdded(), (body,))
 
     async def messages(self) -> list[dict[str, Any]]:
-        """The whole transcript, with all that other processes have written until now."""
-        _, version = await self._session.appends.synchronised()
-        _, stored = await self._stored(version)
-        return decode_bodies([_ERASED if data is None else data for data in stored])
+        """The whole transcript, with all that other processes have written until now.
 
-    async def _stored(self, version: int) -> tuple[TranscriptState, list[bytes | None]]:
-        """The transcript's lines at ``version``, and their stored bytes, None for erased ones."""
-        state = await self._session.lines.at(version)
+        It is held in memory for the next call. Who calls again pays for the look whether others
+        wrote, and for the decoding.
+        """
+        version = await self._session.appends.caught_up()
+        _, stored = await self._stored(version, hold=True)
+        return decode_bodies(stored)
+
+    async def _stored(
+        self, version: int, *, hold: bool = False
+    ) -> tuple[TranscriptState, list[bytes]]:
+        """The transcript's lines at ``version``, and their stored bytes; see ``rows_at``."""
+        found = await self._session.lines.rows_at(version, hold=hold)
         self._session.grown()
-        addresses = [line.address for line in state.lines]
-        bodies = await sound_bodies(self._session.store, self._session.stream, addresses)
-        return state, [body.data for body in bodies]
+        return found
 
     # -- replacing -------------------------------------------------------------------------------
 
@@ -93,9 +91,7 @@ class Transcript:
         while appended is None:
             view, version = await self._session.appends.settled()
             state, stored = await self._stored(version)
-            matched = match_in_order(
-                [data or _ERASED for data in stored], [body.data or b"" for body in made]
-            )
+            matched = match_in_order(stored, [body.data or b"" for body in made])
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
@@ -106,8 +102,7 @@ class Transcript:
             view, version = await self._session.appends.settled()
             state, stored = await self._stored(version)
             # A host brings an erased message back as it was shown; it must match the erased one.
-            known = decode_bodies([data or _ERASED for data in stored])
-            found = reconcile(known, list(messages))
+            found = reconcile(decode_bodies(stored), list(messages))
             if found.rows is None:
                 event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)
                 draft = self._session.appends.draft(event)

@@ -1,16 +1,43 @@
-"""The places of a session's messages in the log, folded from its records on demand."""
+"""The places of a session's messages in the log, folded from its records on demand, and their rows.
+
+The *rows* are the stored bytes of the whole transcript, in its order. They are held while somebody
+asks for them often: a host may ask for the transcript after every tool. From the store that costs a
+read of every body and the check of its digest; from memory only the decoding for the caller.
+
+While rows are held, the fold follows the drafts that this process appends. So it is ahead of the
+disk, and is forgotten when one of them was not written. What others append is read from the store,
+behind the last record that was folded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from eventctx.log.store import EventStore
+from eventctx.log.record import Draft, Record, place
+from eventctx.log.soundness import sound_bodies
+from eventctx.log.store import Address, EventStore
+from eventctx.messages.encoding import encode_message
 from eventctx.projections import transcript
-from eventctx.projections.transcript import TranscriptState
+from eventctx.projections.transcript import TranscriptLine, TranscriptState
+from eventctx.projections.view.render import ERASED
+from eventctx.projections.view.series import Series
 
 LINE_BYTES: Final = 250
 """Memory of one line and its time; measured on CPython 3.11 to 3.13."""
+
+ERASED_ROW: Final = encode_message({"role": "user", "content": ERASED})
+"""The message that replaces an erased one in a transcript."""
+
+ROW_BYTES: Final = 50
+"""Memory of a row besides its body; measured on CPython 3.11 to 3.13."""
+
+MAX_ROW_BYTES: Final = 32 * 2**20
+"""Memory of the rows of one session; a longer transcript is read from the store each time."""
+
+MAX_UNASKED: Final = 1_024
+"""Records behind the last question, after which the rows are let go: nobody asks at present."""
 
 
 class TimedTranscript(NamedTuple):
@@ -23,26 +50,85 @@ class TimedTranscript(NamedTuple):
     times: Mapping[int, int]
 
 
+class TranscriptRows:
+    """The stored bytes of the messages at ``lines``; each was checked when it was read or made.
+
+    ``unasked`` is the number of records since somebody asked for them.
+    """
+
+    __slots__ = ("_rows", "bytes_held", "lines", "unasked")
+
+    def __init__(self, lines: Series[TranscriptLine], rows: list[bytes]) -> None:
+        """``rows`` belong to this object from here on."""
+        self.lines = lines
+        self._rows = rows
+        self.bytes_held = sum(map(len, rows)) + len(rows) * ROW_BYTES
+        self.unasked = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether they are worth their memory."""
+        return self.unasked <= MAX_UNASKED and self.bytes_held <= MAX_ROW_BYTES
+
+    def asked_for(self) -> list[bytes]:
+        """All rows, for somebody who may ask again."""
+        self.unasked = 0
+        return self._rows.copy()
+
+    def by_address(self) -> dict[Address, bytes]:
+        """The rows by the addresses of their bodies."""
+        return {line.address: row for line, row in zip(self.lines, self._rows, strict=True)}
+
+    def follow(self, lines: Series[TranscriptLine], new: Mapping[Address, bytes]) -> None:
+        """Follow the transcript to ``lines``; ``new`` are the rows that came since."""
+        before = len(self.lines)
+        if len(lines) == before + len(new) and lines.continues(self.lines):
+            self._rows += new.values()
+            self.bytes_held += sum(map(len, new.values())) + len(new) * ROW_BYTES
+            self.lines = lines
+        elif lines is not self.lines:
+            known = {**self.by_address(), **new}
+            self._rows = [known[line.address] for line in lines]
+            self.bytes_held = sum(map(len, self._rows)) + len(self._rows) * ROW_BYTES
+            self.lines = lines
+
+
 class TranscriptLines:
     """The one fold of the transcript in this process. Most sessions never need it.
 
-    Each call continues the fold of the last one.
+    Each call continues the fold of the last one. Safe to use from several threads.
+
+    Invariant: the rows that are held hold no content that a folded record erased.
     """
 
     def __init__(self, store: EventStore, stream: str) -> None:
         self._store = store
         self._stream = stream
+        # A collection of garbage within the lock may run code that lets a session go.
+        self._lock = threading.RLock()
         self._state = transcript.initial()
         self._times: dict[int, int] = {}
+        self._rows: TranscriptRows | None = None
+        self._ahead = False
 
     @property
     def bytes_held(self) -> int:
-        """About how much memory the lines take."""
-        return len(self._times) * LINE_BYTES
+        """About how much memory the lines and the rows take."""
+        return len(self._times) * LINE_BYTES + self.row_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """About how much memory the rows take, 0 while none are held."""
+        rows = self._rows
+        return 0 if rows is None else rows.bytes_held
 
     def let_go(self) -> None:
-        """Forget the lines; the next call folds them from the beginning."""
-        self._state, self._times = transcript.initial(), {}
+        """Forget the lines and rows; the next call folds them from the beginning."""
+        with self._lock:
+            self._state, self._times, self._rows = transcript.initial(), {}, None
+            self._ahead = False
+
+    # -- reading ---------------------------------------------------------------------------------
 
     async def at(self, head: int) -> TranscriptState:
         """The transcript behind the record at ``head``. Raises what the store raises."""
@@ -52,15 +138,85 @@ class TranscriptLines:
         """As ``at``, with times."""
         # Another task may fold at the same time, so each call works on a state of its own. Times
         # are added only, and those of a position never change.
-        times = self._times
-        state = self._state if self._state.position <= head else transcript.initial()
+        with self._lock:
+            state, times = self._state, self._times
+        if state.position > head:
+            state = transcript.initial()
+        erased = False
         if state.position < head:
             async for record in self._store.read(
                 self._stream, start=state.position + 1, stop=head, bodies=False
             ):
-                if record.bodies and record.type.startswith("context:message"):
-                    times[record.position] = record.time
+                _note_time(times, record)
+                erased = erased or record.type == "context:erased"
                 state = transcript.evolve(state, record)
-            if times is self._times:
-                self._state = state
+            with self._lock:
+                if times is self._times and state.position > self._state.position:
+                    self._state = state
+                    self._rows = None if erased else self._rows
         return TimedTranscript(state, times)
+
+    async def rows_at(self, head: int, *, hold: bool) -> tuple[TranscriptState, list[bytes]]:
+        """As ``at``, with the stored bytes of its messages; those of erased ones are replaced.
+
+        Each was checked when it was read or made. With ``hold`` they stay in memory, for a caller
+        who may ask again soon. Raises what the store raises, and LogCorrupted.
+        """
+        with self._lock:
+            if self._rows is not None and self._in_step(self._rows, head):
+                return self._state, self._rows.asked_for()
+        state = await self.at(head)
+        with self._lock:
+            known = {} if self._rows is None else self._rows.by_address()
+        missing = [line.address for line in state.lines if line.address not in known]
+        found = await sound_bodies(self._store, self._stream, missing)
+        known.update(zip(missing, [body.data or ERASED_ROW for body in found], strict=True))
+        rows = [known[line.address] for line in state.lines]
+        made = TranscriptRows(state.lines, rows)
+        with self._lock:
+            # Who let go meanwhile may have done so because something was erased.
+            if hold and made.wanted and state is self._state:
+                self._rows = made
+        return state, made.asked_for()
+
+    def _in_step(self, rows: TranscriptRows, position: int) -> bool:
+        return self._state.position == position and rows.lines is self._state.lines
+
+    # -- following this process's appends --------------------------------------------------------
+
+    def appended(self, drafts: Sequence[Draft], head: int) -> None:
+        """Follow drafts that were handed to the store, the last of which gets position ``head``.
+
+        Only while rows are held: all others wait for the next question.
+        """
+        if self._rows is None:
+            return
+        with self._lock:
+            rows, state = self._rows, self._state
+            first = head + 1 - len(drafts)
+            if rows is None or not self._in_step(rows, first - 1):
+                return
+            new: dict[Address, bytes] = {}
+            for position, draft in enumerate(drafts, first):
+                if draft.type in transcript.FOLDED:
+                    # A draft has no digest before it is stored; the fold needs none.
+                    record = place(draft, self._stream, position, -1, b"")
+                    _note_time(self._times, record)
+                    state = transcript.evolve(state, record)
+                    for index, body in enumerate(draft.bodies):
+                        new[Address(position, index)] = body.data or ERASED_ROW
+            self._state, self._ahead = state._replace(position=head), True
+            rows.follow(state.lines, new)
+            rows.unasked += len(drafts)
+            if not rows.wanted or any(draft.type == "context:erased" for draft in drafts):
+                self._rows = None
+
+    def failed(self) -> None:
+        """Forget what was folded ahead of the disk: some of it was not written."""
+        if self._ahead:
+            self.let_go()
+
+
+def _note_time(times: dict[int, int], record: Record) -> None:
+    if record.bodies and record.type.startswith("context:message"):
+        times[record.position] = record.time

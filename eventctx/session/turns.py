@@ -12,10 +12,10 @@ from types import TracebackType
 
 from eventctx.aio import finish, insist
 from eventctx.errors import TurnError
-from eventctx.log.arguments import check_optional_text
+from eventctx.log.arguments import check_optional_text, check_text
 from eventctx.log.events import PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import outcome_of
+from eventctx.log.outcomes import SpanOutcome, fit_for_log, outcome_of
 from eventctx.log.turn_recorder import (
     IterationRecorder,
     ModelRequest,
@@ -54,8 +54,11 @@ class _Block:
 
     async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         if self._span is not None:
-            ended = self._span.end(outcome_of(error))
+            ended = self._span.end(self._outcome(error))
             await insist(lambda: self._record(ended, answer))
+
+    def _outcome(self, error: BaseException | None) -> SpanOutcome:
+        return outcome_of(error)
 
     async def __aexit__(
         self,
@@ -160,6 +163,9 @@ class _Call(_Block):
         begins = self._begun.begin()
         own(self._begun)
         await self._record(begins)
+        self._enter_scope()
+
+    def _enter_scope(self) -> None:
         self._leave = enter_scope(self.scope, self._emitter.current_span)
 
 
@@ -200,13 +206,29 @@ class ProviderCall(_Call):
         super().__init__(emitter, around, span)
         self._call = span
         self._sends_view = sends_view
+        self._entered = False
 
     async def __aenter__(self) -> ProviderCall:
-        # An adviser's call does not send the view, so its usage must not calibrate it.
-        if self._sends_view:
-            self._call.of.prepared = self._emitter.prepared_in(self.scope)
-        await self._enter()
+        if self._call.began and not self._entered:
+            self._enter_scope()  # it began with its request
+        else:
+            # An adviser's call does not send the view, so its usage must not calibrate it.
+            if self._sends_view:
+                self._call.of.prepared = self._emitter.prepared_in(self.scope)
+            await self._enter()
+        self._entered = True
         return self
+
+    @property
+    def sends(self) -> TurnSpan[ModelRequest] | None:
+        """The span, while it has not begun: it then begins with the request that it sends."""
+        return None if self._call.began else self._call
+
+    async def not_entered(self, error: BaseException) -> None:
+        """Record the end of a call that began with its request, and is not entered any more."""
+        if self._call.began and not self._entered:
+            self._entered = True
+            await self._record_end(error)
 
     @property
     def prepared(self) -> int | None:
@@ -284,6 +306,7 @@ class ToolCall(_Call):
         self.call_id = span.of.call_id
         self._running = running
         self._answer: str | None = None
+        self._failure: SpanOutcome | None = None
 
     async def __aenter__(self) -> ToolCall:
         await self._enter()
@@ -303,3 +326,16 @@ class ToolCall(_Call):
     async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         self._running.discard(self)
         await super()._record_end(error, self._answer if self._running else None)
+
+    def failed(self, kind: str, message: str = "") -> None:
+        """Note that the tool returned a failure: the call then ends as ``tool:error``.
+
+        Without it, only an exception that leaves the block is one. Raises InvalidSetting for what
+        is no text.
+        """
+        check_text("kind", kind)
+        check_text("message", message)
+        self._failure = SpanOutcome("error", kind, fit_for_log(message))
+
+    def _outcome(self, error: BaseException | None) -> SpanOutcome:
+        return self._failure or outcome_of(error)

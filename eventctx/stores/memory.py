@@ -131,6 +131,14 @@ class MemoryStore:
             found = self._streams.get(stream)
             return None if found is None else _info(found)
 
+    def peek(self, stream: str) -> int | None:
+        """See ``PeekingStore.peek``."""
+        with self._lock:
+            if self._closed:
+                return None
+            found = self._streams.get(stream)
+            return -1 if found is None else found.head
+
     async def streams(self) -> list[StreamInfo]:
         """See ``EventStore.streams``."""
         with self._lock:

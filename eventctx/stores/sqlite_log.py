@@ -56,7 +56,9 @@ class Log:
     def begin(self) -> bool:
         """Start a transaction; true if another process wrote since the last one."""
         self._cursor.execute("BEGIN IMMEDIATE")
-        version = self._queries.data_version()
+        # The pragma of this name would cost a statement; the call also counts our own commits,
+        # which is why the version is read again behind each of them.
+        version = self._connection.data_version()
         if version == self._version:
             return False
         foreign = self._version is not None
@@ -70,6 +72,7 @@ class Log:
         """Insert the collected rows and commit."""
         self.flush()
         self._cursor.execute("COMMIT")
+        self._version = self._connection.data_version()
 
     def rollback(self) -> None:
         """Undo the open transaction, if any, and drop the caches and the collected rows."""

@@ -66,8 +66,8 @@ class Reader:
             jobs = self._mailbox.take(1, 1, POLL_SECONDS if self._watchers else None)
             if jobs is None:
                 break
-            for job in jobs:
-                self._answer(job)
+            while jobs:  # a job that stayed here would hold its answer until the next one comes
+                self._answer(jobs.pop(0))
             if self._watchers and (now := time.monotonic()) >= next_poll:
                 next_poll = now + POLL_SECONDS
                 version = self._version(seen)

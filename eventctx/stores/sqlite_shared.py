@@ -22,6 +22,7 @@ import apsw
 from eventctx.errors import StoreUnavailable
 from eventctx.stores.ack import Ack, Bell
 from eventctx.stores.sqlite_errors import closed, read_only
+from eventctx.stores.sqlite_peek import Peek
 from eventctx.stores.sqlite_reader import Reader
 from eventctx.stores.sqlite_schema import (
     Durability,
@@ -57,6 +58,7 @@ class SharedFile:
         self.users = 1
         self.bell = Bell()
         self.reader = Reader(opened.reader, path, self.bell.ring)
+        self._peek = Peek(self._connect_to_peek)
         self._connection = opened.writer
         self._connections = [one for one in opened[:2] if one is not None]
         self._forked = False
@@ -90,6 +92,16 @@ class SharedFile:
         if self._forked:
             return Ack.failed(_forked(self.path))
         return self.reader.call(function, *args)
+
+    def peek(self, stream: str) -> int | None:
+        """The stream's last position, without a wait; see ``Peek.head``."""
+        return None if self._forked else self._peek.head(stream)
+
+    def _connect_to_peek(self) -> apsw.Connection:
+        connection = open_for_reading(self.path, lock_timeout=0.0)
+        # Known to ``after_fork``: a child must not close it.
+        self._connections.append(connection)
+        return connection
 
     def strengthen(self, durability: Durability, lock_timeout: float) -> None:
         """Give all users what the most demanding of them asked for."""
@@ -150,6 +162,7 @@ class SharedFile:
         if self._writer is not None:
             self._writer.stop()
         self.bell.ring()
+        self._peek.close()
         self.reader.stop()
         if self._connection is None:
             return

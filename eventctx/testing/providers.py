@@ -40,6 +40,8 @@ class ScriptedProvider:
     ``get_info`` returns ``context_window`` and ``max_output_tokens``.
     """
 
+    takes_tool_choice = True
+
     def __init__(
         self,
         *script: Step,

@@ -193,7 +193,7 @@ async def test_a_giant_result_is_shortened_in_the_view_and_whole_in_the_log(
     path = tmp_path / "contexts.db"
     giant = "".join(f"line {number}\n" for number in range(60_000))[:600_000]
     provider = ScriptedAmplifierProvider(
-        Reply(calls=[("read", {})]), "Long.", context_window=64_000, max_output_tokens=8_000
+        Reply(calls=[("read", {"n": 1})]), "Long.", context_window=64_000, max_output_tokens=8_000
     )
     tool = ScriptedTool("read", giant, amplifier=True)
     async with session(provider, tool, config={"store": str(path)}) as host:

@@ -180,7 +180,7 @@ async def test_a_provider_that_answers_garbage_fails_the_turn_and_the_next_one_w
 async def test_fifty_megabytes_are_stored_whole_and_sent_short(tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
     whole = big(50)
-    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {})]), "Long.", "Yes.")
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})]), "Long.", "Yes.")
     async with session(
         provider, ScriptedTool("read", whole, amplifier=True), config={"store": str(path)}
     ) as host:

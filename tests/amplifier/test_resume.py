@@ -33,7 +33,7 @@ def die(given):
 
 async def main():
     provider = ScriptedAmplifierProvider(
-        "Hello.", Reply(calls=[("read", {}), ("die", {})]), "unreached"
+        "Hello.", Reply(calls=[("read", {"n": 1}), ("die", {"n": 1})]), "unreached"
     )
     tools = [ScriptedTool("read", "text", amplifier=True), ScriptedTool("die", die, amplifier=True)]
     async with session(provider, *tools, config={"store": sys.argv[1]}) as host:
@@ -120,7 +120,7 @@ async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(
 ) -> None:
     path = tmp_path / "contexts.db"
     config = {"store": str(path)}
-    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {})], thinking="hm"), "Done.")
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})], thinking="hm"), "Done.")
     tool = ScriptedTool("read", "text", amplifier=True)
     system = {"role": "system", "content": "Be brief."}
     async with session(provider, tool, config=config) as host:
@@ -194,7 +194,7 @@ async def test_a_child_whose_rows_are_added_again_holds_them_once(
     path = tmp_path / "contexts.db"
     of_child: dict[str, Any] = {"session_id": "child", "parent_id": "session-1"}
     tool = ScriptedTool("read", "text", amplifier=True)
-    first = ScriptedAmplifierProvider(Reply(calls=[("read", {})], thinking="hm"), "Done.")
+    first = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})], thinking="hm"), "Done.")
     async with session(first, tool, config={"store": str(path)}, **of_child) as host:
         context = host.coordinator.get("context")
         await context.add_message({"role": "system", "content": "Be brief."})

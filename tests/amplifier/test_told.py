@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.log.codec import decode_event
 from eventctx.testing import ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of, types, unended
 from tests.amplifier.hosts import session
@@ -127,3 +128,75 @@ async def test_what_is_left_open_is_ended_by_the_cleanup(tmp_path: Path) -> None
     records = await recorded(tmp_path, [*ASKED, ("tool:pre", {"tool_name": "read"})])
     assert [one.status for one in events(records, "tool:error")] == ["cancelled"]
     assert [one.status for one in events(records, "prompt:complete")] == ["cancelled"]
+
+
+# -- tools that a host does not tell apart -------------------------------------------------------
+
+READ = {"tool_name": "read"}
+BROKEN = {**READ, "error": {"type": "ValueError", "msg": "went wrong"}}
+BEGAN: list[Told] = [
+    *ASKED,
+    ("tool:pre", {**READ, "tool_input": {"path": "a"}}),
+    ("tool:pre", {**READ, "tool_input": {"path": "b"}}),
+]
+
+
+def calls_and_ends(records: list[Any]) -> list[tuple[str, str]]:
+    """The calls in the order of their beginnings, each with its end and that end's message."""
+    ends = {
+        one.span_id: (one.type, getattr(decode_event(one), "message", ""))
+        for one in records
+        if one.type in ("tool:post", "tool:error")
+    }
+    return [ends[one.span_id] for one in records if one.type == "tool:pre"]
+
+
+@pytest.mark.parametrize("first", ["tool:error", "tool:post"])
+async def test_a_failure_without_arguments_is_of_the_call_that_did_not_return(
+    first: str, tmp_path: Path
+) -> None:
+    ends: list[Told] = [
+        ("tool:error", BROKEN),
+        ("tool:post", {**READ, "tool_input": {"path": "a"}, "result": "text"}),
+    ]
+    told = [*BEGAN, *(ends if first == "tool:error" else reversed(ends))]
+    records = await recorded(tmp_path, [*told, ("provider:request", {"provider": "p"})])
+    assert calls_and_ends(records) == [("tool:post", ""), ("tool:error", "went wrong")]
+    # It belongs to the iteration of its call, not to the one that made it known.
+    (failed,) = [one for one in records if one.type == "tool:error"]
+    assert failed.iteration == 1
+
+
+@pytest.mark.parametrize("end", ["provider:request", "prompt:complete", "prompt:submit"])
+async def test_where_the_host_never_says_which_call_failed_none_is_blamed(
+    end: str, tmp_path: Path
+) -> None:
+    records = await recorded(tmp_path, [*BEGAN, ("tool:error", BROKEN), (end, {})])
+    known = "the host did not say how it ended (of 2 calls of 'read', 1 failed: ValueError: "
+    ends = events(records, "tool:error")
+    assert [one.status for one in ends] == ["cancelled", "cancelled"]
+    assert all(one.message.startswith(known) for one in ends)
+
+
+async def test_a_result_that_says_it_failed_is_a_failed_call_with_its_error(
+    tmp_path: Path,
+) -> None:
+    error = {"type": "OSError", "message": "x" * 3_000}
+    result = {"success": False, "output": "half", "error": error}
+    call = {**READ, "tool_call_id": "c1"}
+    told = [*ASKED, ("tool:pre", call), ("tool:post", {**call, "result": result})]
+    (failed,) = events(await recorded(tmp_path, told), "tool:error")
+    assert (failed.call_id, failed.status, failed.error_type) == ("c1", "error", "OSError")
+    assert failed.message == "x" * 2_000
+
+
+async def test_a_turn_that_a_host_calls_failed_has_the_error_of_its_model_call(
+    tmp_path: Path,
+) -> None:
+    unplugged = {"error": {"type": "ConnectionError", "msg": "unplugged"}}
+    told = [*ASKED, ("provider:error", unplugged), ("orchestrator:complete", {"status": "error"})]
+    (ended,) = events(await recorded(tmp_path, told), "prompt:complete")
+    assert (ended.status, ended.error) == ("error", "ConnectionError: unplugged")
+    told = [*told[:-1], *ASKED[1:], told[-1]]
+    (ended,) = events(await recorded(tmp_path / "again", told), "prompt:complete")
+    assert (ended.status, ended.error) == ("error", None)

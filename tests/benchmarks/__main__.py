@@ -26,6 +26,8 @@ MODULES = (
     "importing",
     "observing",
     "hosting",
+    "whole_transcript",
+    "cycle",
     "starting",
     "tokens",
 )

@@ -25,6 +25,8 @@ ROOMY, TIGHT = 10_000_000, 200_000
 
 LISTENED = ("provider:request", "provider:response")
 
+Message = dict[str, Any]
+
 
 async def measure(place: Place) -> list[Row]:
     try:
@@ -74,7 +76,7 @@ async def _case(
     ]
 
 
-class _List:
+class ListContext:
     """The least that a context manager can do."""
 
     def __init__(self) -> None:
@@ -98,7 +100,7 @@ class _List:
         self._messages = []
 
 
-class _Provider:
+class WindowProvider:
     name = "measured"
 
     def __init__(self, window: int) -> None:
@@ -158,20 +160,20 @@ async def _hosted(
     name: str,
 ) -> AsyncIterator[Any]:
     """A kernel session with so many messages, after its first requests."""
-    given = {"context-list": hosts.mounting("context", _List())}
+    given = {"context-list": hosts.mounting("context", ListContext())}
     async with hosts.session(
-        _Provider(window),
+        WindowProvider(window),
         loop=_Requests(samples, name),
         context=context,
         config=config,
         modules=given,
     ) as session:
-        await session.coordinator.get("context").set_messages(_messages(length))
+        await session.coordinator.get("context").set_messages(tool_rounds(length))
         await session.execute("3")
         yield session
 
 
-def _messages(count: int) -> list[dict[str, Any]]:
+def tool_rounds(count: int) -> list[dict[str, Any]]:
     """A question, a tool call, its result of 4 KB and an answer, as Amplifier's loops add them."""
     made: list[dict[str, Any]] = []
     for number in range(count // 4):

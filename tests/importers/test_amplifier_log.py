@@ -156,6 +156,15 @@ def test_failed_tools_are_failed_results() -> None:
     assert [message.failed for message in found] == [False, False, False, False, True]
 
 
+def test_a_result_that_a_loop_logged_as_text_tells_its_failure() -> None:
+    log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"))
+    log.tool("t1").tool("t2").request()
+    posts = [row for row in log.rows if row["event"] == "tool:post"]
+    posts[1]["data"]["result"] = "Error: no such file"
+    found = of_type(items_of(parse, log.data()), MessageItem)
+    assert [message.failed for message in found][-1]
+
+
 def test_a_turn_ends_as_the_orchestrator_says_and_only_once() -> None:
     log = amplifier_talk().event("prompt:complete", response="done")
     log.prompt("more").request().event("orchestrator:complete", {"status": "cancelled"})

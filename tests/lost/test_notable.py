@@ -269,3 +269,21 @@ def test_here_documents_are_no_commands() -> None:
     assert ("no.txt", "read") not in files_of(command)
     assert ("a.txt", "written") in files_of(command)
     assert ("yes.txt", "read") in files_of(command)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("Error: no such file", "no such file"),
+        ("Error executing tool: went wrong", "went wrong"),
+        ('{"error": {"message": "gone"}, "output": "gone", "success": false}', "gone"),
+    ],
+)
+def test_a_result_that_says_it_failed_failed_where_no_field_can_say_it(
+    text: str, error: str
+) -> None:
+    [part] = read_parts({"role": "tool", "tool_call_id": "a", "content": text})
+    assert outcome_of(part, text_of_result(part)) == (None, True, error)
+    block = {"type": "tool_result", "tool_use_id": "a", "content": text}
+    [part] = read_parts({"role": "user", "content": [block]})
+    assert not outcome_of(part, text_of_result(part)).failed

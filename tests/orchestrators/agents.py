@@ -162,6 +162,13 @@ ENDS = {
 }
 
 
+HOOK_ENDS = ENDS | {
+    "execution:start": ("execution:end",),
+    "content_block:start": ("content_block:end",),
+}
+"""The events of which hooks alone hear, too."""
+
+
 async def records(engine: Engine, session: str = "s") -> list[Record]:
     return [record async for record in engine.records(session)]
 

@@ -117,6 +117,21 @@ async def test_a_context_that_tells_the_host_by_itself_is_not_listened_to() -> N
     assert heard.names[-1] == "orchestrator:complete"
 
 
+class Registering(Heard):
+    """Hooks with a ``register`` of their own kind, which is not that of Amplifier's registry."""
+
+    def register(self, handler: Any) -> None:
+        raise AssertionError("expected no call with one argument")
+
+
+async def test_hooks_that_register_in_another_way_are_told_of_the_turn_all_the_same() -> None:
+    heard = Registering()
+    await EventsOrchestrator().execute(
+        "go", MockContextManager(), {"p": Scripted(says("ok"))}, hooks=heard
+    )
+    assert heard.names[-1] == "orchestrator:complete"
+
+
 class Token:
     """A host's cancellation token that keeps a list of the tools that run."""
 

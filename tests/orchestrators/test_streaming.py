@@ -126,11 +126,19 @@ async def test_the_host_hears_of_each_block_as_it_begins_grows_and_ends() -> Non
     }
 
 
-async def test_the_basic_one_asks_once_without_tools() -> None:
+async def test_the_basic_one_refuses_tools_before_the_turn_begins() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(eventctx.InvalidSetting, match=r"found look: .*tools: ignore"):
+            await BasicOrchestrator().execute("hi", ctx, {"p": Scripted()}, tools(tool("look")))
+        assert activity(await records(engine)) == []
+
+
+async def test_the_basic_one_asks_once_and_ignores_tools_where_it_is_told_to() -> None:
     provider = Scripted(says("hello"))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        response = await BasicOrchestrator().execute(
+        response = await BasicOrchestrator(tools="ignore").execute(
             "hi", ctx, {"p": provider}, tools(tool("look"))
         )
         assert (response.text, response.iterations) == ("hello", 1)
@@ -150,10 +158,12 @@ async def test_server_sent_events_are_what_a_browser_can_read() -> None:
         ("1", "text"),
         ("2", "text"),
         ("3", "response"),
+        ("4", "message.end"),
     ]
     assert events[1]["data"] == {"text": "line\none", "block": 1}
     assert events[3]["data"]["text"] == "line\none ü"
     assert events[3]["data"]["turn_id"] == "t"
+    assert events[4]["data"] == {"turn_id": "t", "finish": "answered"}
     assert all(event.endswith(b"\n\n") and event.count(b"\n\n") == 1 for event in sent)
 
 

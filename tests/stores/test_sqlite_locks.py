@@ -149,6 +149,7 @@ from eventctx.log.store import ANY
 async def use(engine, context):
     for attempt in (
         lambda: context.add_message({{"role": "user", "content": "child"}}),
+        lambda: context.get_messages(),
         lambda: engine.sessions(),
         lambda: eventctx.open({str(path)!r}),
         lambda: engine.backup({str(path.with_name("copy.db"))!r}),
@@ -163,6 +164,7 @@ async def main():
     engine = await eventctx.open({str(path)!r})
     context = await engine.session("s")
     await context.add_message({{"role": "user", "content": "parent"}})
+    await context.get_messages()
     return engine, context
 
 loop = asyncio.new_event_loop()
@@ -183,7 +185,7 @@ loop.run_until_complete(engine.close())
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.stderr == ""
-    assert done.stdout.split() == ["refused"] * 4 + ["wrote", "2"]
+    assert done.stdout.split() == ["refused"] * 5 + ["wrote", "2"]
     assert not list(path.parent.glob("*copy.db*"))
 
 

@@ -5,18 +5,23 @@ loop-streaming has no ``provider:response``, and none of them emits the end of a
 every event is used, and none is required. Two kinds are ignored: events of other sessions on a
 shared registry, and events of turns that one of our orchestrators records itself.
 
-Events around every request are only noted when they come, and recorded in order before the next
-event or call (``caught_up``): each wait for the disk would slow the host down.
+The bounds of a turn are recorded when they come. All events in between are only noted, with their
+times, and recorded in order before the next call of the context, or after ``IDLE_SECONDS`` without
+one (``caught_up``). The kernel calls a synchronous listener in a thread of its own, where it may
+do no more than that; an asynchronous one costs it two changes of threads for every event.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from time import time_ns
+from typing import Any, Final, NamedTuple
 
 from eventctx.aio import KeyedLock
 from eventctx.errors import EventctxError
@@ -26,16 +31,32 @@ from eventctx.log.outcomes import fit_for_log
 from eventctx.log.usage import Usage, form_of_host, read_usage
 from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts
-from eventctx.messages.tool_results import answer_of_copy, failure_of_copy
+from eventctx.messages.tool_results import answer_of_copy, failure_of_copy, failure_of_row
 from eventctx.session.host_turns import Following
 
 MAX_MESSAGE: Final = 2_000
 """Longest text of an error in a record, in characters."""
 
+IDLE_SECONDS: Final = 0.05
+"""How long a noted event waits at most for the next call of the context."""
+
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
 Data = Mapping[str, Any]
 Step = Callable[[Following, Data], Awaitable[None]]
+
+
+class Noted(NamedTuple):
+    """An event that is still to be recorded; ``time`` is in UTC nanoseconds.
+
+    ``awaited`` tells that it came while an orchestrator of ours waited for an answer.
+    """
+
+    step: Step
+    event: str
+    data: Data
+    time: int | None = None
+    awaited: bool = False
 
 
 class HostTurns:
@@ -60,17 +81,24 @@ class HostTurns:
         self._call_id = call_id
         self._sent = sent
         self._began = False
-        self._noted: deque[tuple[Step, str, Data]] = deque()
+        self._noted: deque[Noted] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._alarmed = False
+        self._late: set[asyncio.Task[None]] = set()
         self._catching_up = KeyedLock()
         self._awaited = False
 
     def listeners(self) -> dict[str, Callable[[str, Data], Any]]:
         """Handlers by event name."""
-        steps: dict[str, Step] = {
+        bounds: dict[str, Step] = {
             "prompt:submit": self._submitted,
             "prompt:complete": self._completed,
             "orchestrator:complete": self._completed,
             "execution:end": self._completed,
+        }
+        noted: dict[str, Step] = {
+            "provider:request": self._iteration_began,
+            "provider:response": self._answered,
             "provider:error": self._failed,
             "llm:response": self._responded,
             "tool:pre": self._tool_began,
@@ -78,23 +106,18 @@ class HostTurns:
             "tool:error": self._tool_failed,
         }
         if self._sent is not None:
-            steps["llm:request"] = self._was_sent
-        # The events around every request are only noted, and recorded with the next event. An async
-        # handler would cost the kernel a change of threads and back, and a second write to disk.
-        noted: dict[str, Step] = {
-            "provider:request": self._iteration_began,
-            "provider:response": self._answered,
-        }
+            noted["llm:request"] = self._was_sent
         return {
-            **{name: self._following_at_once(step) for name, step in steps.items()},
+            **{name: self._following_at_once(step) for name, step in bounds.items()},
             **{name: self._noting(step) for name, step in noted.items()},
         }
 
     def _following_at_once(self, step: Step) -> Callable[[str, Data], Awaitable[None]]:
         async def handle(event: str, data: Data) -> None:
             if self._concerns_us(event, data):
+                self._loop = asyncio.get_running_loop()
                 await self.caught_up()
-                await self._take(step, event, data)
+                await self._take(Noted(step, event, data))
 
         return handle
 
@@ -102,9 +125,29 @@ class HostTurns:
         def note(event: str, data: Data) -> None:
             # The kernel calls this in a thread of its own.
             if self._concerns_us(event, data):
-                self._noted.append((step, event, data))
+                self._noted.append(Noted(step, event, data, time_ns(), self._awaited))
+                self._alarm()
 
         return note
+
+    def _alarm(self) -> None:
+        """Have the loop record what is noted after a while; asked once, since it wakes the loop."""
+        if not self._alarmed and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: the next call records it
+                self._loop.call_soon_threadsafe(self._loop.call_later, IDLE_SECONDS, self._rang)
+                self._alarmed = True
+
+    def _rang(self) -> None:
+        self._alarmed = False
+        if self._noted:
+            late = asyncio.ensure_future(self._catch_up_late())
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+
+    async def _catch_up_late(self) -> None:
+        await self.caught_up()
+        with suppress(EventctxError):
+            (await self._following()).send()
 
     def _concerns_us(self, event: str, data: Data) -> bool:
         if data.get("session_id") not in (None, self._session):
@@ -123,17 +166,25 @@ class HostTurns:
         async with self._catching_up(self._session):
             while self._noted:
                 try:
-                    await self._take(*self._noted[0])
+                    await self._take(self._noted[0])
                 finally:
                     # Only now: while the event is in the queue, other callers wait for its record.
                     self._noted.popleft()
 
-    async def _take(self, step: Step, event: str, data: Data) -> None:
+    async def _take(self, one: Noted) -> None:
         try:
-            await step(await self._following(), data)
+            following = await self._following()
+            following.told_at = one.time
+            try:
+                if one.step == self._was_sent and one.awaited:
+                    await self._report_sent(one.data)
+                else:
+                    await one.step(following, one.data)
+            finally:
+                following.told_at = None
         except EventctxError as error:
             # The registry would print it. The next call of the context raises the error again.
-            _log.warning("%s of session %r is not recorded: %s", event, self._session, error)
+            _log.warning("%s of session %r is not recorded: %s", one.event, self._session, error)
 
     async def end_session(self, following: Following) -> SessionEnd:
         """Close the open turn, and return the event of the session's end."""
@@ -156,10 +207,12 @@ class HostTurns:
 
     async def _was_sent(self, following: Following, data: Data) -> None:
         # Hooks and tools call models, too; their requests were not prepared here.
-        if not (following.awaits_answer or self._awaited):
-            return
-        await following.model_known(model=_text(data.get("model")))
-        await following.request_prepared()
+        if following.awaits_answer:
+            await following.model_known(model=_text(data.get("model")))
+            await following.request_prepared()
+            await self._report_sent(data)
+
+    async def _report_sent(self, data: Data) -> None:
         if self._sent is not None:
             await self._sent(data)
 
@@ -216,11 +269,17 @@ class HostTurns:
         await following.tool_failed(key, kind, message, cancelled="Cancel" in kind, name=name)
 
     async def result_added(self, following: Following, row: object) -> None:
-        """Take a row that the host is about to add: its results may tell ends apart that wait."""
-        if isinstance(row, dict) and following.end_waits:
-            for part in read_parts(row):
-                if part.kind == "result" and part.ids:
-                    await following.tool_result_added(part.ids[0], text_of_result(part))
+        """Take a row that the host is about to add: results may tell how open calls ended."""
+        if not isinstance(row, dict) or not following.open_tools:
+            return
+        for part in read_parts(row):
+            if part.kind == "result" and part.ids:
+                text = text_of_result(part)
+                told = failure_of_row(text)
+                failure = (
+                    None if told is None else (fit_for_log(told.kind), fit_for_log(told.message))
+                )
+                await following.tool_result_added(part.ids[0], text, failure)
 
 
 _STATUS: Final[dict[str, Status]] = {

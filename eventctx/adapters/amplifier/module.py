@@ -36,7 +36,7 @@ from eventctx.session.host_turns import Following
 from eventctx.session.reconcile import AddedAgain
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import scope_of
-from eventctx.session.turns import Turn
+from eventctx.session.turns import ProviderCall, Turn
 
 HOST_REASON: Final = "the host asked for it"
 
@@ -103,7 +103,7 @@ class AmplifierContext:
         """
         context = await self._opened()
         row = as_dict(message)
-        if self._follow is not None and self._follow.end_waits:
+        if self._follow is not None and self._follow.open_tools:
             await self.host_turns.result_added(self._follow, row)
         try:
             if await self._came_again(context, row):
@@ -123,6 +123,7 @@ class AmplifierContext:
         *,
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
+        call: ProviderCall | None = None,
     ) -> list[dict[str, Any]]:
         """The messages to send now, compacted if necessary; recorded before they are returned.
 
@@ -134,7 +135,7 @@ class AmplifierContext:
             await self._set_prompt(context, self._factory)
         try:
             messages = await context.get_messages_for_request(
-                token_budget, provider, tools=tools, model=model
+                token_budget, provider, tools=tools, model=model, call=call or self._follow
             )
         finally:
             await self._tell_host()
@@ -375,7 +376,7 @@ class AmplifierContext:
             return  # the provider began to report in mid-session; the next request is compared
         found = sent.compare(prepared, messages)
         if found.additions or found.missing:
-            context = await self._opened()
+            context = await self._open_once()  # it is called while events are recorded
             added = [
                 (behind, {"role": text.role, "content": text.text})
                 for behind, text in found.additions

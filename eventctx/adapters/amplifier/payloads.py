@@ -1,14 +1,13 @@
 """A compaction in the payloads that Amplifier's hooks and logs expect: counts and ids, no contents.
 
-The host's modules name the counts differently: context-simple writes ``before_tokens``, hooks-otel
-reads ``tokens_before``, the context contract has ``token_count``. The payloads have all of these
-names, so that each listener finds the one it reads.
+The counts are there under every name that the host's modules use; see ``log/compaction_counts.py``.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from eventctx.log.compaction_counts import CompactionCounts
 from eventctx.log.events import PostCompact
 from eventctx.log.record import Record
 from eventctx.policies.interception import CompactionAsked
@@ -37,12 +36,7 @@ def before(request: CompactionAsked) -> dict[str, Any]:
         "iteration": request.iteration,
         "trigger": event.trigger,
         "strategy": event.strategy,
-        "message_count": event.messages,
-        "token_count": event.tokens,
-        "before_messages": event.messages,
-        "messages_before": event.messages,
-        "before_tokens": event.tokens,
-        "tokens_before": event.tokens,
+        **CompactionCounts(event.tokens, event.messages).before(),
         "budget": event.budget,
         "threshold": event.threshold,
         "requested_by": event.requested_by,
@@ -60,8 +54,6 @@ def after(record: Record, event: PostCompact) -> dict[str, Any]:
         "trigger": event.trigger,
         "strategy": event.strategy,
         "fallback": event.fallback,
-        "message_count": event.messages_after,
-        "token_count": event.tokens_after,
         "budget": event.budget,
         "threshold": event.threshold,
         "target": event.target,
@@ -98,24 +90,10 @@ def _ids(record: Record) -> dict[str, Any]:
     }
 
 
-def _counts(event: PostCompact) -> dict[str, Any]:
-    saved = event.tokens_before - event.tokens_after
-    removed = event.messages_before - event.messages_after
-    return {
-        "before_tokens": event.tokens_before,
-        "tokens_before": event.tokens_before,
-        "after_tokens": event.tokens_after,
-        "tokens_after": event.tokens_after,
-        "removed_tokens": saved,
-        "tokens_removed": saved,
-        "tokens_saved": saved,
-        "before_messages": event.messages_before,
-        "messages_before": event.messages_before,
-        "after_messages": event.messages_after,
-        "messages_after": event.messages_after,
-        "removed_messages": removed,
-        "messages_removed": removed,
-    }
+def _counts(event: PostCompact) -> dict[str, int]:
+    return CompactionCounts(
+        event.tokens_before, event.messages_before, event.tokens_after, event.messages_after
+    ).after()
 
 
 def _short(text: str | None) -> str | None:

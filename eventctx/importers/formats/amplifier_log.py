@@ -56,6 +56,7 @@ from eventctx.importers.source.values import decode, encode
 from eventctx.log.events import Status
 from eventctx.messages.facts import Dialect
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tool_results import failure_of_copy
 
 _STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
     "cancelled": ("cancelled", None),
@@ -285,8 +286,7 @@ class _Log:
         result = found.data.get("result", found.data.get("error"))
         if call_id is None:
             return
-        fields = object_or_empty(result)
-        failed = fields.get("success") is False or fields.get("error")
+        failed = failure_of_copy(result) or object_or_empty(result).get("error")
         if name_of(found.row) == "tool:error" or failed:
             self.failed.add(call_id)
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)

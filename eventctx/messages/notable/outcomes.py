@@ -12,6 +12,7 @@ import re
 from typing import Final, NamedTuple
 
 from eventctx.messages.parts import Part, parts_of_result
+from eventctx.messages.tool_results import failure_of_row
 
 _NEAR: Final = 400
 
@@ -66,8 +67,11 @@ def outcome_of(part: Part, text: str) -> CallOutcome:
     status = int(found[1]) if found else None
     if isinstance(part.value, dict) and isinstance(part.value.get("exit_code"), int):
         status = part.value["exit_code"]
-    failed = part.failed or status not in (None, 0)
-    return CallOutcome(status, failed, _error_line(text) if failed else "")
+    # A message of role "tool" has no field for a failure; there the text is all that tells of it.
+    told = failure_of_row(text) if part.dialect is None and not part.type else None
+    failed = part.failed or status not in (None, 0) or told is not None
+    said = text if told is None else told.message
+    return CallOutcome(status, failed, _error_line(said) if failed else "")
 
 
 def _error_line(text: str) -> str:

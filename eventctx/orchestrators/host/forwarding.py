@@ -1,46 +1,59 @@
-"""Telling a host's hooks of the compactions that one of our contexts recorded."""
+"""Telling a host's hooks of compactions: those that our contexts recorded, and those overheard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+
+import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
+from eventctx.log.compaction_counts import CompactionCounts
 from eventctx.log.events import PostCompact, PreCompact
 from eventctx.log.record import Record
 from eventctx.orchestrators.host.hooks import Host
+from eventctx.orchestrators.host.overhearing import POST, PRE, Overheard
 from eventctx.orchestrators.protocol import Ids
-
-_NAMES = ("context:pre_compact", "context:post_compact")
 
 
 class Forwarding:
-    """Collects a context's compactions during a turn; ``flush`` tells the host of them.
+    """Collects a context's compactions during a turn, and tells the host of them.
 
-    It does nothing when the host has no hooks, when the context keeps no records, and when the
-    context tells the host by itself (``emits_to_host``).
+    It does nothing when the host has no hooks, and when the context tells the host by itself
+    (``emits_to_host``). A context without records of its own is overheard on the host's registry.
     """
 
     def __init__(self, context: Any, host: Host) -> None:
         self._context = context
         self._host = host
         self._waiting: list[Record] = []
+        self._overheard = Overheard(host)
+
+    @asynccontextmanager
+    async def listening(self, turn: Ids) -> AsyncIterator[None]:
+        """Collect compactions inside of this block, and tell of them at its end at the latest."""
+        if bool(getattr(self._context, "emits_to_host", False)) or not self._host.listens:
+            yield
+        elif callable(getattr(self._context, "on", None)):
+            with self._observing():
+                yield
+        else:
+            with self._overheard.listening(turn):
+                try:
+                    yield
+                finally:
+                    self._overheard.at(turn)
+                    await self._overheard.end()
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Collect compactions inside of this block."""
-        observe = getattr(self._context, "on", None)
-        own = bool(getattr(self._context, "emits_to_host", False))
-        if not callable(observe) or own or not self._host.listens:
-            yield
-            return
+    def _observing(self) -> Iterator[None]:
         stops = []
         try:
-            for name in _NAMES:
+            for name in (PRE, POST):
                 try:
-                    stops.append(observe(name, self._waiting.append))
+                    stops.append(self._context.on(name, self._waiting.append))
                 except InvalidSetting:
                     break  # a context without an engine cannot be observed
             yield
@@ -48,8 +61,21 @@ class Forwarding:
             for stop in stops:
                 stop()
 
+    @asynccontextmanager
+    async def around(self, call: Ids) -> AsyncIterator[None]:
+        """Tell of the compactions inside of this block at its end, as work before ``call``.
+
+        A request is prepared before its call's span begins, so both are children of one span.
+        """
+        self._overheard.at(msgspec.structs.replace(call, span_id=call.parent_span_id))
+        try:
+            yield
+        finally:
+            await self.flush()
+
     async def flush(self) -> None:
         """Tell the host of the compactions collected since the last flush."""
+        await self._overheard.flush()
         waiting, self._waiting[:] = list(self._waiting), []
         for record in waiting:
             ids = Ids(
@@ -66,24 +92,17 @@ def payload(event: Any) -> dict[str, Any]:
     """A compaction's event with the field names of the orchestrator specification and Amplifier."""
     if isinstance(event, PreCompact):
         return {
-            "before_tokens": event.tokens,
-            "before_messages": event.messages,
-            "token_count": event.tokens,
-            "message_count": event.messages,
+            **CompactionCounts(event.tokens, event.messages).before(),
             "strategy": event.strategy,
             "trigger": event.trigger,
             "budget": event.budget,
         }
     assert isinstance(event, PostCompact)  # noqa: S101 - there is no third
+    counts = CompactionCounts(
+        event.tokens_before, event.messages_before, event.tokens_after, event.messages_after
+    )
     return {
-        "before_tokens": event.tokens_before,
-        "before_messages": event.messages_before,
-        "after_tokens": event.tokens_after,
-        "after_messages": event.messages_after,
-        "removed_tokens": event.tokens_before - event.tokens_after,
-        "removed_messages": event.messages_before - event.messages_after,
-        "token_count": event.tokens_after,
-        "message_count": event.messages_after,
+        **counts.after(),
         "strategy": event.strategy,
         "trigger": event.trigger,
         "outcome": event.outcome,

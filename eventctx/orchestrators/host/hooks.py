@@ -59,6 +59,7 @@ class HookAnswers(msgspec.Struct, frozen=True):
 class Host:
     """The hooks of one call of ``execute``, and Amplifier's coordinator where there is one.
 
+    ``register`` is that of Amplifier's registry, on which others emit, too; None elsewhere.
     Raises InvalidSetting for hooks of another kind.
     """
 
@@ -66,10 +67,13 @@ class Host:
         self._coordinator = coordinator
         self._carried = HookAnswers()
         self._handlers: list[Callable[[str, dict[str, Any]], Any]] = []
+        self.register: Callable[..., Any] | None = None
         if hooks is None or _receives_records(hooks):
             return
         if callable(getattr(hooks, "emit", None)):
             self._handlers = [hooks.emit]
+            register = getattr(hooks, "register", None)
+            self.register = register if callable(register) else None
             return
         if not isinstance(hooks, Iterable):
             raise InvalidSetting(
@@ -77,6 +81,11 @@ class Host:
                 f"(event, data), or None, found {hooks!r}"
             )
         self._handlers = [_handler(one) for one in hooks]
+
+    @property
+    def session_id(self) -> Any:
+        """The host's own id of the session, which a registry adds to every payload."""
+        return getattr(self._coordinator, "session_id", None)
 
     @property
     def listens(self) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Final
 
 from eventctx.log.events import Status
 from eventctx.log.outcomes import status_of
 from eventctx.orchestrators.loops.model_call import ModelCaller
 from eventctx.orchestrators.loops.recording import ids_of
+from eventctx.orchestrators.loops.rounds import take_rounds
 from eventctx.orchestrators.loops.run import Orchestrator, TurnRun
-from eventctx.orchestrators.loops.tool_calls import ToolCalls
 from eventctx.orchestrators.protocol import Finish
 from eventctx.session.turns import Iteration, Turn
 
@@ -19,10 +18,6 @@ PLAN: Final = (
     "Call no tools yet; you will be asked to carry the plan out."
 )
 CARRY_OUT: Final = "Now carry out the plan, and change it where what you find asks for it."
-LIMIT: Final = (
-    "You have used all the steps of this turn. Answer now without calling tools: "
-    "say what is done and what is left."
-)
 
 
 class EventsOrchestrator(Orchestrator):
@@ -35,25 +30,13 @@ class EventsOrchestrator(Orchestrator):
     NAME = "loop-events"
 
     async def _take_turn(self, run: TurnRun, turn: Turn) -> Finish:
-        limit, planned = run.settings.max_iterations, 0
+        planned = 0
         if run.settings.planning:
             run.check_stop()
             async with turn.iteration() as cycle:
                 await _plan(run, cycle)
             planned = 1
-        for number in count(1 + planned):
-            run.check_stop()
-            async with turn.iteration() as cycle:
-                run.iterations = number
-                if limit is not None and number > limit:
-                    await run.remind(LIMIT)
-                    await run.add_answer(await ModelCaller(run, cycle).answer())
-                    return "iteration_limit"
-                answer = await ModelCaller(run, cycle, offers_tools=True).answer()
-                await ToolCalls(run, cycle, answer).carry_out()
-                if not answer.calls:
-                    return "answered"
-        raise AssertionError("a count does not end")
+        return await take_rounds(run, turn, first=1 + planned)
 
 
 async def _plan(run: TurnRun, cycle: Iteration) -> None:
@@ -61,10 +44,10 @@ async def _plan(run: TurnRun, cycle: Iteration) -> None:
     run.iterations = 1
     async with cycle.plan() as phase:
         ids = ids_of(phase.scope)
-        await run.host.tell("plan:start", ids, {})
         status: Status = "ok"
         plan: str | None = None
         try:
+            await run.host.tell("plan:start", ids, {})
             await run.remind(PLAN)
             await run.add_answer(await ModelCaller(run, phase).answer())
             await run.remind(CARRY_OUT)

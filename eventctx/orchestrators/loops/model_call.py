@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
 from eventctx.orchestrators.host.hooks import HookAnswers
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
-from eventctx.orchestrators.loops.run import Over, TurnRun
+from eventctx.orchestrators.loops.run import Denied, TurnRun
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
 from eventctx.orchestrators.providers.failures import as_failure, problem_with, usable_usage
 from eventctx.session.turns import ProviderCall
@@ -54,37 +54,57 @@ class Outlet(Protocol):
     """Takes an answer's pieces as they come."""
 
     async def put(self, chunk: Chunk, ids: Ids) -> None:
-        """Take a piece; returns when there is room for the next."""
+        """Take a piece, and tell the hooks of it; returns when there is room for the next."""
+        ...
+
+    async def show(self, chunk: Chunk) -> None:
+        """Take a piece of which the hooks hear otherwise."""
         ...
 
     async def end(self, ids: Ids) -> None:
-        """Take note that there are no more pieces."""
+        """Take note that there are no more pieces, for whatever reason."""
+        ...
+
+    def next_answer(self) -> None:
+        """Take note that the pieces of another answer follow."""
         ...
 
     @property
     def began(self) -> bool:
-        """Whether there was a piece; then nobody can ask for the same answer again."""
+        """Whether there was a piece of the answer; then nobody can ask for it again."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """The answer's text as far as its reader has it."""
         ...
 
 
 class ModelCaller:
-    """Asks for one answer. With ``offers_tools`` the model may call the run's tools."""
+    """Asks for one answer. With ``may_call`` the model may call the run's tools.
+
+    Without it the tools are sent all the same where the provider takes a ``tool_choice``: a request
+    that lacks them shares no beginning with the others, so the provider's cache would be of no use,
+    and Bedrock refuses one whose messages have calls.
+    """
 
     def __init__(
         self,
         run: TurnRun,
         cycle: Cycle,
         *,
-        offers_tools: bool = False,
+        may_call: bool = False,
         outlet: Outlet | None = None,
     ) -> None:
         self._run = run
         self._cycle = cycle
-        self._tools = run.definitions if offers_tools else ()
+        self._may_call = may_call
+        self._tools = run.definitions if may_call or run.takes_tool_choice else ()
         self._outlet = outlet
         self._messages: list[dict[str, Any]] | None = None
         self._carried: HookAnswers | None = None
         self._unusable = 0
+        self._unheeded = False
         self._shortened = False
         self._attempt = 0
 
@@ -97,6 +117,9 @@ class ModelCaller:
                 return await self._attempt_once()
             except ProviderFailed as failure:
                 shown = self._outlet is not None and self._outlet.began
+                if self._refuses_choice(failure) and not shown:
+                    self._withhold_tools()
+                    continue
                 if failure.too_long and not shown and await self._compact_after(failure):
                     continue
                 if shown or not failure.retryable or retries == settings.max_retries:
@@ -105,6 +128,20 @@ class ModelCaller:
                 wait = settings.sleep(self._wait(retries, failure.retry_after))
                 await within(_awaited(wait), None, self._run.stop)
                 self._run.check_stop()
+
+    def _refuses_choice(self, failure: ProviderFailed) -> bool:
+        """Whether the API does not know ``tool_choice``, or the answer does not heed it."""
+        named = "tool_choice" in failure.problem.lower().replace(" ", "_")
+        refused = self._unheeded or (named and not failure.retryable)
+        return self._choice is not None and refused
+
+    def _withhold_tools(self) -> None:
+        """Send no tools where none may be called, for the rest of the turn."""
+        self._run.takes_tool_choice, self._tools, self._messages = False, (), None
+
+    @property
+    def _choice(self) -> Literal["none"] | None:
+        return None if self._may_call or not self._tools else "none"
 
     def _wait(self, retry: int, requested: float | None) -> float:
         """Seconds before the next attempt: full jitter over a wait that doubles."""
@@ -117,34 +154,43 @@ class ModelCaller:
         call = self._cycle.provider_call(run.provider.model, run.chosen.name)
         ids = ids_of(call.scope)
         facts = {"provider": run.chosen.name, "model": call.model, "attempt": self._attempt}
-        answers = await run.host.tell("provider:request", ids, facts)
-        if answers.denied is not None:
-            raise Over("denied", f"Operation denied: {answers.denied}")
         async with run.host.telling_errors("provider:error", ids, facts):
-            if self._messages is None:
-                self._messages = await self._prepared()
-            self._carried = self._carried or run.host.take_carried()
-            messages = answers.added_to(self._carried.added_to(self._messages))
-            async with call:
-                await record_additions(run.context, call.prepared, self._messages, messages)
-                answer = await self._checked(call, messages, ids)
+            answers = await run.host.tell("provider:request", ids, facts)
+            if answers.denied is not None:
+                async with call:  # the log has it, and that nothing was sent
+                    raise Denied(answers.denied)
+            try:
+                if self._messages is None:
+                    self._messages = await self._prepared(call, ids)
+                self._carried = self._carried or run.host.take_carried()
+                messages = answers.added_to(self._carried.added_to(self._messages))
+            except BaseException as error:
+                await call.not_entered(error)
+                raise
+            try:
+                async with call:
+                    await record_additions(run.context, call.prepared, self._messages, messages)
+                    answer = await self._checked(call, messages, ids)
+            except BaseException:
+                if self._outlet is not None:
+                    await self._outlet.end(ids)
+                raise
         await self._tell(answer, ids, facts)
         return answer
 
-    async def _prepared(self) -> list[dict[str, Any]]:
+    async def _prepared(self, call: ProviderCall, ids: Ids) -> list[dict[str, Any]]:
         run = self._run
         definitions = run.provider.definitions(self._tools) if self._tools else []
-        try:
-            return await prepared(run.context, run.chosen.given, definitions, run.provider.model)
-        finally:
-            await run.forwarding.flush()
+        async with run.forwarding.around(ids):
+            given, model = run.chosen.given, run.provider.model
+            return await prepared(run.context, given, definitions, model, call)
 
     async def _checked(
         self, call: ProviderCall, messages: Sequence[dict[str, Any]], ids: Ids
     ) -> Answer:
         """The answer, inside its span. Raises ProviderFailed for every failure of the provider."""
         name = self._run.chosen.name
-        request = Request(messages, ids, self._tools)
+        request = Request(messages, ids, self._tools, self._choice)
         try:
             received = await self._received(request)
         except InvalidSetting:
@@ -152,9 +198,10 @@ class ModelCaller:
         except Exception as error:
             failure = as_failure(name, error)
             raise failure from (None if failure is error else error)
-        problem = problem_with(received, calls_allowed=bool(self._tools))
+        problem = problem_with(received, calls_allowed=bool(self._may_call and self._tools))
         if problem is not None:
             self._unusable += 1
+            self._unheeded = bool(getattr(received, "calls", ()))
             # The provider charges for an unusable answer, too.
             await self._record_usage(call, usable_usage(received))
             raise ProviderFailed(name, problem[:MAX_PROBLEM], retryable=self._unusable == 1)
@@ -187,11 +234,8 @@ class ModelCaller:
 
     async def _tell(self, answer: Answer, ids: Ids, facts: dict[str, Any]) -> None:
         """Tell the host's hooks, and the reader of an answer that came in one piece."""
-        outlet = self._outlet
-        if outlet is not None:
-            if answer.text and not outlet.began:
-                await outlet.put(Chunk("text", answer.text), ids)
-            await outlet.end(ids)
+        host, outlet = self._run.host, self._outlet
+        streamed = outlet is not None and outlet.began
         usage = None if answer.usage is None else usage_payload(answer.usage)
         more = {
             "model": answer.model or facts["model"],
@@ -200,17 +244,24 @@ class ModelCaller:
             "usage": usage,
             "tool_calls": bool(answer.calls),
         }
-        host = self._run.host
-        await host.tell_end("provider:response", ids, facts | more)
-        if outlet is not None:
+        try:
+            if outlet is not None:
+                await outlet.end(ids)
+        finally:
+            await host.tell_end("provider:response", ids, facts | more)
+        if streamed:
             return  # the outlet reported the blocks to the hooks as they came
-        contents = [one.get("content") for one in answer.messages]
-        blocks = [block for one in contents if isinstance(one, list) for block in one]
+        if outlet is not None and answer.text:
+            await outlet.show(Chunk("text", answer.text))
+        blocks = _blocks(answer)
         for index, block in enumerate(blocks):
             kind = block.get("type") if isinstance(block, dict) else None
             place = {"block_type": kind, "block_index": index, "total_blocks": len(blocks)}
-            await host.tell("content_block:start", ids, place)
-            await host.tell("content_block:end", ids, place | {"block": block, "usage": usage})
+            ended = place | {"block": block, "usage": usage}
+            try:
+                await host.tell("content_block:start", ids, place)
+            finally:
+                await host.tell_end("content_block:end", ids, ended)
 
     async def _compact_after(self, failure: ProviderFailed) -> bool:
         """Compact once after a refusal as too long. Returns whether the next request is shorter."""
@@ -233,6 +284,18 @@ class ModelCaller:
             await self._run.forwarding.flush()
         self._messages = None
         return int(saved or 0) > 0
+
+
+def _blocks(answer: Answer) -> list[Any]:
+    """The blocks of an answer's messages; a plain text is one."""
+    blocks: list[Any] = []
+    for message in answer.messages:
+        content = message.get("content")
+        if isinstance(content, str) and content:
+            blocks.append({"type": "text", "text": content})
+        elif isinstance(content, list):
+            blocks += content
+    return blocks
 
 
 async def _awaited(wait: Awaitable[None]) -> None:

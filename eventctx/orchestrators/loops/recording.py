@@ -12,7 +12,7 @@ from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, chosen_turn_id, new_span_id, random_bytes
 from eventctx.orchestrators.protocol import Ids
 from eventctx.session.scope import Scope, current_scope
-from eventctx.session.turns import Turn
+from eventctx.session.turns import ProviderCall, Turn
 
 
 class Unrecorded:
@@ -78,12 +78,16 @@ def current_ids() -> Ids | None:
 
 
 async def prepared(
-    context: Any, provider: Any, definitions: Sequence[dict[str, Any]], model: str | None
+    context: Any,
+    provider: Any,
+    definitions: Sequence[dict[str, Any]],
+    model: str | None,
+    call: ProviderCall,
 ) -> list[dict[str, Any]]:
-    """The messages to send now.
+    """The messages that ``call`` is to send now.
 
-    ``tools`` and ``model`` are passed to a context that takes them. Raises TurnError for a context
-    that does not return a list of dicts, and what the context raises.
+    ``tools``, ``model`` and ``call`` are passed to a context that takes them. Raises TurnError for
+    a context that does not return a list of dicts, and what the context raises.
     """
     ask = context.get_messages_for_request
     known: Mapping[str, Any]
@@ -96,6 +100,8 @@ async def prepared(
         more["tools"] = list(definitions) or None
     if "model" in known:
         more["model"] = model
+    if "call" in known:
+        more["call"] = call
     messages = await ask(provider=provider, **more)
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         raise TurnError(

@@ -8,7 +8,7 @@ reported to the host's hooks gets its end, whether the turn succeeds, fails or i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -39,13 +39,24 @@ PREVIEW: Final = 200
 """Characters of an answer in the payload of ``prompt:complete``, as in Amplifier's loops."""
 
 
-class Over(Exception):
-    """Ends a turn early and without an error. ``text`` replaces the turn's text, if it is given."""
+class Over(asyncio.CancelledError):
+    """Ends a turn early and without an error. ``text`` replaces the turn's text, if it is given.
+
+    It is recorded as a cancellation of what it leaves, where nothing failed; no task is cancelled.
+    """
 
     def __init__(self, finish: Finish, text: str | None = None) -> None:
         super().__init__(finish)
         self.finish = finish
         self.text = text
+
+
+class Denied(Over):
+    """A hook denied a step without which the turn cannot go on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("denied", f"Operation denied: {reason}")
+        self.args = (f"denied by a hook: {reason}",)
 
 
 class TurnRun:
@@ -70,9 +81,11 @@ class TurnRun:
         self.stop = Stop(getattr(coordinator, "cancellation", None))
         self.host = Host(hooks, coordinator)
         self.forwarding = Forwarding(context, self.host)
+        self.takes_tool_choice = getattr(self.provider, "takes_tool_choice", False) is True
         self.usage = Usage()
         self.iterations = 0
         self.text = ""
+        self.executing = False
 
     @property
     def provider(self) -> Provider:
@@ -154,7 +167,11 @@ class Orchestrator:
         the turn takes too long, InvalidSetting, and what the context raises.
         """
         run = TurnRun(self.NAME, self.settings, context, providers, tools, hooks, coordinator)
+        self.check_tools(list(run.tools))
         return await run_turn(run, prompt, turn_id, self._take_turn)
+
+    def check_tools(self, names: Sequence[str]) -> None:
+        """Raise InvalidSetting for tools that this orchestrator would not run."""
 
     async def _take_turn(self, run: TurnRun, turn: Turn) -> Finish:
         """Ask, answer and act, after the prompt was added. Returns how the turn ended."""
@@ -183,7 +200,7 @@ async def _run_reported(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Fi
     raised: BaseException | None = None
     ended: Finish | None = None
     try:
-        with run.forwarding.listening():
+        async with run.forwarding.listening(ids):
             ended = await _run_limited(run, turn, prompt, body)
         return ended
     except BaseException as error:
@@ -199,19 +216,38 @@ async def _tell_end(
     status = status_of(None if raised is None else type(raised))
     # Also after turn_timeout, which promises when the turn is over.
     broken_off = raised is not None
-    complete = {
+    complete: dict[str, Any] = {
         "response_preview": run.text[:PREVIEW],
         "length": len(run.text),
         "status": status,
         "error": described(raised),
         "finish": ended,
     }
-    await run.host.tell_end("prompt:complete", ids, complete, broken_off=broken_off)
-    execution = {"response": run.text, "status": "completed" if status == "ok" else status}
-    await run.host.tell_end("execution:end", ids, execution, broken_off=broken_off)
-    whole = {"orchestrator": run.name, "turn_count": run.iterations}
-    outcome = {"status": _outcome(status, ended)}
-    await run.host.tell_end("orchestrator:complete", ids, whole | outcome, broken_off=broken_off)
+    execution: dict[str, Any] = {
+        "response": run.text,
+        "status": "completed" if status == "ok" else status,
+    }
+    whole: dict[str, Any] = {
+        "orchestrator": run.name,
+        "turn_count": run.iterations,
+        "status": _outcome(status, ended),
+    }
+    ends = [("prompt:complete", complete), ("orchestrator:complete", whole)]
+    if run.executing:
+        ends.insert(1, ("execution:end", execution))
+    await _tell_each(run, ids, ends, broken_off)
+
+
+async def _tell_each(
+    run: TurnRun, ids: Ids, ends: Sequence[tuple[str, dict[str, Any]]], broken_off: bool
+) -> None:
+    """Tell the hooks of each end; a cancellation in the meantime is raised after the last."""
+    (event, fields), *more = ends
+    try:
+        await run.host.tell_end(event, ids, fields, broken_off=broken_off)
+    finally:
+        if more:
+            await _tell_each(run, ids, more, broken_off)
 
 
 async def _run_limited(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Finish:
@@ -221,6 +257,7 @@ async def _run_limited(run: TurnRun, turn: Turn, prompt: str, body: Body) -> Fin
     if answers.denied is not None:
         run.text = f"Operation denied: {answers.denied}"
         return "denied"
+    run.executing = True
     await run.host.tell("execution:start", ids, {"prompt": prompt})
     seconds = run.settings.turn_timeout
     try:

@@ -7,7 +7,7 @@ import difflib
 import random
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -24,8 +24,9 @@ class OrchestratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``max_iterations`` counts the provider/tool cycles of a turn; after them the model must answer
     without tools. ``max_retries`` counts the attempts after the first, for a model call
     that may succeed later. ``provider_timeout`` is the longest wait for an answer, or for the next
-    piece of a streamed one. ``planning`` begins every turn with a plan. ``provider`` names the
-    provider to ask where there are several. ``sleep`` waits between attempts; ``jitter`` draws
+    piece of a streamed one. ``planning`` begins every turn with a plan. ``tools`` says what the
+    basic orchestrator, which runs none, does with tools. ``provider`` names the provider to ask
+    where there are several. ``sleep`` waits between attempts; ``jitter`` draws
     from 0 to 1 which share of the longest wait is taken.
     """
 
@@ -35,6 +36,7 @@ class OrchestratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     tool_timeout: Seconds | None = None
     turn_timeout: Seconds | None = None
     planning: bool = False
+    tools: Literal["refuse", "ignore"] = "refuse"
     provider: str | None = None
     sleep: Sleep = asyncio.sleep
     jitter: Callable[[], float] = random.random

@@ -23,16 +23,17 @@ async def server_sent_events(
 ) -> AsyncGenerator[bytes, None]:
     """The events of ``StreamingOrchestrator.stream(...)``, each with an id that counts from 0.
 
-    The events ``text`` and ``thinking`` carry ``{"text", "block"}``. The last event is a
-    ``response`` with the whole ``Response``, or an ``error`` with ``{"type", "message"}``. A
-    program error is raised as it is, after an ``error`` event without details. Closing this
-    closes ``pieces``.
+    The events ``text`` and ``thinking`` carry ``{"text", "block"}``, ``response`` the whole
+    ``Response``. The last event is ``message.end`` with ``{"turn_id", "finish"}``, or an ``error``
+    with ``{"type", "message"}``. A program error is raised as it is, after an ``error`` event
+    without details. Closing this closes ``pieces``.
     """
     number = 0
     try:
         async for piece in pieces:
-            yield _event(number, *_payload(piece))
-            number += 1
+            for name, data in _events(piece):
+                yield _event(number, name, data)
+                number += 1
     except EventctxError as error:
         yield _event(number, "error", {"type": type(error).__name__, "message": str(error)})
     except Exception:
@@ -46,10 +47,11 @@ async def server_sent_events(
             await close()
 
 
-def _payload(piece: Chunk | Response) -> tuple[str, Any]:
+def _events(piece: Chunk | Response) -> list[tuple[str, Any]]:
     if isinstance(piece, Chunk):
-        return piece.kind, {"text": piece.text, "block": piece.block}
-    return "response", msgspec.to_builtins(piece)
+        return [(piece.kind, {"text": piece.text, "block": piece.block})]
+    end = {"turn_id": piece.turn_id, "finish": piece.finish}
+    return [("response", msgspec.to_builtins(piece)), ("message.end", end)]
 
 
 def _event(number: int, name: str, data: Any) -> bytes:

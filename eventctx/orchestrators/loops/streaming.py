@@ -1,4 +1,4 @@
-"""The streaming orchestrator: one model call, whose answer is passed on piece by piece.
+"""The streaming orchestrator: a tool loop whose answers are passed on piece by piece.
 
 A span must not stay open across a ``yield``, because context variables would leak into the reader.
 So the turn runs in a task of its own and puts its chunks into a bounded queue (``Pieces``). The
@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any, Final
+
+import msgspec
 
 from eventctx.aio import finish
 from eventctx.orchestrators.host.hooks import Host
-from eventctx.orchestrators.loops.model_call import ModelCaller
+from eventctx.orchestrators.loops.rounds import take_rounds
 from eventctx.orchestrators.loops.run import Orchestrator, TurnRun, run_turn
 from eventctx.orchestrators.protocol import Chunk, ContextManager, Finish, Ids, Response
 from eventctx.session.turns import Turn
@@ -25,8 +26,9 @@ WAITING: Final = 16
 
 
 class StreamingOrchestrator(Orchestrator):
-    """Asks once, and passes on the answer's pieces as they come. The model is offered no tools.
+    """Asks, runs the tools that the model calls, and asks again until the model calls none.
 
+    The pieces of each answer are passed on as they come, also of those that call tools.
     A provider without ``stream`` gives its answer in one piece. ``settings`` are those of
     ``OrchestratorSettings``; unknown ones give a warning. Raises InvalidSetting.
     """
@@ -46,16 +48,17 @@ class StreamingOrchestrator(Orchestrator):
     ) -> AsyncGenerator[Chunk | Response, None]:
         """Chunks as they come, and the response as the last item. Raises as ``execute``.
 
-        Closing it early (``aclosing``) ends the model call, which is recorded as cancelled, and
-        adds the text so far as the assistant's message, because the person has seen it.
+        Closing it early (``aclosing``) ends the model call or the tools that run, which is
+        recorded as cancelled. The text so far of an answer that is not whole is added as the
+        assistant's message, because the person has seen it.
         """
         run = TurnRun(self.NAME, self.settings, context, providers, tools, hooks, coordinator)
         outlet = Pieces(run.host)
 
-        async def once(run: TurnRun, turn: Turn) -> Finish:
-            return await _ask_once(run, turn, outlet)
+        async def rounds(run: TurnRun, turn: Turn) -> Finish:
+            return await take_rounds(run, turn, outlet=outlet)
 
-        task = asyncio.create_task(run_turn(run, prompt, turn_id, once))
+        task = asyncio.create_task(run_turn(run, prompt, turn_id, rounds))
         task.add_done_callback(lambda _: outlet.wake())
         try:
             while (chunk := await outlet.next(task)) is not None:
@@ -72,30 +75,14 @@ class StreamingOrchestrator(Orchestrator):
         yield response
 
     async def _take_turn(self, run: TurnRun, turn: Turn) -> Finish:
-        return await _ask_once(run, turn, Pieces(run.host, read=False))
-
-
-async def _ask_once(run: TurnRun, turn: Turn, outlet: Pieces) -> Finish:
-    run.check_stop()
-    async with turn.iteration() as cycle:
-        run.iterations = 1
-        try:
-            answer = await ModelCaller(run, cycle, outlet=outlet).answer()
-        except BaseException:
-            run.text = outlet.shown
-            # An error while this message is added must not hide how the call ended.
-            with suppress(Exception):
-                if run.text:
-                    await run.add({"role": "assistant", "content": run.text})
-            raise
-        await run.add_answer(answer)
-    return "answered"
+        return await take_rounds(run, turn, outlet=Pieces(run.host, read=False))
 
 
 class Pieces:
     """A turn's chunks on their way to the reader, and to the host's hooks as content blocks.
 
-    Without a reader (``read=False``) a chunk counts as shown as soon as it is put.
+    Without a reader (``read=False``) a chunk counts as shown as soon as it is put. The reader's
+    blocks count on from answer to answer; the hooks' begin anew, as under Amplifier's loops.
     """
 
     def __init__(self, host: Host, *, read: bool = True) -> None:
@@ -107,18 +94,26 @@ class Pieces:
         self._block: Chunk | None = None
         self._block_texts: list[str] = []
         self._given: list[Chunk] = []
+        self._blocks = 0
+        self._first_block = 0
         self._closed = False
 
     @property
     def began(self) -> bool:
-        """Whether there was a piece."""
-        return bool(self._given or self._waiting)
+        """Whether there was a piece of the answer."""
+        return self._blocks > self._first_block
 
     @property
     def shown(self) -> str:
-        """The text that the reader has, and the waiting text unless the reader has stopped."""
+        """The answer's text that the reader has, and what waits unless the reader has stopped."""
         chunks = self._given if self._closed else [*self._given, *self._waiting]
-        return "".join([one.text for one in chunks if one.kind == "text"])
+        first = self._first_block
+        return "".join([one.text for one in chunks if one.kind == "text" and one.block >= first])
+
+    def next_answer(self) -> None:
+        """Take note that the chunks of another answer follow."""
+        self._first_block = self._blocks
+        self._given.clear()  # a long turn keeps the text of one answer only
 
     def close(self) -> None:
         """Note that the reader takes no more."""
@@ -147,22 +142,28 @@ class Pieces:
             await self.end(ids)
             self._block = chunk
             await self._host.tell("content_block:start", ids, _place(chunk))
-        while len(self._waiting) >= WAITING:
-            self._room.clear()
-            await self._room.wait()
-        (self._waiting if self._read else self._given).append(chunk)
-        self._changed.set()
+        await self.show(chunk)
         self._block_texts.append(chunk.text)
         await self._host.tell("content_block:delta", ids, _place(chunk) | {"delta": chunk.text})
 
+    async def show(self, chunk: Chunk) -> None:
+        """Pass a chunk on to the reader alone, as soon as there is room for it."""
+        while len(self._waiting) >= WAITING:
+            self._room.clear()
+            await self._room.wait()
+        placed = msgspec.structs.replace(chunk, block=self._first_block + chunk.block)
+        self._blocks = max(self._blocks, placed.block + 1)
+        (self._waiting if self._read else self._given).append(placed)
+        self._changed.set()
+
     async def end(self, ids: Ids) -> None:
-        """Tell the hooks that the current block has ended."""
+        """Tell the hooks that the current block has ended, for whatever reason."""
         block = self._block
         if block is None:
             return
         text, self._block_texts, self._block = "".join(self._block_texts), [], None
         content = {"type": block.kind, block.kind: text}
-        await self._host.tell("content_block:end", ids, _place(block) | {"block": content})
+        await self._host.tell_end("content_block:end", ids, _place(block) | {"block": content})
 
 
 def _place(chunk: Chunk) -> dict[str, Any]:

@@ -25,8 +25,13 @@ from eventctx.orchestrators.loops.run import TurnRun
 from eventctx.orchestrators.protocol import Answer, Ids, ToolOutcome, ToolRequest
 from eventctx.orchestrators.providers.failures import as_failure
 from eventctx.orchestrators.tools.functions import run_tool
-from eventctx.orchestrators.tools.results import as_payload, text_of, text_of_replacement
-from eventctx.session.turns import Iteration
+from eventctx.orchestrators.tools.results import (
+    as_payload,
+    reported_failure,
+    text_of,
+    text_of_replacement,
+)
+from eventctx.session.turns import Iteration, ToolCall
 
 CANCELLED: Final = "The call was cancelled before it ended."
 """The result of a call that was broken off."""
@@ -99,16 +104,16 @@ class ToolCalls:
     async def _outcome(self, call: ToolRequest) -> ToolOutcome:
         try:
             async with self._cycle.tool_call(call.name, call.id) as block:
-                return await self._run_reported(call, ids_of(block.scope))
+                return await self._run_reported(call, block)
         except Stopped:
             return ToolOutcome(call, CANCELLED, is_error=True)
         except Exception as error:
             return ToolOutcome(call, str(described(error)), is_error=True)
 
-    async def _run_reported(self, call: ToolRequest, ids: Ids) -> ToolOutcome:
+    async def _run_reported(self, call: ToolRequest, block: ToolCall) -> ToolOutcome:
         """Run a call, and tell the host's hooks of its start and its end."""
-        host = self._run.host
-        facts = {
+        host, ids = self._run.host, ids_of(block.scope)
+        facts: dict[str, Any] = {
             "tool_name": call.name,
             "tool_input": call.arguments,
             "tool_call_id": call.id,
@@ -125,10 +130,13 @@ class ToolCalls:
         text, failed = text_of(value)
         self._known[call.id] = ToolOutcome(call, text, is_error=failed)
         result = as_payload(value) if host.listens else None
+        event, facts = "tool:post", facts | {"result": result}
+        if failure := reported_failure(value):
+            block.failed(*failure)
+            event, error = "tool:error", {"type": failure.kind, "msg": failure.message}
+            facts |= {"error": error, "status": "error"}
         try:
-            answers = await self._heard(
-                host.tell_end("tool:post", ids, facts | {"result": result}, about=call.name)
-            )
+            answers = await self._heard(host.tell_end(event, ids, facts, about=call.name))
         except (asyncio.CancelledError, EventctxError):
             # The call itself had ended and is recorded so; ``_run_all`` raises what broke off.
             return self._known[call.id]

@@ -28,6 +28,8 @@ class AmplifierProvider:
     ``provider`` is the module's object, ``name`` the one under which it is mounted.
     """
 
+    takes_tool_choice = True
+
     def __init__(self, provider: Any, name: str | None = None) -> None:
         self._provider = provider
         self.name = name or str(getattr(provider, "name", None) or "amplifier")
@@ -62,7 +64,10 @@ class AmplifierProvider:
         metadata = {**ids.as_fields(), "traceparent": ids.traceparent()}
         response = await self._provider.complete(
             ChatRequest(
-                messages=as_messages(request.messages), tools=tools or None, metadata=metadata
+                messages=as_messages(request.messages),
+                tools=tools or None,
+                tool_choice=request.tool_choice,
+                metadata=metadata,
             )
         )
         return self._answer(response)

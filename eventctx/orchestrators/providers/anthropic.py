@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from eventctx.log.usage import ANTHROPIC, read_usage
 from eventctx.orchestrators.protocol import (
@@ -40,6 +40,7 @@ class AnthropicProvider(SdkProvider):
     """
 
     ENDPOINT = "messages"
+    NO_CALL: ClassVar[Any] = {"type": "none"}
 
     def __init__(
         self,

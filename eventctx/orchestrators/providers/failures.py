@@ -74,7 +74,7 @@ def problem_with(answer: Any, calls_allowed: bool) -> str | None:
     if not isinstance(answer.calls, tuple):
         return f"expected a tuple of calls, found {type(answer.calls).__name__}"
     if answer.calls and not calls_allowed:
-        return "it calls tools in a request that offers none"
+        return "it calls tools where it may call none"
     seen: set[str] = set()
     for call in answer.calls:
         problem = _problem_with_call(call, seen, known)

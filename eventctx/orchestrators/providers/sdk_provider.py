@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from eventctx.orchestrators.protocol import Answer, Chunk, Request, ToolDefinition
 from eventctx.orchestrators.providers import sdk_failing
@@ -52,6 +52,11 @@ class SdkProvider:
 
     ENDPOINT = ""
     """The path of attributes from the client to the endpoint."""
+
+    NO_CALL: ClassVar[Any] = "none"
+    """The API's ``tool_choice`` that lets the model see its tools and call none."""
+
+    takes_tool_choice = True
 
     def __init__(
         self,
@@ -110,6 +115,8 @@ class SdkProvider:
         arguments: dict[str, Any] = {"model": self.model, **self._conversation(request)}
         if tools := self.definitions(request.tools) + self._tools:
             arguments["tools"] = tools
+        if request.tools and request.tool_choice == "none":
+            arguments["tool_choice"] = self.NO_CALL
         return arguments
 
     def _stream_arguments(self) -> dict[str, Any]:

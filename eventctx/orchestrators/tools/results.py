@@ -9,6 +9,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.log.outcomes import fit_for_log
+from eventctx.messages.tool_results import ToolFailure, failure_of
+
+MAX_KIND: Final = 200
+"""Longest name, in characters, of a failure's type."""
+
 MAX_REPR: Final = 20_000
 """Longest text, in characters, of a value that JSON cannot hold."""
 
@@ -42,6 +48,21 @@ def text_of(value: Any) -> ResultText:
         except Exception:
             return ResultText(_repr(getattr(value, "output", value)), failed)
     return ResultText(_text(value))
+
+
+def reported_failure(value: Any) -> ToolFailure | None:
+    """The failure that a tool returned rather than raised, short enough for the log. Never raises.
+
+    A ``ToolResult`` and a dict of its form report one by a ``success`` that is false.
+    """
+    try:
+        found = failure_of(value)
+    except Exception:  # a value may do anything when it is looked at
+        return None
+    if found is None:
+        return None
+    kind = fit_for_log(found.kind, MAX_KIND)
+    return ToolFailure(kind, fit_for_log(found.message))
 
 
 def text_of_replacement(value: Any) -> ResultText:

@@ -20,6 +20,34 @@ class ReadingContract:
 
     pytestmark = pytest.mark.asyncio
 
+    async def test_a_peek_tells_the_last_durable_position_or_nothing_at_all(
+        self, store: EventStore
+    ) -> None:
+        peek = getattr(store, "peek", None)
+        if peek is None:
+            pytest.skip("this store offers no peek: see eventctx.log.store.PeekingStore")
+
+        async def agrees(stream: str) -> None:
+            info = await store.head(stream)
+            assert peek(stream) in (None, -1 if info is None else info.head)
+
+        await agrees("nowhere")
+        await store.append("s", [make_draft(), make_draft()], NO_STREAM)
+        await agrees("s")
+        for last in range(1, 20):
+            await store.append("s", [make_draft()], last)
+            await agrees("s")
+        await store.fork("s", 7, "f", make_draft())
+        await agrees("f")
+        await store.append("f", [make_draft()], 8)
+        await store.append("s", [make_draft()], 20)
+        await agrees("f")
+        await agrees("s")
+        await store.delete("f", make_draft(), 9)
+        await agrees("f")
+        await store.close()
+        assert peek("s") is None
+
     @pytest.mark.parametrize("forked", [False, True], ids=["plain", "fork"])
     async def test_a_read_returns_the_range_asked_for_in_the_order_asked_for(
         self, store: EventStore, forked: bool

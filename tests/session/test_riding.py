@@ -1,0 +1,196 @@
+"""Activity events ride on the next append that is waited for, or go by themselves after a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import StoreFull
+from eventctx.log.events import PlanStart
+from eventctx.log.record import Draft
+from eventctx.log.store import Appended, Expected
+from eventctx.session.append_queue import IDLE_SECONDS, MAX_RIDING
+from eventctx.stores.memory import MemoryStore
+
+USER = {"role": "user", "content": "hello"}
+ANSWER = {"role": "assistant", "content": "hi"}
+
+
+class Counting(MemoryStore):
+    """A store in memory that notes the types of each append, and can be full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[list[str]] = []
+        self.full = False
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        self.appends.append([draft.type for draft in drafts])
+        if self.full:
+            return _full()
+        return super().append(stream, drafts, expected)
+
+
+async def _full() -> Appended:
+    raise StoreFull("the disk is full")
+
+
+async def begun() -> tuple[Counting, Engine, eventctx.Context]:
+    store = Counting()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    store.appends.clear()
+    return store, engine, ctx
+
+
+async def test_what_happens_around_a_message_goes_to_the_disk_with_it() -> None:
+    store, _, ctx = await begun()
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        async with cycle.tool_call("read"):
+            pass
+        await ctx.add_message(ANSWER)
+        assert store.appends == [
+            ["prompt:submit"],
+            ["tool:pre", "tool:post", "context:message_added"],
+        ]
+
+
+async def test_a_request_and_the_call_that_sends_it_begin_in_one_append() -> None:
+    store, engine, ctx = await begun()
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        call = cycle.provider_call("m")
+        await ctx.get_messages_for_request(call=call)
+        async with call:
+            pass
+    assert ["context:request_prepared", "provider:request"] in store.appends
+    records = [record async for record in engine.records("s")]
+    request = next(one for one in records if one.type == "context:request_prepared")
+    assert call.prepared == request.position
+    assert [one.span_id for one in records if one.type.startswith("provider:")] == [
+        call.span_id,
+        call.span_id,
+    ]
+
+
+async def test_a_call_that_began_with_its_request_and_is_never_made_ends_all_the_same() -> None:
+    reading = asyncio.Event()
+
+    class Late(Counting):
+        async def bodies(self, *args: object) -> object:  # type: ignore[override]
+            reading.set()
+            await asyncio.Event().wait()
+
+    store = Late()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        call = cycle.provider_call("m")
+        ctx._session.bodies.clear()
+        asking = asyncio.create_task(ctx.get_messages_for_request(call=call))
+        await reading.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
+    assert ends == ["provider:request", "provider:error"]
+
+
+async def test_an_event_that_nothing_follows_goes_by_itself() -> None:
+    store, _, ctx = await begun()
+    began = asyncio.get_running_loop().time()
+    await ctx.emit(PlanStart())
+    assert store.appends == []
+    async with asyncio.timeout(30):
+        async for record in store.subscribe(stream="s", after=1):
+            assert record.type == "plan:start"
+            break
+    assert asyncio.get_running_loop().time() - began >= IDLE_SECONDS * 0.9
+
+
+async def test_the_end_of_a_turn_waits_for_nothing_else() -> None:
+    store, _, ctx = await begun()
+    async with ctx.turn():
+        await ctx.emit(PlanStart())
+    assert store.appends == [["prompt:submit"], ["plan:start", "prompt:complete"]]
+
+
+async def test_who_reads_the_log_reads_what_rides_too() -> None:
+    _, engine, ctx = await begun()
+    await ctx.emit(PlanStart())
+    assert [one.type async for one in engine.records("s", 2)] == ["plan:start"]
+
+
+async def test_only_so_many_ride() -> None:
+    store, _, ctx = await begun()
+    for _ in range(MAX_RIDING + 1):
+        await ctx.emit(PlanStart())
+    assert list(map(len, store.appends)) == [MAX_RIDING + 1]
+
+
+async def test_an_event_that_cannot_be_written_fails_the_next_call_that_waits() -> None:
+    store, engine, ctx = await begun()
+    store.full = True
+    await ctx.emit(PlanStart())
+    with pytest.raises(StoreFull):
+        await ctx.add_message(ANSWER)
+    store.full = False
+    await ctx.add_message(ANSWER)
+    types = [one.type async for one in engine.records("s", 2)]
+    assert types == ["plan:start", "context:message_added"]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["emit", "add", "request"])), max_size=14
+)
+
+
+@given(STEPS)
+@settings(max_examples=40, deadline=None)
+def test_two_processes_keep_each_their_order_and_one_view(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
+) -> None:
+    path = tmp_path_factory.mktemp("riding") / "store.db"
+    asyncio.run(_interleaved(path, steps))
+
+
+async def _interleaved(path: Path, steps: list[tuple[str, str]]) -> None:
+    async with (
+        eventctx.open(path, receipts=False) as first,
+        eventctx.open(path, receipts=False) as second,
+    ):
+        contexts = {"a": await first.session("s"), "b": await second.session("s")}
+        for number, (who, step) in enumerate(steps):
+            if step == "emit":
+                await contexts[who].emit(PlanStart(name=f"{who}{number}"))
+            elif step == "add":
+                await contexts[who].add_message({"role": "user", "content": f"{who}{number}"})
+            else:
+                await contexts[who].get_messages_for_request()
+    async with eventctx.open(path, receipts=False) as engine:
+        records = [record async for record in engine.records("s", bodies=True)]
+        named = [str(one.payload) + str(one.bodies) for one in records]
+        for who in "ab":
+            wanted = [
+                f"{who}{at}" for at, (by, step) in enumerate(steps) if (by, step) == (who, "emit")
+            ]
+            places = [
+                next(i for i, text in enumerate(named) if f'"{one}"' in text) for one in wanted
+            ]
+            assert places == sorted(places)
+        assert sum(one.type == "plan:start" for one in records) == sum(
+            step == "emit" for _, step in steps
+        )
+        assert (await engine.verify("s")).ok
+        for row in (await engine.audit("s")).requests:
+            assert (await engine.request_view("s", position=row.position)).verified

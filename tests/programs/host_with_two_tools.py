@@ -30,7 +30,9 @@ async def main(store: str, loop: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         return "unreached"
 
-    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {}), ("die", {})]), "unreached")
+    provider = ScriptedAmplifierProvider(
+        Reply(calls=[("read", {"path": "a"}), ("die", {"of": "b"})]), "unreached"
+    )
     tools = [
         ScriptedTool("read", "the text of read", amplifier=True),
         ScriptedTool("die", die, amplifier=True),

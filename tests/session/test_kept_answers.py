@@ -21,12 +21,12 @@ from eventctx.policies.planner import visible_of
 from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
+from eventctx.projections.view.call_ends import KEPT_CHARACTERS
 from eventctx.projections.view.layout import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,
     EMPTY,
-    KEPT_CHARACTERS,
     SYNTHETIC_RESULT,
     append,
     as_plain,

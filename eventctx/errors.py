@@ -73,18 +73,26 @@ class InvalidSetting(EventctxError, ValueError):
 class ImportedSession(EventctxError):
     """A session that mirrors a file of another program was asked to change; nothing was written.
 
-    ``source`` is the file's name, ``asked`` what was to be done.
+    ``source`` is the file's name, ``asked`` what was to be done; ``command`` makes the session
+    ours.
     """
 
-    def __init__(self, stream: str, source: str, asked: str) -> None:
+    def __init__(
+        self,
+        stream: str,
+        source: str,
+        asked: str,
+        command: str = "eventctx import --take-over FILE",
+    ) -> None:
         super().__init__(
             f"session {stream!r} is a mirror of {source} and changes by import alone; it was asked "
             f"to {asked}. Go on in a fork (`--fork NAME`, or engine.fork(...)), or make the "
-            "session yours for good with `eventctx import --take-over FILE`"
+            f"session yours for good with `{command}`"
         )
         self.stream = stream
         self.source = source
         self.asked = asked
+        self.command = command
 
 
 class StoreError(EventctxError):

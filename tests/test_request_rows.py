@@ -234,9 +234,11 @@ class Play:
             if act == "set":
                 await ctx.set_messages([m for m in await ctx.get_messages() if draw(st.booleans())])
             elif act == "resume":
-                await ctx.resume_messages((await ctx.get_messages())[: draw(st.integers(0, 9))])
+                copy = (await ctx.get_messages())[: draw(st.integers(0, 9))]
+                await ctx.resume_messages(copy, may_be_behind=draw(st.booleans()))
             elif act == "prompt":
-                await ctx.set_system_prompt(draw(st.sampled_from(["one", "two", None])))
+                text = draw(st.sampled_from(["one", "two", None]))
+                await ctx.set_system_prompt(text, replaces_stored=draw(st.booleans()))
             elif act == "theirs":
                 await self.theirs.add_message({"role": "user", "content": "theirs"})
                 if draw(st.booleans()):

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
+from eventctx.log.codec import decode_event
 from eventctx.log.store import Address
-from eventctx.session.reconcile import AddedAgain, reconcile
+from eventctx.session.reconcile import AddedAgain, earlier_copy, reconcile
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Use tabs."}
@@ -141,6 +142,54 @@ def test_a_transcript_without_its_system_rows_is_always_ignored(stored: list[Any
     assert found.rows is None or not stored
 
 
+LONG: list[dict[str, Any]] = [
+    SYSTEM,
+    user("a"),
+    {**assistant("b"), "thinking_block": {"type": "thinking"}},
+    DEVELOPER,
+    user("a"),
+    assistant("d"),
+]
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3, 4])
+def test_a_poorer_copy_that_ends_before_ours_is_known_as_one(ahead: int) -> None:
+    copy = [user("a"), assistant("b"), user("a"), assistant("d")][: 4 - ahead]
+    found = earlier_copy(LONG, [{**row, "timestamp": "2026-01-01"} for row in copy])
+    assert found == (None, ("system", "developer"), ahead)
+
+
+def test_a_copy_with_its_system_rows_that_ends_before_ours_is_known_as_one() -> None:
+    assert earlier_copy(LONG, LONG[:4]) == (None, (), 2)
+    assert earlier_copy(LONG, LONG[:2]) == (None, ("developer",), 3)
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [
+        [user("a"), assistant("b"), user("a"), assistant("d")],
+        [user("a"), assistant("mended")],
+        [user("a"), user("a")],
+        [assistant("b")],
+        [{"role": "system", "content": "Be thorough."}, user("a")],
+        [*LONG, user("e")],
+    ],
+)
+def test_a_copy_that_differs_otherwise_does_not_merely_end_before_ours(brought: list[Any]) -> None:
+    assert earlier_copy(LONG, brought) is None
+
+
+@given(ROWS, st.integers(0, 8))
+def test_any_beginning_of_a_conversation_is_an_earlier_copy_and_loses_nothing(
+    stored: list[Any], length: int
+) -> None:
+    said = [row for row in stored if row["role"] in ("user", "assistant")]
+    found = earlier_copy(stored, said[:length])
+    ahead = len(said) - length
+    assert (found is not None) == (ahead > 0)
+    assert found is None or (found.rows, found.ahead) == (None, ahead)
+
+
 def test_rows_that_are_added_again_are_known_in_their_order() -> None:
     again = AddedAgain([SYSTEM, user("a"), assistant("b"), user("a"), DEVELOPER])
     poorer = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "timestamp": "now"}
@@ -163,6 +212,26 @@ async def test_an_ignored_set_is_recorded_and_the_view_goes_on_growing() -> None
         types = [record.type async for record in engine.records("s")]
         assert types.count("context:set_ignored") == 1
         assert "context:messages_set" not in types
+        assert (await engine.verify("s")).ok
+
+
+async def test_a_copy_that_ends_earlier_is_recorded_as_ignored_only_where_it_may_be_behind() -> (
+    None
+):
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (SYSTEM, user("a"), assistant("b"), user("c")):
+            await ctx.add_message(row)
+        for copy, ahead in (([user("a")], 2), ([], 3)):
+            assert await ctx.resume_messages(copy, may_be_behind=True) is False
+            record = [one async for one in engine.records("s")][-1]
+            event: Any = decode_event(record)
+            assert record.type == "context:set_ignored"
+            assert (event.messages, event.missing_roles) == (len(copy), ("system",))
+            assert event.ahead == ahead
+        assert len(await ctx.get_messages()) == 4
+        assert await ctx.resume_messages([user("a")]) is True
+        assert await ctx.get_messages() == [SYSTEM, user("a")]
         assert (await engine.verify("s")).ok
 
 
@@ -206,3 +275,18 @@ async def test_a_bad_row_raises_and_changes_nothing(bad: list[Any]) -> None:
         with pytest.raises(eventctx.InvalidMessage):
             await ctx.resume_messages(bad)
         assert await ctx.get_messages() == [user("a")]
+
+
+def test_a_time_that_the_host_got_with_a_row_is_nothing_new() -> None:
+    stored = [user("a"), {**user("b"), "metadata": {}}, {**user("c"), "metadata": {"n": 1}}]
+    timed = {"timestamp": "2026-01-01T00:00:00.000+00:00"}
+    brought = [
+        {**user("a"), "metadata": timed},
+        {**user("b"), "metadata": timed},
+        {**user("c"), "metadata": {"n": 1, **timed}},
+    ]
+    assert became(stored, brought) is None
+    assert became(stored, [*brought[:2], {**user("c"), "metadata": {"n": 2, **timed}}]) is not None
+    # A time of the message's own is a part of it, and a copy that lacks it is another message.
+    own = [{**user("a"), "metadata": timed}]
+    assert became(own, [user("a")]) == [user("a")]

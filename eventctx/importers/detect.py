@@ -113,9 +113,9 @@ def session_source(path: Path, name: str | None = None) -> Path:
     return path
 
 
-def passed_over(path: Path) -> str | None:
+def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """Why a file that was found in a folder is not imported: another one tells its session."""
-    return amplifier_folder.passed_over(path)
+    return amplifier_folder.passed_over(path, take_over=take_over)
 
 
 def is_transcript_folder(path: Path) -> bool:

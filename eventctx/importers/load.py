@@ -6,31 +6,33 @@ import time
 from collections.abc import Awaitable, Callable
 from os import urandom
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from eventctx.errors import (
     EventctxError,
     NotAStore,
+    SourceChanged,
     StoreTooNew,
     StoreUnavailable,
     WrongExpectedVersion,
 )
 from eventctx.importers.detect import Format, choose, session_source
-from eventctx.importers.formats import claude_code
+from eventctx.importers.formats import amplifier_folder, claude_code
 from eventctx.importers.one_session import (
     ImportOutcome,
     ImportRun,
     ImportSummary,
     import_session,
 )
-from eventctx.importers.recording.track import Track
+from eventctx.importers.recording.track import Track, check_not_taken_over
 from eventctx.importers.source.growing_lines import GrowingLines
 from eventctx.importers.source.lines import unreadable
-from eventctx.importers.source.naming import event_id
+from eventctx.importers.source.naming import event_id, session_name
 from eventctx.importers.source.source import Progress
 from eventctx.importers.subagents import Subagent, subagent_files, subagent_of
+from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionLinked, SessionTakenOver
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import CheckedClock
@@ -73,7 +75,9 @@ async def import_file(
 
     An imported session mirrors its file and changes by import alone. ``take_over`` makes it ours
     for good: everything is imported, as with ``complete``, and from then on the session takes new
-    messages and nothing from its file. The sessions of its subagents stay mirrors.
+    messages and nothing from its file. The sessions of its subagents stay mirrors. Of Amplifier's
+    files, the one with the messages as its context module had them is read then, unless the session
+    mirrors another one already; the session has the id that Amplifier gave it.
 
     Raises UnreadableFile, UnknownFormat and MalformedTranscript for files that cannot be read,
     InvalidSessionId for an unusable ``session``, SourceChanged when the session holds something
@@ -81,9 +85,13 @@ async def import_file(
     error of a subagent's file is in its summary, unless it is one of ``ENDS_ALL``. Records appended
     before an error stay, and the next import finds them.
     """
-    path = session_source(Path(path), format)
+    path = Path(path)
     if session is not None:
         check_session_id(session)
+    if take_over and format is None:
+        path, session = await _to_take_over(store, path, session)
+    else:
+        path = session_source(path, format)
     chosen = _choose(path, format)
     now = CheckedClock(clock)()
     run = ImportRun(store, chosen, session, complete or take_over, now, salt, ENDS_ALL)
@@ -142,6 +150,35 @@ def _choose(path: Path, name: str | None) -> Format:
         return choose(path, name, folders=True)
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+async def _to_take_over(
+    store: EventStore, path: Path, session: str | None
+) -> tuple[Path, str | None]:
+    """The file to read, and the session's name, where the file itself is not named after it."""
+    folder = amplifier_folder.folder_of_session(path)
+    if folder is None:
+        return session_source(path), session
+    name = session or session_name(folder.resolve().name)
+    mirrored = await _mirrored(store, name)
+    path = amplifier_folder.source_to_take_over(path, mirrored)
+    if mirrored is not None and path.name != mirrored:
+        await check_not_taken_over(store, name)
+        raise SourceChanged(
+            f"{path.name}: session {name!r} mirrors {mirrored}, which is not in {folder}: name the "
+            "folder that has it, or import this file as another session with --session NEW"
+        )
+    return path, name if path.name == amplifier_folder.CONTEXT else session
+
+
+async def _mirrored(store: EventStore, session: str) -> str | None:
+    """The name of the file that a session in the store mirrors; None for any other."""
+    info = await store.head(session)
+    if info is None or info.deleted:
+        return None
+    first = [record async for record in store.read(session, start=0, stop=0, bodies=False)]
+    event: Any = decode_known(first[0]) if first and first[0].type == "session:start" else None
+    return None if event is None or event.imported_at is None else event.source
 
 
 async def _taken_over(summary: ImportSummary, track: Track | None, now: int) -> ImportSummary:

@@ -15,6 +15,7 @@ from eventctx.errors import (
     SessionWasTakenOver,
 )
 from eventctx.importers.detect import passed_over
+from eventctx.importers.formats.amplifier_folder import CONTEXT
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
 from eventctx.log.store import EventStore
@@ -93,25 +94,32 @@ async def import_paths(
     paths: Iterable[str | Path],
     *,
     complete: bool = False,
+    take_over: bool = False,
     importing: ImportOne | None = None,
     told: Told | None = None,
 ) -> ImportedPaths:
     """Import files, and all transcripts in folders; an error of one file does not end the others.
 
-    ``complete`` is that of ``import_file``; ``importing`` takes its place, for other options.
+    ``complete`` and ``take_over`` are those of ``import_file``; ``importing`` takes its place, for
+    other options.
 
     Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
     imported. What was imported before stays.
     """
 
     async def plainly(path: Path) -> Sequence[ImportSummary]:
-        return await import_file(store, path, complete=complete)
+        return await import_file(store, path, complete=complete, take_over=take_over)
 
     sessions: list[ImportSummary] = []
     left_out: list[FilePassedOver] = []
     for path in paths:
-        for found in find(Path(path)):
-            for result in await _results(found, importing or plainly):
+        candidates: Iterable[Candidate] = find(Path(path))
+        if take_over:
+            # Amplifier's two programs keep one session in two folders; the file with all of its
+            # messages comes first, since the session is taken over once.
+            candidates = sorted(candidates, key=lambda one: one.path.name != CONTEXT)
+        for found in candidates:
+            for result in await _results(found, importing or plainly, take_over):
                 if isinstance(result, FilePassedOver):
                     left_out.append(result)
                 else:
@@ -121,11 +129,13 @@ async def import_paths(
     return ImportedPaths(sessions=tuple(sessions), passed_over=tuple(left_out))
 
 
-async def _results(found: Candidate, importing: ImportOne) -> list[ImportSummary | FilePassedOver]:
+async def _results(
+    found: Candidate, importing: ImportOne, take_over: bool
+) -> list[ImportSummary | FilePassedOver]:
     try:
         if found.error is not None:
             raise found.error
-        reason = None if found.named else passed_over(found.path)
+        reason = None if found.named else passed_over(found.path, take_over=take_over)
         if reason is not None:
             return [FilePassedOver(path=found.path, reason=reason)]
         return [result_of(summary) for summary in await importing(found.path)]

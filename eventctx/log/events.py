@@ -117,20 +117,27 @@ class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
     """A host gave back known messages, without those that its own storage drops; nothing changed.
 
     It called ``set_messages``, or added ``messages`` rows again, one by one. ``missing_roles`` are
-    the roles of the messages that were not among them.
+    the roles of the messages that were not among them. ``ahead`` is how many more of ours follow
+    the last of them: the host's copy was of an earlier state.
     """
 
     messages: int
     missing_roles: tuple[str, ...]
+    ahead: int = 0
 
 
 class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
     """The host's system prompt for every request from here on: body 0; none without a body.
 
-    It is not a message of the transcript. ``unbound`` as in a plan.
+    The last ``memory`` bodies are texts of its memory, each a system row of its own behind the
+    prompt. None of them is a message of the transcript. The prompt takes the place of the messages
+    in the runs ``replaced``, system messages of the transcript, which no view shows until the next
+    such event. ``unbound`` as in a plan.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
+    replaced: tuple[tuple[int, int], ...] = ()
+    memory: int = 0
 
 
 # -- session and turn ----------------------------------------------------------------------------
@@ -436,8 +443,8 @@ class Addition(msgspec.Struct, frozen=True, array_like=True):
 class RequestSent(Event, frozen=True, tag="context:request_sent"):
     """The difference between the request prepared at ``prepared`` and the one that the host sent.
 
-    ``additions`` are texts that are in none of its messages; each is stored once, however often it
-    is sent. ``messages`` counts the messages sent, ``missing`` the prepared ones that were not.
+    ``additions`` are the texts sent besides its messages; each is stored once, however often it is
+    sent. ``messages`` counts the messages sent, ``missing`` the prepared ones that were not.
     """
 
     prepared: int

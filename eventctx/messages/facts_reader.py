@@ -108,7 +108,7 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
             prose += _read_block(value, texts, media)
     by_person = by_person or (bool(media) and first is None)
     digits, wide, spaces = _weighed(texts)
-    human = role == "user" and by_person and not by_harness and not _from_hook(message)
+    human = role == "user" and by_person and not by_harness and not is_from_hook(message)
     kind_of_row = _kind(role, human, bool(results))
     return Facts(
         READER,
@@ -239,7 +239,8 @@ def _kind(role: str, human: bool, answers: bool) -> Kind:
     return "system" if role in _SYSTEM_ROLES else "other"
 
 
-def _from_hook(message: dict[str, Any]) -> bool:
+def is_from_hook(message: dict[str, Any]) -> bool:
+    """Whether a hook of the host added the message, as Amplifier marks it."""
     metadata = message.get("metadata")
     return isinstance(metadata, dict) and metadata.get("source") == "hook"
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 MAX_CANDIDATES = 32
 """How many equal old messages are considered for one new one; more are rare and cost time."""
 
 
-def match_in_order(old: Sequence[bytes | None], new: Sequence[bytes]) -> list[int | None]:
+def match_in_order(old: Sequence[Key | None], new: Sequence[Key]) -> list[int | None]:
     """For each of ``new`` the index in ``old`` that it equals, or None; indexes only rise.
 
-    A longest common subsequence (by Hunt and Szymanski, on equal bytes) between the common head
+    A longest common subsequence (by Hunt and Szymanski) between the common head
     and tail, so that the usual cases (the same list, a few more at the end, a row put in front)
     cost one pass. None in ``old`` (an erased body) equals nothing.
     """
@@ -29,8 +32,8 @@ def match_in_order(old: Sequence[bytes | None], new: Sequence[bytes]) -> list[in
     return matched
 
 
-def _longest(old: Sequence[bytes | None], new: Sequence[bytes]) -> list[int | None]:
-    places: dict[bytes, list[int]] = {}
+def _longest(old: Sequence[Key | None], new: Sequence[Key]) -> list[int | None]:
+    places: dict[Key, list[int]] = {}
     for place, data in enumerate(old):
         if data is not None:
             places.setdefault(data, []).append(place)

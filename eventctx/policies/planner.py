@@ -45,7 +45,7 @@ def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
     """The part of a view that a policy sees; ``pins`` are added to the session's own."""
     layout = view.layout
     return Visible(
-        list(layout.refs),
+        layout.in_play(),
         _movable(view),
         view.pins | pins,
         layout.tokens,
@@ -109,7 +109,7 @@ def complete(
     bodies: list[Body] = []
     shortened: list[Shortening] = []
     dispositions = dict(proposal.dispositions)
-    for ref in view.layout.refs:
+    for ref in view.layout.in_play():
         number = ref.number
         limit = proposal.limits.get(number)
         disposition, reason = dispositions[number]

@@ -178,7 +178,7 @@ class CompactionRun:
                 request = CompactionAsked(
                     self._session.stream,
                     self._describe(frame, NO_OBJECTION),
-                    tuple([ref.number for ref in frame.view.layout.refs]),
+                    tuple([ref.number for ref in frame.view.layout.in_play()]),
                     self._scope.turn_id,
                     self._scope.span_id,
                     self._scope.parent_span_id,

@@ -144,6 +144,10 @@ class Context:
         """The whole transcript, never compacted."""
         return await self._transcript.messages()
 
+    async def get_timed_messages(self) -> list[tuple[dict[str, Any], int]]:
+        """The whole transcript, each message with the time of its record in UTC nanoseconds."""
+        return await self._transcript.timed_messages()
+
     async def set_messages(self, messages: Sequence[dict[str, Any]]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 
@@ -153,17 +157,26 @@ class Context:
         _check_messages(messages)
         await self._transcript.replace(messages)
 
-    async def resume_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
+    @property
+    def mirror(self) -> str | None:
+        """The name of the file that the session mirrors, as it was last read; None for ours."""
+        return self._session.aggregate.mirror
+
+    async def resume_messages(
+        self, messages: Sequence[dict[str, Any]], *, may_be_behind: bool = False
+    ) -> bool:
         """Take over the transcript that a host kept of this session, where it differs from ours.
 
         A copy that lacks only system or developer messages, or keys that storage drops, is recorded
         as ``context:set_ignored`` and changes nothing. Any other takes effect as ``set_messages``
         does, but system and developer messages that it left out stay
-        (``eventctx.session.reconcile``). Returns whether anything changed. Raises as
-        ``set_messages``.
+        (``eventctx.session.reconcile``). With ``may_be_behind``, a copy that only ends before ours
+        does is ignored, too: a host that was killed has saved less than the log. Without it, such a
+        list is an undo. Returns whether anything changed. Raises as ``set_messages``.
         """
         _check_messages(messages)
-        return await self._transcript.resume(messages)
+        checked("may_be_behind", may_be_behind, bool)
+        return await self._transcript.resume(messages, may_be_behind)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.
@@ -172,16 +185,35 @@ class Context:
         """
         await self._transcript.clear()
 
-    async def set_system_prompt(self, text: str | None) -> bool:
+    async def set_system_prompt(self, text: str | None, *, replaces_stored: bool = False) -> bool:
         """Put ``text`` before every view from here on; None: nothing. Returns whether it changed.
 
         For hosts that make their system prompt anew for every request: it is no message of the
-        transcript, and is recorded when it differs from the one before. Raises InvalidMessage and
-        InvalidSetting.
+        transcript, and is recorded when it differs from the one before. With ``replaces_stored``
+        the views leave out the transcript's messages of role ``system`` that are there by now,
+        but for pinned ones and those that a hook added (``metadata.source`` is ``hook``); they are
+        back when the prompt is set without it. Raises InvalidMessage and InvalidSetting.
         """
         if text is not None and not isinstance(text, str):
             raise InvalidSetting(f"system prompt: expected a text or None, found {shown(text)}")
-        return await self._additions.set_system_prompt(text)
+        checked("replaces_stored", replaces_stored, bool)
+        return await self._additions.set_system_prompt(text, replaces_stored)
+
+    async def set_memory(self, texts: Sequence[str]) -> bool:
+        """Put each text before every view, as a system row of its own behind the system prompt.
+
+        For files that a host puts into every request, such as an ``AGENTS.md``: they are no
+        messages of the transcript, stay through compactions and ``clear``, and are recorded when
+        one differs from before. Returns whether one did. Raises InvalidMessage and InvalidSetting.
+        """
+        sound = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+        if not sound:
+            raise InvalidSetting(f"memory: expected a list of texts, found {shown(texts)}")
+        return await self._additions.set_memory(texts)
+
+    async def memory(self) -> tuple[str, ...]:
+        """The texts that ``set_memory`` put before the view, without erased ones."""
+        return await self._additions.memory()
 
     # -- the older guide's, and pins -------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 Hosts keep a transcript of their own and set it when a session is resumed. Theirs is a poorer copy:
 system and developer messages are left out, and some keys are dropped or added (Amplifier's command
 line does both: `SessionStore`, `sanitize_message`). A copy that differs in nothing else is ignored
-(context contract 2.1.0, "File-Based Context Managers"). Other differences take effect, but the
-system and developer messages that the copy lacks stay.
+(context contract 2.1.0, "File-Based Context Managers"). So is one that ends earlier, if it is the
+first that a host gives of a resumed session (``earlier_copy``); later ones undo. Other differences
+take effect, but the system and developer messages that the copy lacks stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.messages.encoding import encode_message
@@ -29,11 +30,12 @@ class Returned(NamedTuple):
     """The new transcript.
 
     ``rows`` is None where nothing changes; then ``missing_roles`` are the roles of the messages
-    that the host left out.
+    that the host left out, and ``ahead`` counts those behind the last one that it gave.
     """
 
     rows: tuple[Row, ...] | None
     missing_roles: tuple[str, ...] = ()
+    ahead: int = 0
 
 
 def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]) -> Returned:
@@ -45,7 +47,8 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
     stored transcript. Raises InvalidMessage.
     """
     keys = [None if row is None else _key(row) for row in stored]
-    matched = match_in_order(keys, [_key(row) for row in given])
+    known = set(keys)
+    matched = match_in_order(keys, [_key_among(row, known) for row in given])
     left = sorted(set(range(len(stored))).difference(one for one in matched if one is not None))
     kept = [place for place in left if _role(stored[place]) in _LEFT_OUT]
     if stored and None not in matched and kept == left:
@@ -68,6 +71,30 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
     return Returned((*rows[:end], *[(place, None) for place in kept], *rows[end:]))
 
 
+def earlier_copy(
+    stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]
+) -> Returned | None:
+    """The result for a host's transcript that ends before the stored one does; None for any other.
+
+    Such a copy, which may be empty and may be poorer, is what a host has that was killed between
+    a message and its own save. Raises InvalidMessage.
+    """
+    keys = [None if row is None else _key(row) for row in stored]
+    known = set(keys)
+    theirs = [_key_among(row, known) for row in given]
+    said = [key for key, row in zip(keys, stored, strict=True) if _role(row) not in _LEFT_OUT]
+    repeated = [key for key, row in zip(theirs, given, strict=True) if _role(row) not in _LEFT_OUT]
+    ahead = len(said) - len(repeated)
+    if ahead <= 0 or said[: len(repeated)] != repeated or not set(theirs).issubset(keys):
+        return None
+    missing = [
+        _role(row)
+        for key, row in zip(keys, stored, strict=True)
+        if _role(row) in _LEFT_OUT and key not in theirs
+    ]
+    return Returned(None, tuple(dict.fromkeys(missing)), ahead)
+
+
 class AddedAgain:
     """Recognises messages that a host adds one by one, in order, though the session holds them.
 
@@ -77,6 +104,7 @@ class AddedAgain:
 
     def __init__(self, stored: Sequence[dict[str, Any]]) -> None:
         self._keys = [_key(row) for row in stored]
+        self._known = set(self._keys)
         self._left_out = [_role(row) in _LEFT_OUT for row in stored]
         self._roles = [_role(row) for row in stored]
         self._next = 0
@@ -85,7 +113,7 @@ class AddedAgain:
     def holds(self, row: dict[str, Any]) -> bool:
         """Whether ``row`` copies a message behind the last one found. Raises InvalidMessage."""
         try:
-            place = self._keys.index(_key(row), self._next)
+            place = self._keys.index(_key_among(row, self._known), self._next)
         except ValueError:
             return False
         self._left_out[place] = False
@@ -115,7 +143,24 @@ def _role(row: dict[str, Any] | None) -> str:
 def _key(row: dict[str, Any]) -> bytes:
     """A key that a message and its poorer copy share: its JSON without ``STORAGE_KEYS``."""
     own = {name: value for name, value in row.items() if name not in STORAGE_KEYS}
+    if own.get("metadata") == {}:
+        del own["metadata"]
     return encode_message(_normal(own))
+
+
+def _key_among(row: dict[str, Any], known: Container[bytes | None]) -> bytes:
+    """The key of a host's row; without the time in its metadata, where only that key is known.
+
+    A time that the message itself had is a part of it. One that it had not was put there for the
+    host (``adapters/amplifier/timestamps.py``), and is nothing new.
+    """
+    key = _key(row)
+    metadata = row.get("metadata")
+    if key in known or not isinstance(metadata, dict) or "timestamp" not in metadata:
+        return key
+    others = {name: value for name, value in metadata.items() if name != "timestamp"}
+    untimed = _key({**row, "metadata": others})
+    return untimed if untimed in known else key
 
 
 def _normal(value: Any) -> Any:

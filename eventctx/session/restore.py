@@ -33,7 +33,7 @@ async def show(
         view, version = await session.appends.synchronised()
         lines = (await session.lines.at(version)).lines
         rounds = await whole_rounds(session.store, session.stream, list(lines), numbers, command)
-        whole = {ref.number for ref in view.layout.refs if not ref.shortened}
+        whole = {ref.number for ref in view.layout.in_play() if not ref.shortened}
         hidden = tuple([one for one in rounds if one.number not in whole])
         drafts = []
         if hidden:

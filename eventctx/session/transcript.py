@@ -24,7 +24,7 @@ from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.reconcile import reconcile
+from eventctx.session.reconcile import earlier_copy, reconcile
 
 
 def body_of(session: OpenSession, message: Any) -> Body:
@@ -74,6 +74,16 @@ class Transcript:
         _, stored = await self._stored(version, hold=True)
         return decode_bodies(stored)
 
+    async def timed_messages(self) -> list[tuple[dict[str, Any], int]]:
+        """As ``messages``, each with the time of its record in UTC nanoseconds."""
+        version = await self._session.appends.caught_up()
+        state, stored = await self._stored(version, hold=True)
+        times = (await self._session.lines.timed_at(version)).times
+        rows = decode_bodies(stored)
+        return [
+            (row, times[line.address.position]) for row, line in zip(rows, state.lines, strict=True)
+        ]
+
     async def _stored(
         self, version: int, *, hold: bool = False
     ) -> tuple[TranscriptState, list[bytes]]:
@@ -95,16 +105,20 @@ class Transcript:
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
-    async def resume(self, messages: Sequence[dict[str, Any]]) -> bool:
+    async def resume(self, messages: Sequence[dict[str, Any]], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
         made = [body_of(self._session, message) for message in messages]
         while True:
             view, version = await self._session.appends.settled()
             state, stored = await self._stored(version)
             # A host brings an erased message back as it was shown; it must match the erased one.
-            found = reconcile(decode_bodies(stored), list(messages))
+            known = decode_bodies(stored)
+            found = earlier_copy(known, list(messages)) if may_be_behind else None
+            found = found or reconcile(known, list(messages))
             if found.rows is None:
-                event = events.SetIgnored(messages=len(messages), missing_roles=found.missing_roles)
+                event = events.SetIgnored(
+                    messages=len(messages), missing_roles=found.missing_roles, ahead=found.ahead
+                )
                 draft = self._session.appends.draft(event)
             else:
                 new = [None if given is None else made[given] for _, given in found.rows]

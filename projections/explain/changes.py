@@ -30,6 +30,7 @@ What = Literal[
     "summarised",
     "dropped",
     "merged",
+    "replaced",
     "restored",
     "set",
     "cleared",
@@ -37,7 +38,8 @@ What = Literal[
     "unpinned",
     "erased",
 ]
-"""Kinds of change. ``set``, ``cleared``: such an event took the message out of the transcript."""
+"""Kinds of change. ``replaced``: the host's system prompt took the place of a system message;
+``set``, ``cleared``: such an event took the message out of the transcript."""
 
 
 class CompactionFacts(msgspec.Struct, frozen=True):
@@ -249,6 +251,12 @@ def _restored(state: ChangesState, before: ViewState, record: Record) -> Changes
     return _with(state, changes)
 
 
+def _prompted(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    cause = _cause(state, record)
+    pairs = [(ref, now) for ref, now in _pairs(before, state.view) if now is not None]
+    return _with(state, [change for pair in pairs for change in _altered(*pair, cause)])
+
+
 def _pinned(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     event: Any = decode_known(record)
     what: What = "pinned" if record.type == "context:pinned" else "unpinned"
@@ -288,8 +296,10 @@ def _pairs(before: ViewState, after: ViewState) -> Iterator[tuple[MessageRef, Me
 
 
 def _altered(ref: MessageRef, now: MessageRef, cause: Cause, reason: str = "") -> Iterator[Change]:
-    """The changes to a message that stays in view."""
-    if ref.shortened and not now.shortened:
+    """The changes to a message that stays in view, or is back in the place that it had."""
+    if now.replaced and not ref.replaced:
+        yield Change(ref.number, "replaced", cause)
+    elif (ref.replaced and not now.replaced) or (ref.shortened and not now.shortened):
         yield Change(ref.number, "restored", cause)
     elif now.shortened and (now.position, now.index) != (ref.position, ref.index):
         yield Change(ref.number, "shortened", cause, reason)
@@ -314,4 +324,5 @@ _STEPS = {
     "context:pinned": _pinned,
     "context:unpinned": _pinned,
     "context:erased": _erased,
+    "context:system_prompt_set": _prompted,
 }

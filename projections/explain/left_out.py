@@ -10,9 +10,10 @@ from eventctx.projections.explain.why import ViewHistory
 class LeftOut(NamedTuple):
     """Messages of the transcript that a view leaves out or shortens for the same reason.
 
-    ``disposition`` is a plan's, or ``omitted`` for results that answer no call in view. ``runs``
-    are pairs ``(first, last)`` of numbers; numbers inside a run that are no longer in the
-    transcript do not end it.
+    ``disposition`` is a plan's, ``omitted`` for results that answer no call in view, or
+    ``replaced`` for system messages whose place the host's own prompt takes. ``runs`` are pairs
+    ``(first, last)`` of numbers; numbers inside a run that are no longer in the transcript do not
+    end it.
     """
 
     disposition: str

@@ -16,6 +16,7 @@ Kind = Literal[
     "dropped",
     "merged",
     "omitted",
+    "replaced",
     "set",
     "cleared",
     "shortened",
@@ -25,7 +26,8 @@ Kind = Literal[
 """The change of a message from the earlier view to the later one.
 
 ``entered``: added in between. ``restored``: came back, or is whole again. ``omitted``: a result
-whose call is gone. ``results_left_out``: results in it no longer answer a call in view.
+whose call is gone. ``replaced``: the host's system prompt takes its place. ``results_left_out``:
+results in it no longer answer a call in view.
 """
 
 GROUPS: Final = ("system", "human", "user", "assistant", "result", "other", "inserted", "made_up")

@@ -28,12 +28,14 @@ Status = Literal[
     "dropped",
     "merged",
     "omitted",
+    "replaced",
     "set",
     "cleared",
     "not_added",
 ]
-"""The status of a message in a view. ``omitted``: a result that answers no call in view; ``set``
-and ``cleared``: such an event took it out of the transcript; ``not_added``: it was added later."""
+"""The status of a message in a view. ``omitted``: a result that answers no call in view;
+``replaced``: a system message whose place the host's own prompt takes; ``set`` and ``cleared``:
+such an event took it out of the transcript; ``not_added``: it was added later."""
 
 SIZES: Final = ("budget", "threshold", "target")
 """The sizes that a compaction works with, in tokens; they are recorded with its end."""
@@ -194,6 +196,10 @@ class ViewHistory:
         )
         if entry is not None and ref is not None:
             return self._in_view(known, ref, entry, changes)
+        if ref is not None and ref.replaced:
+            change = _last(changes, "replaced")
+            ruling = None if change is None else _ruling(change)
+            return msgspec.structs.replace(known, standing="replaced", ruling=ruling)
         if ref is not None:
             return self._omitted(known, ref)
         return self._out(known, changes)

@@ -99,8 +99,9 @@ class Layout(NamedTuple):
     of the sealed entries; ``opened`` is true once the first row that is not a system message was
     laid out. ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a
     synthetic result in the sealed part. ``omitted`` counts messages left out as orphans or
-    duplicates; ``late`` counts results that came after their call was abandoned; ``shortened``
-    counts shortened messages in an entry. ``ends`` are for the results that are made up.
+    duplicates, or because the host's system prompt replaces them; ``late`` counts results that came
+    after their call was abandoned; ``shortened`` counts shortened messages in an entry. ``ends``
+    are for the results that are made up.
     """
 
     refs: Series[MessageRef]
@@ -116,6 +117,10 @@ class Layout(NamedTuple):
     late: int
     shortened: int
     ends: CallEnds = NO_ENDS
+
+    def in_play(self) -> list[MessageRef]:
+        """The messages that a compaction decides on: all but those that the prompt replaces."""
+        return [ref for ref in self.refs if not ref.replaced]
 
     def entries(self) -> list[Entry]:
         """All entries in order."""
@@ -181,7 +186,10 @@ def build(
 
 def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> int:
     """The number of shortened rows in no entry; these count as omitted."""
-    return sum([rows[row].shortened for group in groups if group.orphan for row in group.results])
+    orphans = [row for group in groups if group.orphan for row in group.results]
+    return sum([rows[row].shortened for row in orphans]) + sum(
+        [ref.shortened for ref in rows if ref.replaced]
+    )
 
 
 def append(layout: Layout, ref: MessageRef) -> Layout:
@@ -342,7 +350,9 @@ def _flatten(
         if group.orphan:
             omitted += len(group.results)
             continue
-        entries.extend([Entry("message", rows[row]) for row in group.calls])
+        shown = [row for row in group.calls if not rows[row].replaced]
+        entries.extend([Entry("message", rows[row]) for row in shown])
+        omitted += len(group.calls) - len(shown)
         waiting = {call for row in group.calls for call in rows[row].facts.calls}
         for row in group.results:
             given = rows[row].facts.results

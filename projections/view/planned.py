@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -63,6 +63,19 @@ def without_thinking(ref: MessageRef, estimator: Estimator) -> MessageRef:
         return ref
     facts = without_bound(ref.facts)
     return msgspec.structs.replace(ref, facts=facts, tokens=estimator.tokens(facts), stripped=True)
+
+
+def replaced_in(
+    refs: Iterable[MessageRef], replaced: tuple[tuple[int, int], ...]
+) -> list[MessageRef]:
+    """The references, with those in the runs ``replaced``, and no others, marked as replaced."""
+    numbers = numbers_in(replaced)
+    return [
+        ref
+        if ref.replaced == (ref.number in numbers)
+        else msgspec.structs.replace(ref, replaced=not ref.replaced)
+        for ref in refs
+    ]
 
 
 def stripped_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
@@ -150,7 +163,7 @@ def with_insertions(
 
 
 def insertion_refs(
-    insertions: tuple[Insertion, ...], state: ViewState, record: Record
+    insertions: Sequence[Insertion], state: ViewState, record: Record
 ) -> list[InsertionRef]:
     """References of the insertions: new ones, in ``record``, and ones that it keeps in view."""
     current = {(one.position, one.index): one for one in state.layout.insertions}

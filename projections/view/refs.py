@@ -14,7 +14,8 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     If ``shortened``, then body, digest, facts and tokens are those of the shorter text. If
     ``stripped``, the view shows the message without its bound thinking blocks, and facts and
-    tokens do not count them.
+    tokens do not count them. If ``replaced``, the host's system prompt takes its place, and the
+    view does not show it.
     """
 
     number: int
@@ -25,6 +26,7 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tokens: int
     shortened: bool = False
     stripped: bool = False
+    replaced: bool = False
 
 
 class CallEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):

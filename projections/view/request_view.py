@@ -25,7 +25,13 @@ from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import unended
 from eventctx.projections.view.call_ends import end_in
 from eventctx.projections.view.layout import Layout
-from eventctx.projections.view.planned import apply_plan, insertion_refs, reference, stripped_in
+from eventctx.projections.view.planned import (
+    apply_plan,
+    insertion_refs,
+    reference,
+    replaced_in,
+    stripped_in,
+)
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.state import ViewCounts, ViewState, after_compaction, counts, initial
 
@@ -41,8 +47,6 @@ __all__ = [
 ]
 
 R = TypeVar("R", MessageRef, InsertionRef)
-
-_PROMPT = Insertion("system_prompt", 0)
 
 
 def evolve(state: ViewState, record: Record) -> ViewState:
@@ -258,19 +262,19 @@ def _restored(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     summarised, dropped, merged = state.hidden
     back: dict[int, MessageRef] = {}
-    whole = {ref.number for ref in state.layout.refs if not ref.shortened}
-    shortened = {ref.number for ref in state.layout.refs if ref.shortened}
+    whole = {ref.number for ref in state.layout.refs if not (ref.shortened or ref.replaced)}
+    present = {ref.number for ref in state.layout.refs}.difference(whole)
     for located in event.messages:
         run = find(state.gone, located.number)
-        if located.number in whole or (run is None and located.number not in shortened):
+        if located.number in whole or (run is None and located.number not in present):
             continue
-        if run is not None and located.number not in shortened:
+        if run is not None and located.number not in present:
             summarised -= run.disposition == "summarised"
             dropped -= run.disposition == "dropped"
             merged -= run.disposition == "merged"
         back[located.number] = _located(located, state.estimator)
     gone = without(state.gone, sorted(back))
-    # Whole messages take the place of their shortened forms.
+    # Whole messages take the place of their shortened forms, and of references that are not shown.
     refs = [back.pop(ref.number, ref) for ref in state.layout.refs]
     if event.before:
         before = {one.number: at for one, at in zip(event.messages, event.before, strict=True)}
@@ -304,9 +308,11 @@ def _located(located: Located, estimator: Estimator) -> MessageRef:
 
 def _prompted(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
-    prompts = insertion_refs((_PROMPT,) if record.bodies else (), state, record)
+    rows = [Insertion("system_prompt", index) for index in range(len(record.bodies))]
+    prompts = insertion_refs(rows, state, record)
     others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
     refs = stripped_in(state.layout.refs, event.unbound, state.estimator)
+    refs = replaced_in(refs, event.replaced)
     layout = layouts.build(refs, [*prompts, *others], state.layout.ends)
     layout = layout._replace(late=state.layout.late)
     # A system prompt set before the first request breaks no earlier view.

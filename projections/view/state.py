@@ -67,7 +67,8 @@ class ViewState(NamedTuple):
 class ViewCounts(NamedTuple):
     """Number of the transcript's messages per disposition; their sum is the transcript's length.
 
-    ``omitted`` are results that answer no call in view.
+    ``omitted`` are results that answer no call in view, and system messages that the host's own
+    prompt replaces.
     """
 
     kept: int

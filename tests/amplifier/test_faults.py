@@ -20,7 +20,7 @@ from eventctx.adapters.amplifier import mount
 from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
 from tests.amplifier.given import events, records_of, unended
-from tests.amplifier.hosts import session
+from tests.amplifier.hosts import hook_result, session
 
 QUESTION = {"role": "user", "content": "a"}
 
@@ -298,6 +298,38 @@ async def test_the_factorys_text_leads_every_request_and_is_in_no_transcript(
     assert [row["role"] for row in led] == ["system"] * 3
     assert [row["content"] for row in led] == ["You help.", "You help.", "You help more."]
     assert len(events(await records_of(path), "context:system_prompt_set")) == 2
+
+
+async def test_the_factorys_text_takes_the_place_of_stored_system_messages_but_a_hooks(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "contexts.db"
+
+    async def factory() -> str:
+        return "You help."
+
+    def inject(event: str, data: dict[str, Any]) -> Any:
+        return hook_result(
+            action="inject_context", context_injection="Mind the tabs.", suppress_output=True
+        )
+
+    provider = ScriptedAmplifierProvider("a", "b")
+    hooks = {"prompt:submit": inject}
+    async with session(provider, config={"store": str(path)}, hooks=hooks) as host:
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "stored"})
+        await host.execute("Hello")
+        await context.set_system_prompt_factory(factory)
+        await host.execute("Hello")
+        transcript = [row["content"] for row in await context.get_messages()]
+    assert transcript[:2] == ["stored", "Mind the tabs."]
+    before, after = ([row["content"] for row in rows] for rows in provider.messages)
+    assert before == ["stored", "Mind the tabs.", "Hello"]
+    assert after[:3] == ["You help.", "Mind the tabs.", "Hello"]
+    assert "stored" not in after
+    async with eventctx.open(path) as engine:
+        for row in (await engine.audit("session-1")).requests:
+            assert (await engine.request_view("session-1", position=row.position)).verified
 
 
 async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log(

@@ -194,20 +194,22 @@ def test_exports_may_be_in_the_users_folder(
 
 def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "eventctx.adapters.amplifier"):
-        made = read({"compaction_notice_enabled": True, "max_tokns": 5}, own_names)
+        made = read({"read_by_nobody": True, "max_tokns": 5, 1: 2}, own_names)  # type: ignore[dict-item]
     assert made.settings.max_tokens is None
     assert "'max_tokns' is unknown and has no effect; did you mean 'max_tokens'?" in caplog.text
-    assert "'compaction_notice_enabled' is unknown" in caplog.text
+    assert "'read_by_nobody' is unknown" in caplog.text
+    assert "setting 1 is unknown" in caplog.text
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        {"max_tokens": "many"},
-        {"max_tokens": 0},
-        {"compact_threshold": "0.8"},
-        {"compact_threshold": 80},
-        {"auto_compact": "yes"},
+        {"on_overflow": "ignore"},
+        {"reserve_tokens": "many"},
+        {"memory_files": 5},
+        {"memory_files": [5]},
+        {"transcript_path": 5},
+        {"stamp_messages": "yes"},
         {"store": 5},
         {"store": ""},
         {"store": "postgres://here"},
@@ -225,7 +227,6 @@ def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixtur
         {"storage_path": 3},
         ["max_tokens"],
         "memory://",
-        {1: 2},
     ],
 )
 async def test_a_setting_of_a_wrong_type_is_a_clear_error_at_mount(config: Any) -> None:
@@ -235,8 +236,8 @@ async def test_a_setting_of_a_wrong_type_is_a_clear_error_at_mount(config: Any) 
 
 
 async def test_the_host_reads_why_it_cannot_begin() -> None:
-    with pytest.raises(RuntimeError, match=r"context manager.*max_tokens: expected a positive int"):
-        async with session(ScriptedAmplifierProvider(), config={"max_tokens": "many"}):
+    with pytest.raises(RuntimeError, match=r"context manager.*durability: expected 'full'"):
+        async with session(ScriptedAmplifierProvider(), config={"durability": "maybe"}):
             pass
 
 

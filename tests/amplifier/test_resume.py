@@ -143,6 +143,65 @@ async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(
     assert first.missing_roles == ("system",)
 
 
+async def test_a_host_that_was_killed_before_its_save_rolls_nothing_back(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    crash(path)
+    provider = ScriptedAmplifierProvider("Alive.")
+    async with session(provider, config={"store": str(path)}) as host:
+        context = host.coordinator.get("context")
+        rows = await context.get_messages()
+        # The host saved after the first turn, and was killed in the second.
+        await context.set_messages(kept(rows[:3]))
+        assert await context.get_messages() == rows
+        await host.execute("Still there?")
+    assert [row["content"] for row in provider.messages[0] if row["role"] == "user"] == [
+        "Hello?",
+        "Die.",
+        "Still there?",
+    ]
+    (ignored,) = events(await records_of(path), "context:set_ignored")
+    assert (ignored.messages, ignored.missing_roles) == (2, ("system",))
+    assert ignored.ahead == len(rows) - 3
+
+
+@pytest.mark.parametrize("before", ["a set", "a turn", "a message", "a request", "nothing"])
+async def test_a_beginning_of_the_transcript_that_is_set_later_is_an_undo(
+    before: str, tmp_path: Path
+) -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    async with session(ScriptedAmplifierProvider("One.", "Two."), config=config) as host:
+        await host.execute("First.")
+        await host.execute("Second.")
+        stored = await host.coordinator.get("context").get_messages()
+    async with session(ScriptedAmplifierProvider("Three."), config=config) as host:
+        context = host.coordinator.get("context")
+        assert len(await context.get_messages()) == 4
+        if before == "a set":
+            await context.set_messages(kept(stored))
+        elif before == "a turn":
+            await host.execute("Third.")
+        elif before == "a message":
+            await context.add_message({"role": "user", "content": "Third."})
+        elif before == "a request":
+            await context.get_messages_for_request()
+        await context.set_messages(stored[:2])
+        left = await context.get_messages()
+    assert left == (stored if before == "nothing" else stored[:2])
+
+
+async def test_an_empty_transcript_that_a_host_sets_first_empties_nothing(tmp_path: Path) -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    async with session(ScriptedAmplifierProvider("One."), config=config) as host:
+        await host.execute("First.")
+        stored = await host.coordinator.get("context").get_messages()
+    async with session(ScriptedAmplifierProvider("Two."), config=config) as host:
+        context = host.coordinator.get("context")
+        await context.set_messages([])
+        assert await context.get_messages() == stored
+        await context.set_messages([])
+        assert await context.get_messages() == []
+
+
 async def test_a_repaired_transcript_takes_effect_before_the_next_turn(tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
     provider = ScriptedAmplifierProvider("One.", "Two.")

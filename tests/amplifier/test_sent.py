@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eventctx.adapters.amplifier.host_turns import error_of, usage_of
 from eventctx.adapters.amplifier.sent import compare, messages_of
 from eventctx.log.usage import Usage
@@ -58,6 +62,42 @@ def test_a_reminder_behind_the_last_message_is_an_addition() -> None:
 def test_what_is_appended_to_a_result_is_an_addition_without_the_result() -> None:
     appended = {**PREPARED[3], "content": "text of a\n\nMind the tabs."}
     assert additions([*PREPARED[:3], appended]) == [(4, "tool", "Mind the tabs.")]
+
+
+@pytest.mark.parametrize(
+    "result", ["done ", "done\n", "done\r\n", "a \n  b\t\n\n", "\n  done", "", " \n"]
+)
+def test_white_space_around_a_result_makes_it_no_addition(result: str) -> None:
+    prepared = [*PREPARED[:3], {**PREPARED[3], "content": result}]
+    appended = {**PREPARED[3], "content": f"{result}\n\nMind the tabs."}
+    found = compare(prepared, [*PREPARED[:3], appended])
+    assert found.additions == ((4, ("tool", "Mind the tabs.")),)
+    assert found.missing == 0
+
+
+LINES = st.text("ab \n\t\r", max_size=8)
+
+
+@given(texts=st.lists(LINES, min_size=1, max_size=6), at=st.integers(0, 5), reminder=LINES)
+def test_of_any_text_with_any_reminder_behind_it_the_reminder_alone_is_the_addition(
+    texts: list[str], at: int, reminder: str
+) -> None:
+    prepared = [
+        {"role": "tool", "tool_call_id": str(n), "content": text} for n, text in enumerate(texts)
+    ]
+    sent = list(prepared)
+    at %= len(sent)
+    sent[at] = {**sent[at], "content": f"{texts[at]}\n\n{reminder}"}
+    found = compare(prepared, sent)
+    assert [one for _, one in found.additions] == [
+        ("tool", one) for one in [reminder.strip()] if one
+    ]
+    assert found.missing == 0
+
+
+def test_a_message_that_was_moved_is_no_addition() -> None:
+    wire = [PREPARED[3], *PREPARED[:3]]
+    assert compare(PREPARED, wire) == (4, (), 0)
 
 
 def test_system_rows_that_a_provider_joins_are_no_addition() -> None:

@@ -182,6 +182,23 @@ def test_the_log_tells_system_prompts_and_additions_in_words(run, hosted: Path, 
     assert "1 text added by the host, 1 message not sent" in sent[2]
 
 
+@pytest.mark.parametrize("command", ["log", "replay"])
+def test_the_log_counts_the_rows_of_memory_behind_a_prompt(run, tmp_path, command) -> None:
+    async def record() -> None:
+        async with eventctx.open(tmp_path / "s.db") as engine:
+            ctx = await engine.session("s")
+            await ctx.set_system_prompt("You help.")
+            await ctx.set_memory(["[Context from A]", "[Context from B]"])
+
+    asyncio.run(record())
+    lines = run(command, "s", "--store", tmp_path / "s.db").out.splitlines()
+    prompts = [line for line in lines if "system_prompt_set" in line]
+    assert [line.endswith("system: You help. (and 2 more rows)") for line in prompts] == [
+        False,
+        True,
+    ]
+
+
 def test_a_view_is_found_by_position_too(run, store):
     view = run("view", "work", "--turn", 3, "--json", "--store", store).document
     again = run("view", "work", "--position", view["position"], "--json", "--store", store)

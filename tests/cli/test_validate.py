@@ -36,14 +36,19 @@ def test_a_module_that_breaks_a_required_rule_exits_with_1_and_says_what_was_see
     lines = done.out.splitlines()
     (row,) = [place for place, line in enumerate(lines) if "does not hold  " in line]
     assert lines[row].split(maxsplit=4)[-1] == "A compaction changes nothing that is kept"
-    assert lines[row + 1].strip().startswith("get_messages() after compactions: ")
+    assert lines[row + 1].strip().startswith("found: get_messages() after compactions: ")
+    assert lines[row + 2].strip() == (
+        "ephemeral: the contract's 'Non-Destructive Compaction (REQUIRED)'"
+    )
+    assert "to fix: ephemeral" in lines
 
 
 def test_a_module_that_breaks_a_recommendation_exits_with_0(run) -> None:
-    done = run("validate", f"{BROKEN}:SaysNothing")
+    done = run("validate", f"{BROKEN}:SaysTheEndAlone")
     assert done.code == 0
     assert "no context:pre_compact was emitted" in done.out
     assert "recommended: 13 holds, 1 does not hold, of 14 checks" in done.out
+    assert "to fix" not in done.out
 
 
 def test_the_json_has_a_finding_for_every_check_and_its_keys_are_documented(run) -> None:

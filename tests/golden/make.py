@@ -156,6 +156,9 @@ WIRE_SAMPLES: list[events.Event] = [
     ),
 ]
 """Event types and fields that came with requests as they were sent."""
+MEMORY_SAMPLES: list[events.Event] = [events.SystemPromptSet(unbound=((4, 6),), memory=2)]
+"""The field that came with memory behind the system prompt."""
+
 MIRROR_SAMPLES: list[events.Event] = [
     events.SessionTakenOver(source="a.jsonl", format="claude-code"),
     events.PromptMeasured(duration=162_419_000_000),
@@ -170,6 +173,11 @@ LOST_SAMPLES: list[events.Event] = [
     ),
 ]
 """The status that came with the ends of what a killed process left open."""
+DROP_IN_SAMPLES: list[events.Event] = [
+    events.SystemPromptSet(replaced=((0, 1), (7, 7)), unbound=((3, 5),)),
+    events.SetIgnored(messages=9, missing_roles=("system",), ahead=2),
+]
+"""Fields that came with hosts' prompts in the place of system messages, and with late copies."""
 
 
 def _write(name: str, data: bytes) -> None:
@@ -235,5 +243,7 @@ if __name__ == "__main__":
     _write_events("events-v1-wire.jsonl", WIRE_SAMPLES)
     _write_events("events-v1-mirrors.jsonl", MIRROR_SAMPLES)
     _write_events("events-v1-lost.jsonl", LOST_SAMPLES)
+    _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
+    _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

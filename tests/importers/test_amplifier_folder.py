@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from eventctx.cli.main import cli
 from eventctx.errors import SourceChanged
 from eventctx.importers.detect import passed_over, session_source
+from eventctx.importers.many import import_paths
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk
 from tests.importers.given import jsonl, load, messages, records, story, text
@@ -179,3 +180,82 @@ def test_a_search_finds_each_session_once_and_says_what_it_passed_over(tmp_path:
     done = run(tmp_path / "b.db", tmp_path / "in", "--json")
     found = [one["session"] for one in json.loads(done.stdout)["sessions"]]
     assert sorted(found) == ["amp-1", "amp-2"]
+
+
+# -- a session that is taken over ----------------------------------------------------------------
+
+CONTEXT = "context-messages.jsonl"
+MEMORY = {"role": "system", "content": "[Context from MEM.md]\n\nUse tabs."}
+
+
+def as_context_persistent(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as context-persistent writes them: with system messages, and a time for each."""
+    stamp = "2026-01-01T10:00:00.000+00:00"
+    return [{**row, "timestamp": stamp} for row in (MEMORY, *rows)]
+
+
+async def test_a_session_is_taken_over_from_the_messages_that_amplifiers_loops_know(
+    tmp_path: Path,
+) -> None:
+    folder = session(tmp_path)
+    for name in ("transcript.jsonl", "events.jsonl"):
+        store = MemoryStore()
+        summary = await load(store, folder / name, take_over=True)
+        assert (summary.session, summary.path.name) == ("amp-1", "transcript.jsonl")
+        assert await messages(store, "amp-1") == ROWS
+    kept = as_context_persistent(ROWS)
+    (folder / CONTEXT).write_bytes(jsonl(kept))
+    for path in (folder, folder / CONTEXT, folder / "transcript.jsonl"):
+        store = MemoryStore()
+        summary = await load(store, path, take_over=True)
+        assert (summary.session, summary.path.name) == ("amp-1", CONTEXT)
+        assert await messages(store, "amp-1") == kept
+    store = MemoryStore()
+    assert (await load(store, folder / CONTEXT)).session == "amp-1.context"
+
+
+@pytest.mark.parametrize("between", [False, True])
+async def test_a_mirror_is_taken_over_from_the_file_that_it_mirrors(
+    between: bool, tmp_path: Path
+) -> None:
+    folder = session(tmp_path, between=between)
+    (folder / CONTEXT).write_bytes(jsonl(as_context_persistent(ROWS)))
+    store = MemoryStore()
+    mirrored = await load(store, folder)
+    summary = await load(store, folder, take_over=True)
+    assert summary.taken_over
+    assert (mirrored.session, mirrored.path) == (summary.session, summary.path)
+    assert summary.path.name == "events.jsonl"
+
+
+async def test_a_mirror_of_a_file_elsewhere_is_not_taken_over_from_this_one(tmp_path: Path) -> None:
+    folder = session(tmp_path / "one")
+    (folder / "events.jsonl").unlink()
+    other = tmp_path / "two" / "amp-1" / CONTEXT
+    other.parent.mkdir(parents=True)
+    other.write_bytes(jsonl(as_context_persistent(ROWS)))
+    store = MemoryStore()
+    await load(store, folder)
+    before = await records(store, "amp-1")
+    with pytest.raises(SourceChanged, match=r"mirrors transcript\.jsonl, which is not in"):
+        await load(store, other.parent, take_over=True)
+    assert await records(store, "amp-1") == before
+
+
+async def test_the_two_folders_of_one_session_make_one_session_with_all_messages(
+    tmp_path: Path,
+) -> None:
+    # Amplifier's command line and context-persistent name the folder of a project differently.
+    session(tmp_path / "-home-me-proj" / "sessions")
+    other = tmp_path / "proj-30de1e70" / "sessions" / "amp-1" / CONTEXT
+    other.parent.mkdir(parents=True)
+    other.write_bytes(jsonl(as_context_persistent(ROWS)))
+    store = MemoryStore()
+    done = await import_paths(store, [tmp_path], take_over=True)
+    assert [(one.session, one.path) for one in done.sessions] == [("amp-1", other)]
+    assert {one.path.name: one.error for one in done.passed_over} == {
+        "events.jsonl": None,
+        "metadata.json": None,
+        "transcript.jsonl": None,
+    }
+    assert await messages(store, "amp-1") == as_context_persistent(ROWS)

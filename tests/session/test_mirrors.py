@@ -80,6 +80,7 @@ WRITES: Final[dict[str, list[Command]]] = {
     "resume_messages": [lambda c: c.resume_messages([HELLO]), lambda c: c.resume_messages([])],
     "clear": [lambda c: c.clear()],
     "set_system_prompt": [lambda c: c.set_system_prompt("Be brief.")],
+    "set_memory": [lambda c: c.set_memory(["Use tabs."])],
     "compact": [lambda c: c.compact(), lambda c: c.compact(policy="simple", budget=1_000)],
     "pin": [lambda c: c.pin(0)],
     "restore": [lambda c: c.restore(0)],
@@ -92,7 +93,8 @@ WRITES: Final[dict[str, list[Command]]] = {
 """Ways to call every command of a context that writes to its session."""
 
 READS: Final = {
-    *("get_messages", "get_token_count", "recall_tool", "on", "close"),
+    *("get_messages", "get_timed_messages", "memory", "get_token_count", "recall_tool"),
+    *("on", "close"),
 }
 
 ENGINE_WRITES: Final = {"session"}

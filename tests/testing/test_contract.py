@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from eventctx.testing.contract.validating import validate
 from eventctx.testing.contract.verdicts import Finding, all_required_hold
 from tests.testing.modules import sound_context
 from tests.testing.modules.broken_contexts import FAULTS
+from tests.testing.modules.mutants import MUTANTS, REFUSALS
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +73,9 @@ async def test_a_broken_module_fails_exactly_the_check_of_its_rule(name, tmp_pat
 
 
 def test_every_check_is_failed_by_some_broken_module():
+    broken = {*FAULTS.values(), *(check for check, _ in (*MUTANTS.values(), *REFUSALS.values()))}
     # An entry point is declared in a project, and has tests of its own below.
-    assert set(FAULTS.values()) == {check.name for check in CHECKS} - {"entry_point"}
+    assert broken == {check.name for check in CHECKS} - {"entry_point"}
 
 
 async def test_what_is_seen_says_what_is_wrong(tmp_path):
@@ -81,7 +84,10 @@ async def test_what_is_seen_says_what_is_wrong(tmp_path):
     thread = await found(f"{BROKEN}:leaves_a_thread", tmp_path / "b")
     assert seen(thread, "leaves_nothing") == "threads still run: left-behind"
     raising = await found(f"{BROKEN}:raises", tmp_path / "c")
-    assert seen(raising, "mount_point") == "raised RuntimeError: no licence"
+    # The line of the module that raises, so that its author finds it.
+    assert re.fullmatch(
+        r"raised RuntimeError: no licence \(broken_contexts\.py:\d+\)", seen(raising, "mount_point")
+    )
     assert seen(raising, "pairs") == "mount_point does not hold"
     large = await found(f"{BROKEN}:AlwaysTheLatestTwelve", tmp_path / "e")
     assert "characters for a budget of 10,000 tokens" in seen(large, "fits")
@@ -94,6 +100,21 @@ async def test_a_check_that_waits_for_ever_is_ended(tmp_path):
     findings = [one async for one in examine(target, {}, tmp_path, seconds=1)]
     assert failed(findings) == ["clearing"]
     assert seen(findings, "clearing") == "it did not return within 1 s"
+
+
+async def test_after_three_checks_that_do_not_return_no_more_is_waited_for(tmp_path):
+    target = resolve(f"{BROKEN}:never_adds", ROOT)
+    findings = [one async for one in examine(target, {}, tmp_path, seconds=0.2)]
+    assert failed(findings) == ["transcript", "exactness", "sessions_apart"]
+    assert seen(findings, "compacts") == "3 checks did not return"
+
+
+@pytest.mark.usefixtures("from_root")
+async def test_nor_after_three_that_block_their_thread(monkeypatch):
+    monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 1.0)
+    findings = await validate(f"{BROKEN}:never_adds", {"blocks": True}, seconds=1)
+    assert failed(findings) == ["transcript", "exactness", "sessions_apart"]
+    assert seen(findings, "compacts") == "3 checks did not return"
 
 
 async def test_a_file_that_a_setting_names_is_no_leak(tmp_path):
@@ -166,7 +187,9 @@ async def test_a_module_that_cannot_be_imported_fails_that_check_and_no_other_is
     findings = await found(str(tmp_path / "repo"), tmp_path / "work")
     own = [one for one in findings if one.source == "eventctx"]
     assert failed(own) == ["imports"]
-    assert seen(own, "imports") == "raised ModuleNotFoundError: No module named 'no_such_thing'"
+    assert seen(own, "imports") == (
+        "raised ModuleNotFoundError: No module named 'no_such_thing' (__init__.py:1)"
+    )
     assert {one.verdict for one in own[1:]} == {"not checked"}
 
 

@@ -1,8 +1,9 @@
 """From a mount plan's configuration to a store, a policy and settings.
 
 Hosts pass settings of other context modules, of other releases, or none at all. Unknown settings
-are ignored and logged, as in every module of the host. A setting of a wrong type is an error at
-mount, where a person reads it, and not in the middle of a session.
+are ignored and logged, as in every module of the host, and what context-simple and
+context-persistent accept is converted (``leniency``). A setting of our own that has a wrong type is
+an error at mount, where a person reads it, and not in the middle of a session.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from eventctx.adapters.amplifier.leniency import CONVERTED, taken
+from eventctx.adapters.amplifier.memory_files import check_size, paths_of
+from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import settings_of_policy
 from eventctx.policies.policy import Policy
@@ -23,13 +27,45 @@ DEFAULTS: Final[Mapping[str, Any]] = {"max_tokens": None, "on_overflow": "send_f
 """The defaults that differ from ``eventctx.open``: the provider's window is the budget, and a turn
 does not end because the messages that must stay are too large."""
 
-ADAPTER: Final = ("store", "durability", "record_sent")
+ADAPTER: Final = (
+    *("store", "durability", "record_sent", "stamp_messages"),
+    *("memory_files", "transcript_path"),
+)
 """Settings of the adapter itself."""
 
-READ_BY_NOBODY: Final = frozenset(
-    ("output_reserve_fraction", "token_meter", "max_tool_result_bytes")
-)
-"""Settings of context-simple without a counterpart: calibration learns what they guess."""
+_LEARNT: Final = "what it guesses is learnt from the sizes that the provider reports"
+_NO_NOTICE: Final = "no notice of a compaction is put into a request"
+_NO_SUMMARY: Final = "a mount plan has no place for the function that calls a model"
+_KEPT_WHOLE: Final = "results are kept whole, and shortened in requests by truncate_chars"
+_IN_ORDER: Final = "the oldest results are shortened first, only as far as needed"
+
+READ_BY_NOBODY: Final[Mapping[str, str]] = {
+    "output_reserve_fraction": "the whole of the provider's largest answer is kept free",
+    "token_meter": _LEARNT,
+    "max_tool_result_bytes": _KEPT_WHOLE,
+    "compaction_notice_enabled": _NO_NOTICE,
+    "compaction_notice_token_reserve": _NO_NOTICE,
+    "compaction_notice_verbosity": _NO_NOTICE,
+    "compaction_notice_min_level": _NO_NOTICE,
+    "truncate_boundary": _IN_ORDER,
+    "compact_clear_at_least": "a compaction that gains little is put off by itself",
+    "compact_max_consecutive_skips": "a compaction that gains little is put off by itself",
+    "replay_last_user_on_compaction": "the latest words of a person stay in every request",
+    "summary_trigger": _NO_SUMMARY,
+    "summary_call_mode": _NO_SUMMARY,
+    "summarization_model": _NO_SUMMARY,
+    "summarization_prompt_path": _NO_SUMMARY,
+    "summarization_timeout_s": _NO_SUMMARY,
+    "tool_result_budget_tokens": _KEPT_WHOLE,
+    "tool_result_budget_by_tool": _KEPT_WHOLE,
+    "tool_result_exempt_tools": _KEPT_WHOLE,
+    "tool_result_shape": _KEPT_WHOLE,
+    "tool_result_spill_dir": "the log has every result whole; recall reads it again",
+}
+"""Settings of context-simple and context-persistent without a counterpart, and why they have none.
+
+Those from ``compact_clear_at_least`` on are of branches that were not released.
+"""
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
@@ -46,6 +82,15 @@ class Config(NamedTuple):
     record_sent: bool
     policy: Policy
     settings: Settings
+    memory_files: tuple[Path, ...] = ()
+    transcript_path: Path | None = None
+    stamp_messages: bool = False
+
+    @property
+    def room_for_memory(self) -> int:
+        """The tokens that memory files may have; context-persistent allows 200,000 by default."""
+        usual = max(Settings().max_tokens_fallback, self.settings.max_tokens_fallback)
+        return self.settings.max_tokens or usual
 
 
 def own_names(config: dict[str, Any]) -> dict[str, Any]:
@@ -62,9 +107,7 @@ def names_of_simple(config: dict[str, Any]) -> dict[str, Any]:
         named.pop("max_messages", None)
     elif not {"policy", "compaction_strategy"} & set(named):
         named["policy"] = "simple"
-        most = named["max_messages"]
-        if type(most) is int and most < 10:
-            named.setdefault("keep_recent", max(1, most))
+        named.setdefault("keep_recent", min(10, named["max_messages"]))
     return own_names(named)
 
 
@@ -73,7 +116,7 @@ def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
     named = dict(config)
     folder = named.pop("storage_path", None)
     if folder is not None:
-        if not isinstance(folder, str) or not folder:
+        if not isinstance(folder, str):
             raise InvalidSetting(f"storage_path: expected a folder's path, found {folder!r}")
         place = Path(in_users_folder(folder, "storage_path"))
         named.setdefault("store", str(place / "contexts.db"))
@@ -83,23 +126,31 @@ def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
 
 def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     """Check a configuration. Raises InvalidSetting."""
-    if config is None:
-        config = {}
-    if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
+    config = config or {}
+    if not isinstance(config, Mapping):
         raise InvalidSetting(
             f"config: expected a mapping of settings, found {type(config).__name__}"
         )
     given = dict(config)
-    named = by_own_name({**DEFAULTS, **names(given)})
+    tolerant = taken(given)
+    if tolerant.get("storage_path", "") in (None, ""):
+        tolerant.pop("storage_path", None)
+    named = by_own_name({**DEFAULTS, **names(tolerant)})
     store, durability, record_sent = _own(named)
+    memory = paths_of(named.pop("memory_files", None))
+    transcript = path_of(named.pop("transcript_path", None))
+    stamps = _switch("stamp_messages", named.pop("stamp_messages", False))
     if isinstance(named.get("storage_path"), str):
         named["storage_path"] = in_users_folder(named["storage_path"], "storage_path")
     policy = named.pop("policy", "ladder")
     known = {*NAMES, *settings_of_policy(policy)}
-    _log_unknown(set(named) - known - READ_BY_NOBODY, known)
+    _log_without_effect(set(named) - known, known, policy)
     wanted = {name: value for name, value in named.items() if name in known}
     settings, chosen = choose(policy, wanted)
-    return Config(given, store, durability, record_sent, chosen, settings)
+    files = (memory, transcript)
+    made = Config(given, store, durability, record_sent, chosen, settings, *files, stamps)
+    check_size(memory, made.room_for_memory)
+    return made
 
 
 def _own(named: dict[str, Any]) -> tuple[str, Any, bool]:
@@ -111,10 +162,14 @@ def _own(named: dict[str, Any]) -> tuple[str, Any, bool]:
     durability = named.pop("durability", "full")
     if durability not in ("full", "normal"):
         raise InvalidSetting(f"durability: expected 'full' or 'normal', found {durability!r}")
-    record_sent = named.pop("record_sent", True)
-    if type(record_sent) is not bool:
-        raise InvalidSetting(f"record_sent: expected a bool, found {record_sent!r}")
+    record_sent = _switch("record_sent", named.pop("record_sent", True))
     return _place(store or default_store()), durability, record_sent
+
+
+def _switch(name: str, value: object) -> bool:
+    if type(value) is not bool:
+        raise InvalidSetting(f"{name}: expected a bool, found {value!r}")
+    return value
 
 
 def _place(store: str) -> str:
@@ -133,8 +188,13 @@ def _place(store: str) -> str:
     return str(Path(path).absolute())
 
 
-def _log_unknown(names: set[str], known: set[str]) -> None:
+def _log_without_effect(names: set[str], known: set[str], policy: str) -> None:
     for name in sorted(names):
-        near = difflib.get_close_matches(name, sorted(known | set(ADAPTER)), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        _log.warning("setting %r is unknown and has no effect%s", name, hint)
+        if name in READ_BY_NOBODY:
+            _log.info("setting %r has no effect here: %s", name, READ_BY_NOBODY[name])
+        elif name in CONVERTED:
+            _log.warning("setting %r has no effect under the policy %r", name, policy)
+        else:
+            near = difflib.get_close_matches(name, sorted(known | set(ADAPTER)), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            _log.warning("setting %r is unknown and has no effect%s", name, hint)

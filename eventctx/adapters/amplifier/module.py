@@ -21,10 +21,20 @@ from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
+from eventctx.adapters.amplifier.left_sessions import command_to_take_over
+from eventctx.adapters.amplifier.memory_files import put_before
 from eventctx.adapters.amplifier.plain import as_dict, converted_to_json, text_of
+from eventctx.adapters.amplifier.timestamps import stamped
+from eventctx.adapters.amplifier.transcript_file import TranscriptFile
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
-from eventctx.errors import InvalidMessage, InvalidSessionId, InvalidSetting, StoreUnavailable
+from eventctx.errors import (
+    ImportedSession,
+    InvalidMessage,
+    InvalidSessionId,
+    InvalidSetting,
+    StoreUnavailable,
+)
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact, RequestPrepared, SetIgnored
 from eventctx.log.ids import chosen_turn_id, random_bytes
@@ -72,9 +82,15 @@ class AmplifierContext:
         self._stop: list[Callable[[], None]] = []
         self._closed = False
         self._factory: Factory | None = None
+        self._memory_read = False
+        self._file: TranscriptFile | None = None
+        if config.transcript_path is not None:
+            self._file = TranscriptFile(config.transcript_path, config.memory_files)
         self._owned: dict[object, None] = {}
         self._again: AddedAgain | None = None
         self._runs = False
+        self._untouched = False
+        """Whether the session had records before, and the host has not set or used it since."""
         self._calls = LastCalls()
         self._ended: list[Record] = []
         self._prepared: Record | None = None
@@ -101,7 +117,7 @@ class AmplifierContext:
         Before a resumed child runs, its host adds the messages that it kept of the child. These
         are in the log already and are not added again.
         """
-        context = await self._opened()
+        context = await self._to_write()
         row = as_dict(message)
         if self._follow is not None and self._follow.open_tools:
             await self.host_turns.result_added(self._follow, row)
@@ -115,6 +131,10 @@ class AmplifierContext:
                 return
             await context.add_message(row)
         self._calls.noted(row)
+        if self._file is not None:
+            self._file.added(row)
+        # A host may put its system prompt in before it sets the transcript that it kept.
+        self._untouched = self._untouched and row.get("role") in ("system", "developer")
 
     async def get_messages_for_request(
         self,
@@ -129,8 +149,11 @@ class AmplifierContext:
 
         The system prompt's factory, if there is one, is called once.
         """
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
+        if not self._memory_read:
+            await put_before(context, self._config.memory_files, self._config.room_for_memory)
+            self._memory_read = True
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
         try:
@@ -147,30 +170,42 @@ class AmplifierContext:
             self._returned = self._prepared.position, rows
         if self._follow is not None:
             await self._follow.request_prepared()
+        self._untouched = False
         return messages
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
-        return await (await self._opened()).get_messages()
+        context = await self._opened()
+        if self._config.stamp_messages:
+            return stamped(await context.get_timed_messages())
+        return await context.get_messages()
 
     async def set_messages(self, messages: list[dict[str, Any]]) -> None:
         """Resume from a transcript that the host kept; the log restores what the host left out.
 
-        See ``Context.resume_messages``.
+        The first one after a resume may end before ours does, and is then ignored; a later one
+        undoes what it lacks. See ``Context.resume_messages``.
         """
         rows = [as_dict(message) for message in messages]
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         try:
-            await context.resume_messages(rows)
+            changed = await context.resume_messages(rows, may_be_behind=self._untouched)
         except InvalidMessage as error:
-            await context.resume_messages([converted_to_json(row, error) for row in rows])
+            rows = [converted_to_json(row, error) for row in rows]
+            changed = await context.resume_messages(rows, may_be_behind=self._untouched)
+        self._untouched = False
+        if changed and self._file is not None:
+            await self._file.replaced(context)
 
     async def clear(self) -> None:
         """Empty the transcript; the log keeps it."""
-        context = await self._opened()
+        context = await self._to_write()
         await self._nothing_comes_again(context)
         await context.clear()
+        if self._file is not None:
+            await self._file.replaced(context)
+        self._untouched = False
 
     # -- further methods that hosts look for -----------------------------------------------------
 
@@ -182,7 +217,7 @@ class AmplifierContext:
 
     async def compact(self) -> CompactionResult:
         """Compact now; the tokens saved, as an int."""
-        context = await self._opened()
+        context = await self._to_write()
         try:
             return await context.compact(reason=HOST_REASON)
         finally:
@@ -209,7 +244,7 @@ class AmplifierContext:
         self._owned[chosen] = None
         if len(self._owned) > MAX_OWNED:
             del self._owned[next(iter(self._owned))]
-        return Turn(LateEmitter(self.session_id, self._opened), chosen, agent)
+        return Turn(LateEmitter(self.session_id, self._to_write), chosen, agent)
 
     async def record_sent(
         self,
@@ -268,6 +303,18 @@ class AmplifierContext:
         await self.host_turns.caught_up()
         return context
 
+    async def _to_write(self) -> Context:
+        """The session's context. Raises ImportedSession for a mirror, with the way to take it."""
+        context = await self._opened()
+        # Another process may have taken the session over since it was read here.
+        if context.mirror is not None and self._engine is not None:
+            mirror = await self._engine.mirror_of(self.session_id)
+            if mirror is not None:
+                command = command_to_take_over(self._host_session, mirror, self._config.store)
+                asked = "go on under Amplifier"
+                raise ImportedSession(self.session_id, mirror, asked, command)
+        return context
+
     async def _open_once(self) -> Context:
         if self._context is not None:
             return self._context
@@ -288,8 +335,11 @@ class AmplifierContext:
         engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
         try:
             is_new = await engine.store.head(self.session_id) is None
+            self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
             context = await engine.session(self.session_id, policy=config.policy, **settings)
+            if self._file is not None:
+                self._untouched = await self._file.opened(context) or self._untouched
             if is_new and self._parent:
                 await engine.link(_usable(self._parent), self.session_id)
             elif self._parent:
@@ -361,7 +411,7 @@ class AmplifierContext:
             _log.warning("the system prompt's factory raised %r; the last prompt stays", error)
             return
         if isinstance(text, str):
-            await context.set_system_prompt(text_of(text) or None)
+            await context.set_system_prompt(text_of(text) or None, replaces_stored=True)
         else:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 

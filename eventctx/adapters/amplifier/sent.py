@@ -1,15 +1,16 @@
 """The difference between the request that a host sent and the one that was prepared for it.
 
 Providers send messages in their own forms (a system prompt outside of them, results merged into
-one message), so texts are compared and not messages. A text that is in none of the prepared texts
-was added on the way, such as a reminder that a hook injects for one request.
+one message), so texts are compared and not messages. A text that is none of the prepared texts was
+added on the way, such as a reminder that a hook injects for one request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from eventctx.messages.ordered_diff import match_in_order
 from eventctx.messages.parts import SEALED, parts_of_result, read_parts
 
 _LISTS: Final = ("messages", "input")
@@ -56,68 +57,129 @@ def _kept(content: Any) -> Any:
 def compare(
     prepared: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]
 ) -> SentDifference:
-    """How ``sent`` differs from ``prepared``, by texts."""
-    places: dict[str, int] = {}
-    for place, message in enumerate(prepared):
-        for text in texts_of(message):
-            places.setdefault(text.text.strip(), place)
-    beginning = _by_first_line(places)
-    seen: set[str] = set()
+    """How ``sent`` differs from ``prepared``, by texts; white space around a text does not count.
+
+    A text that was sent more often than it was prepared is an addition, too.
+    A text of ``prepared`` that is no text of ``sent`` may be a part of one: a host appends a
+    reminder to the last result, and a provider joins system messages.
+    """
+    known = _texts_of(prepared)
+    given = _texts_of(sent)
+    found = _same_texts([one.text for one in known], [one.text for one in given])
+    unsent = _Unsent(known, set(range(len(known))).difference(found))
+    results = _places_of_results(prepared)
     additions: list[tuple[int, Text]] = []
     behind = 0
-    for message in sent:
-        for text in texts_of(message):
-            known = text.text.strip()
-            if known in places:
-                seen.add(known)
-                behind = max(behind, places[known] + 1)
-                continue
-            rest, held = _without(known, beginning)
-            seen.update(held)
-            behind = max([behind, *[places[one] + 1 for one in held]])
-            if rest:
-                additions.append((behind, Text(text.role, rest)))
-    absent = {place for text, place in places.items() if text and text not in seen}
-    return SentDifference(len(sent), tuple(additions), len(absent))
+    for one, at in zip(given, found, strict=True):
+        if at is not None:
+            behind = max(behind, known[at].place + 1)
+            continue
+        rest, held = unsent.taken_out_of(one.text)
+        # A blank result has no text to be found by, but its call's id.
+        places = [known[at].place for at in held] + [results.get(call, -1) for call in one.answers]
+        behind = max([behind, *[place + 1 for place in places]])
+        if rest:
+            additions.append((behind, Text(one.role, rest)))
+    return SentDifference(len(sent), tuple(additions), unsent.messages_missing())
 
 
-def _by_first_line(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Texts by their first line, the longest first."""
-    found: dict[str, list[str]] = {}
-    for text in sorted(texts, key=len, reverse=True):
-        if text:
-            found.setdefault(text.partition("\n")[0], []).append(text)
+class _Shown(NamedTuple):
+    """A text without the white space around it, its message's place, and the calls it answers."""
+
+    role: str
+    text: str
+    place: int
+    answers: tuple[str, ...]
+
+
+def _texts_of(messages: Sequence[Mapping[str, Any]]) -> list[_Shown]:
+    """The texts that messages show to a model, blank ones, arguments of calls and images apart."""
+    found: list[_Shown] = []
+    for place, message in enumerate(messages):
+        role = message.get("role")
+        for part in read_parts(dict(message)):
+            result = part.kind == "result"
+            for one in parts_of_result(part) if result else (part,):
+                shown = isinstance(one.value, str) and one.kind != "call" and one.type not in SEALED
+                if shown and (text := one.value.strip()):
+                    by = role if isinstance(role, str) else "user"
+                    found.append(_Shown(by, text, place, part.ids if result else ()))
     return found
 
 
-def _without(text: str, beginning: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
-    """The rest of a text without the known texts in it, and these known texts.
-
-    A known text counts only where it fills whole lines: a word of a reminder may also be a known
-    text, and then belongs to the reminder.
-    """
-    held: list[str] = []
-    rest: list[str] = []
-    at = 0
-    while at < len(text):
-        end = text.find("\n", at)
-        end = len(text) if end < 0 else end
-        for one in beginning.get(text[at:end], ()):
-            stop = at + len(one)
-            if text.startswith(one, at) and text[stop : stop + 1] in ("", "\n"):
-                held.append(one)
-                end = stop
-                break
-        else:
-            rest.append(text[at:end])
-        at = end + 1
-    return "\n".join(rest).strip(), held
+def _places_of_results(messages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The place of the last result of each call."""
+    return {
+        call: place
+        for place, message in enumerate(messages)
+        for part in read_parts(dict(message))
+        if part.kind == "result"
+        for call in part.ids
+    }
 
 
-def texts_of(message: Mapping[str, Any]) -> Iterator[Text]:
-    """The texts that a message shows to a model; arguments of calls and images apart."""
-    role = message.get("role")
-    for part in read_parts(dict(message)):
-        for one in parts_of_result(part) if part.kind == "result" else (part,):
-            if isinstance(one.value, str) and one.kind != "call" and one.type not in SEALED:
-                yield Text(role if isinstance(role, str) else "user", one.value)
+def _same_texts(known: Sequence[str], given: Sequence[str]) -> list[int | None]:
+    """For each of ``given`` the index of the known text that it is; each known text counts once."""
+    found = match_in_order(known, given)
+    # What a provider moved, such as a system message from the middle, is not in order.
+    moved: dict[str, list[int]] = {}
+    for at in sorted(set(range(len(known))).difference(found), reverse=True):
+        moved.setdefault(known[at], []).append(at)
+    return [
+        moved[text].pop() if at is None and moved.get(text) else at
+        for text, at in zip(given, found, strict=True)
+    ]
+
+
+class _Unsent:
+    """The prepared texts that were not sent by themselves, by their first line."""
+
+    def __init__(self, known: Sequence[_Shown], left: set[int]) -> None:
+        self._known = known
+        self._left = left
+        self._by_first_line: dict[str, list[int]] = {}
+        # The longest first, because a text may begin with another one.
+        for at in sorted(left, key=lambda at: (-len(known[at].text), at)):
+            line = known[at].text.partition("\n")[0].rstrip()
+            self._by_first_line.setdefault(line, []).append(at)
+
+    def taken_out_of(self, text: str) -> tuple[str, list[int]]:
+        """The rest of a text without the unsent texts in it, and the indexes of these.
+
+        An unsent text counts only where it fills whole lines, but for white space around it: a word
+        of a reminder may also be a prepared text, and then belongs to the reminder.
+        """
+        held: list[int] = []
+        rest: list[str] = []
+        at = 0
+        while at < len(text):
+            end = _end_of_line(text, at)
+            line = text[at:end]
+            start = at + len(line) - len(line.lstrip())
+            for one in self._by_first_line.get(line.strip(), ()):
+                stop = start + len(self._known[one].text)
+                behind = _end_of_line(text, stop)
+                if (
+                    one in self._left
+                    and text.startswith(self._known[one].text, start)
+                    and not text[stop:behind].strip()
+                ):
+                    self._left.remove(one)
+                    held.append(one)
+                    end = behind
+                    break
+            else:
+                rest.append(line)
+            at = end + 1
+        return "\n".join(rest).strip(), held
+
+    def messages_missing(self) -> int:
+        """The number of messages with a text that was not sent for them."""
+        shown = [(one.text, one.place) for one in self._known]
+        sent = {one for at, one in enumerate(shown) if at not in self._left}
+        return len({shown[at][1] for at in self._left if shown[at] not in sent})
+
+
+def _end_of_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end

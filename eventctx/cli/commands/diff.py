@@ -37,6 +37,7 @@ _TITLES: Final = {
     "dropped": "− dropped",
     "merged": "− merged with a later one that says the same",
     "omitted": "− left out: a tool result that answers no call in view any more",
+    "replaced": "− left out: the host's own system prompt takes its place",
     "set": "− taken out of the transcript by a set",
     "cleared": "− taken out of the transcript by a clear",
     "shortened": "~ shortened",

@@ -118,7 +118,9 @@ async def _import(
             with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
                 return await _import_one(engine, path, format_, session, complete, take_over, bar)
 
-        done = await import_paths(engine.store, files, importing=importing, told=told)
+        done = await import_paths(
+            engine.store, files, take_over=take_over, importing=importing, told=told
+        )
     if as_json:
         put_document(
             {"sessions": done.sessions, "passed_over": done.passed_over, "total": done.total}

@@ -15,7 +15,13 @@ from eventctx.cli.output.numbers import position
 from eventctx.cli.output.passed_over import PassedOver
 from eventctx.cli.output.plain import clock, day, iso, number, one_line, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.records import WITH_MESSAGE, contents_in_text, details, type_style
+from eventctx.cli.output.records import (
+    WITH_MESSAGE,
+    contents_in_text,
+    details,
+    more_rows,
+    type_style,
+)
 from eventctx.cli.output.records import as_json as record_json
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.engine import Engine
@@ -204,4 +210,5 @@ def _message(record: Record) -> str:
         return "[erased]"
     message = decode_body(record.bodies[0].data)
     role = message.get("role") or message.get("type") if isinstance(message, dict) else "?"
-    return f"{role}: {snippet(message, _SNIPPET)}" if isinstance(message, dict) else str(role)
+    told = f"{role}: {snippet(message, _SNIPPET)}" if isinstance(message, dict) else str(role)
+    return told + more_rows(record)

@@ -297,6 +297,12 @@ def _origin(entry: Entry) -> str:
             return "made up: opens a view that would begin without a user"
 
 
+_UNREASONED = {
+    "omitted": "it answers no call in view",
+    "replaced": "the host's own system prompt takes its place",
+}
+
+
 def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
     """Lines for the messages that the view does not show whole, with the reasons."""
     if not left_out:
@@ -304,7 +310,7 @@ def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
         return ["nothing was left out" + (": no compaction is in force" if none else "")]
     return [
         f"{ranges_name(one.runs)}: {one.disposition}, "
-        + (reason_in_words(one.reason) if one.reason else "it answers no call in view")
+        + (reason_in_words(one.reason) if one.reason else _UNREASONED.get(one.disposition, ""))
         for one in left_out
     ]
 

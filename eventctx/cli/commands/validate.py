@@ -64,13 +64,25 @@ def _show(screen: Screen, findings: list[Finding]) -> None:
     notes: dict[int, Sequence[str | tuple[str, str]]] = {}
     for one in findings:
         rows.append((one.level, one.verdict, one.what))
-        if one.seen:
-            style = "red" if one.verdict == "does not hold" else "dim"
-            notes[len(rows)] = [(f"    {one.seen}", style)]
+        if note := _note(one):
+            notes[len(rows)] = note
     screen.table(_COLUMNS, rows, notes)
     screen.blank()
+    broken = [one for one in findings if one.verdict == "does not hold" and one.level == "required"]
+    if broken:
+        screen.line(("to fix: ", "bold"), ", ".join(one.check for one in broken))
     for level in ("required", "recommended"):
         screen.line((f"{level}: ", "bold"), _counted(findings, level))
+
+
+def _note(one: Finding) -> list[tuple[str, str]]:
+    """What was found, and where a rule that does not hold is to be read."""
+    if one.verdict != "does not hold":
+        return [(f"    {one.seen}", "dim")] if one.seen else []
+    origin = f"the contract's {one.heading!r}" if one.heading else "hosts rely on it"
+    if one.source != "eventctx":
+        origin = one.source
+    return [(f"    found: {one.seen}", "red"), (f"\n    {one.check}: {origin}", "dim")]
 
 
 def _counted(findings: list[Finding], level: str) -> str:
@@ -91,6 +103,7 @@ def _as_json(module: str, holds: bool, findings: list[Finding]) -> dict[str, Any
                 "source": one.source,
                 "level": one.level,
                 "what": one.what,
+                "heading": one.heading,
                 "verdict": one.verdict,
                 "seen": one.seen,
             }

@@ -51,6 +51,7 @@ _VERDICTS: Final = {
     "dropped": "not in view: dropped by a compaction",
     "merged": "not in view: merged by a compaction with a message that says the same",
     "omitted": "not in view: a tool result that answers no call in view",
+    "replaced": "not in view: the host's own system prompt takes its place",
     "set": "not in view: a set took it out of the transcript",
     "cleared": "not in view: the transcript was cleared",
     "not_added": "not in view: it was added only later",
@@ -214,6 +215,8 @@ def _standing_for(one: StandIn) -> list[str | tuple[str, str]]:
 def _nothing(answer: Explanation) -> str:
     if answer.standing == "summarised":
         return "nothing: the summary that stood for it has left the view, too"
+    if answer.standing == "replaced":
+        return "the host's own system prompt, which leads the view"
     return "nothing"
 
 

@@ -99,6 +99,12 @@ def details(record: Record, known: Figures | None = None) -> str:
     return ", ".join(f"{name} {value}" for name, value in flat.items() if value not in ("", False))
 
 
+def more_rows(record: Record) -> str:
+    """The number of a record's rows behind its first, such as those of memory files."""
+    more = len(record.bodies) - 1
+    return f" (and {plural(more, 'more row')})" if more > 0 else ""
+
+
 def _unread(event: Unknown) -> str:
     """Describe a record that this release cannot read."""
     row = CATALOGUE.get(event.type)

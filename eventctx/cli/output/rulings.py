@@ -35,6 +35,7 @@ _RECORDS: Final = {
     "context:restored": "a restore",
     "context:pinned": "a pin",
     "context:erased": "an erasure",
+    "context:system_prompt_set": "the host's system prompt",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.cli.output.messages import role_of, snippet
-from eventctx.cli.output.records import WITH_MESSAGE, details
+from eventctx.cli.output.records import WITH_MESSAGE, details, more_rows
 from eventctx.engine import Engine
 from eventctx.log.naming import message_name, position_name, request_name
 from eventctx.log.record import Record
@@ -153,7 +153,7 @@ def _text(record: Record, width: int, known: Figures) -> str:
     if record.bodies[0].data is None:
         return "[erased]"
     message = decode_body(record.bodies[0].data)
-    return f"{role_of(message)}: {snippet(message, width)}"
+    return f"{role_of(message)}: {snippet(message, width)}{more_rows(record)}"
 
 
 def next_turn(steps: list[Step], at: int, direction: int) -> int:

@@ -6,6 +6,10 @@ source, because it has the transcript's messages and the requests, usage, tools 
 besides; of two, the one with whole requests. The transcript is the source where no log has the
 text of an answer: a log may have calls and their usage alone, and nothing says which call gave
 which answer. Programs write the log first, so the choice stays the same while the files grow.
+
+Who goes on with the session wants its messages as Amplifier's loops know them, and a log has them
+as a provider does. So a session that is taken over is told by ``context-messages.jsonl``, which
+context-persistent leaves with the system messages in it, else by the transcript.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from eventctx.importers.source.document import first_record
 from eventctx.importers.source.lines import read_lines
 
 TRANSCRIPT: Final = "transcript.jsonl"
+CONTEXT: Final = "context-messages.jsonl"
 _LOG: Final = "events.jsonl"
 _BETWEEN: Final = "context-intelligence"
 _BESIDE: Final = ("metadata.json", _LOG, _BETWEEN)
@@ -50,10 +55,38 @@ def source_of(path: Path) -> Path:
     return best
 
 
-def passed_over(path: Path) -> str | None:
+def folder_of_session(path: Path) -> Path | None:
+    """The folder of the session that a file or folder of Amplifier's tells; None for any other."""
+    if path.is_dir() and (path / CONTEXT).is_file():
+        return path
+    return path.parent if path.name == CONTEXT else _folder_of(path)
+
+
+def source_to_take_over(path: Path, mirrored: str | None = None) -> Path:
+    """The file from which a session goes on as ours; the path itself where it is alone.
+
+    ``mirrored`` is the name of the file that it mirrors already: then it is that one.
+    """
+    folder = folder_of_session(path)
+    if folder is None:
+        return path
+    if mirrored == _LOG:
+        # Not source_of(path): of a file named otherwise this is another one.
+        logs = [log for log in (folder / _LOG, folder / _BETWEEN / _LOG) if log.is_file()]
+        return max(logs, key=_told, default=source_of(path))
+    for name in (mirrored, CONTEXT, TRANSCRIPT):
+        if name is not None and (folder / name).is_file():
+            return folder / name
+    return source_of(path)
+
+
+def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """Why a file of a session folder is not imported: another one tells its session."""
     if path.is_dir():
         return None
+    if take_over:
+        source = source_to_take_over(path)
+        return None if source == path else f"the session goes on from {source.name}"
     source = source_of(path)
     if source == path:
         return None

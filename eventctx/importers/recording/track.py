@@ -158,10 +158,7 @@ class Track:
     async def check_ours(self) -> None:
         """Raise SessionWasTakenOver if a later record of the stream says so."""
         if self._next is not None:
-            start = self._next.position
-            async for record in self._store.read(self.stream, start=start, bodies=False):
-                if record.type == _TAKEN_OVER:
-                    raise SessionWasTakenOver(self.stream, record.time)
+            await check_not_taken_over(self._store, self.stream, self._next.position)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -227,3 +224,10 @@ class Track:
             self.added += len(drafts)
         while len(self._in_flight) > in_flight:
             await self._in_flight.popleft()
+
+
+async def check_not_taken_over(store: EventStore, stream: str, start: int = 0) -> None:
+    """Raise SessionWasTakenOver if a record of the stream, from ``start`` on, says so."""
+    async for record in store.read(stream, start=start, bodies=False):
+        if record.type == _TAKEN_OVER:
+            raise SessionWasTakenOver(stream, record.time)

@@ -28,6 +28,7 @@ class Order(msgspec.Struct, frozen=True):
     seconds: float
     done: int = 0
     failed: tuple[str, ...] = ()
+    hung: int = 0
 
 
 class Unusable(msgspec.Struct, frozen=True, tag_field="kind", tag="unusable"):
@@ -67,6 +68,7 @@ async def _work(order: Order, out: int) -> None:
         seconds=order.seconds,
         done=order.done,
         failed=order.failed,
+        hung=order.hung,
     ):
         put(found)
     put(Ended())

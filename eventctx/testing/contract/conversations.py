@@ -93,20 +93,32 @@ def check_same(found: Sequence[Row], wanted: Sequence[Row], where: str) -> None:
     """Raise Broken unless the messages have the same payloads in the same order."""
     sees(len(found) == len(wanted), f"{where}: {len(found)} messages, expected {len(wanted)}")
     for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        if payload_of(one) != payload_of(other):
-            raise Broken(f"{where}: message {place} is {short(one)}, expected {short(other)}")
+        seen, expected = payload_of(one), payload_of(other)
+        for key in PAYLOAD_KEYS:
+            if seen.get(key) != expected.get(key):
+                pair = difference(seen.get(key), expected.get(key))
+                raise Broken(f"{where}: {key!r} of message {place} is {pair}")
 
 
 def check_pairs(view: Sequence[Row], where: str) -> None:
-    """Raise Broken for a result whose call is not before it, or a call without its result."""
+    """Raise Broken unless the results of each call stand directly behind it."""
     open_calls: dict[str, int] = {}
     for place, row in enumerate(view):
-        for one in results_of(row):
+        answered = results_of(row)
+        for one in answered:
             sees(
                 one in open_calls,
                 f"{where}: message {place} answers {one!r}, which is not before it",
             )
             del open_calls[one]
+        if open_calls and not answered:
+            one, call = next(iter(open_calls.items()))
+            later = any(one in results_of(other) for other in view[place:])
+            raise Broken(
+                f"{where}: {short(row)} stands between the call {one!r} and its result"
+                if later
+                else f"{where}: message {call} calls {one!r}, and the result is not in the view"
+            )
         open_calls.update(dict.fromkeys(calls_of(row), place))
     for one, place in open_calls.items():
         raise Broken(f"{where}: message {place} calls {one!r}, and the result is not in the view")
@@ -135,12 +147,34 @@ def _names(row: Row) -> list[str]:
     return ids or ([f"{row.get('role')} {content}"] if isinstance(content, str) else [])
 
 
+def is_told(view: Sequence[Row], text: str) -> bool:
+    """Whether a system message of a view has this text, alone or among other text."""
+    system = (row for row in view if row.get("role") in ("system", "developer"))
+    return any(text in str(row.get("content")) for row in system)
+
+
 def characters(view: Sequence[Row]) -> int:
     """Characters of the messages' payloads as JSON."""
     return sum(len(msgspec.json.encode(payload_of(row), enc_hook=str)) for row in view)
 
 
+def difference(seen: object, expected: object) -> str:
+    """Two values that differ, shortened around the first difference."""
+    texts = repr(seen), repr(expected)
+    same = next(
+        (place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other),
+        min(map(len, texts)),
+    )
+    start = max(0, same - 30) if same > 60 else 0
+    one, other = (f"{'…' if start else ''}{short_text(text[start:])}" for text in texts)
+    return f"{one}, expected {other}"
+
+
 def short(row: object) -> str:
     """A message in a few words."""
-    text = repr(row)
+    return short_text(repr(row))
+
+
+def short_text(text: str) -> str:
+    """The beginning of a text."""
     return text if len(text) <= 90 else f"{text[:90]}…"

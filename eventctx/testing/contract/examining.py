@@ -11,12 +11,18 @@ from eventctx.testing.contract.amplifier_rows import core_findings
 from eventctx.testing.contract.checks import CHECKS, Check
 from eventctx.testing.contract.subject import Subject, sandbox
 from eventctx.testing.contract.target import Target
-from eventctx.testing.contract.verdicts import Broken, Finding, NotChecked, Verdict
+from eventctx.testing.contract.verdicts import Broken, Finding, NotChecked, Verdict, raised
 
 IMPORTS: Final = "imports"
 
 SECONDS: Final = 10.0
 """The time limit of a check, unless the caller gives another."""
+
+
+HANGS: Final = 3
+"""Checks that may fail by not returning; after these no more is waited for."""
+
+_HUNG: Final = "did not return within"
 
 
 async def examine(
@@ -27,12 +33,14 @@ async def examine(
     seconds: float = SECONDS,
     done: int = 0,
     failed: Collection[str] = (),
+    hung: int = 0,
 ) -> AsyncIterator[Finding]:
     """The findings of all checks, in order; the first is whether the module can be imported.
 
     ``folder`` is where the module may write: every check gets a directory of its own in it. A
     check may take ``seconds``. To continue after an interruption, ``done`` is the number of
-    findings so far, and ``failed`` names the checks that did not hold.
+    findings so far, ``failed`` names the checks that did not hold, and ``hung`` counts those that
+    did not return.
     """
     broken = set(failed)
     # A module whose import hangs would hang again before every check, so it is not imported again.
@@ -48,11 +56,14 @@ async def examine(
         missing = [name for name in (IMPORTS, *check.needs) if name in broken]
         if missing:
             problem: BaseException | None = NotChecked(f"{missing[0]} does not hold")
+        elif hung >= HANGS:
+            problem = NotChecked(f"{hung} checks did not return")
         else:
             problem = await _problem(check, subject, folder / check.name, seconds)
         found = _finding(check, problem)
         if found.verdict == "does not hold":
             broken.add(check.name)
+            hung += did_not_return(found)
         yield found
     with sandbox(folder / "amplifier-core"):
         for found in await core_findings(target, config, seconds):
@@ -63,7 +74,14 @@ async def _no_check(subject: Subject) -> None:
     """Nothing to run: the import is tried before there is a subject."""
 
 
-_IMPORTS = Check(IMPORTS, "required", "The module can be imported", _no_check, ())
+_IMPORTS = Check(
+    IMPORTS, "required", "The module can be imported", "Entry Point Pattern", _no_check, ()
+)
+
+
+def did_not_return(found: Finding) -> bool:
+    """Whether a check failed because the module did not return."""
+    return found.verdict == "does not hold" and _HUNG in found.seen
 
 
 def names_in_order() -> list[str]:
@@ -92,7 +110,7 @@ async def _problem(
             async with asyncio.timeout(seconds):
                 await check.run(subject)
         except TimeoutError:
-            return Broken(f"it did not return within {seconds:g} s")
+            return Broken(f"it {_HUNG} {seconds:g} s")
         except (Exception, SystemExit) as error:
             return error
     return None
@@ -106,5 +124,6 @@ def _finding(check: Check, problem: BaseException | None) -> Finding:
     elif isinstance(problem, Broken):
         verdict, seen = "does not hold", str(problem)
     elif problem is not None:
-        verdict, seen = "does not hold", f"raised {type(problem).__name__}: {problem}"
-    return Finding(check.name, check.level, check.what, verdict, " ".join(seen.split())[:400])
+        verdict, seen = "does not hold", raised(problem)
+    text = " ".join(seen.split())[:400]
+    return Finding(check.name, check.level, check.what, verdict, text, heading=check.heading)

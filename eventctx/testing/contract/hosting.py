@@ -1,45 +1,28 @@
-"""Checks of a module in its host: settings, contributions, being mounted again."""
+"""Checks of a module in its host: contributions, several sessions, being mounted again."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from eventctx.testing.contract.conversations import talk
-from eventctx.testing.contract.subject import POST, PRE, Subject, mounted
-from eventctx.testing.contract.verdicts import Broken, sees
-
-FOREIGN: Final = {"auto_compact": True, "a_setting_of_another_module": {"x": 1}}
-"""Foundation's default bundle gives every context ``auto_compact``."""
+from eventctx.testing.contract.conversations import check_same, short, talk
+from eventctx.testing.contract.subject import POST, PRE, Subject, declared_events, mounted
+from eventctx.testing.contract.verdicts import Broken, NotChecked, sees
 
 _PATIENCE: Final = 20
 """Waits of 50 ms that a thread gets to end: 1 second in all."""
 
 
-async def unknown_settings(subject: Subject) -> None:
-    """Settings that a module does not know are no error."""
-    async with mounted(subject, FOREIGN) as one:
-        await one.add(talk(1))
-
-
 async def contribution(subject: Subject) -> None:
     """The events are declared on the channel from which loggers collect names."""
     async with mounted(subject) as one:
-        found = await one.coordinator.collect_contributions("observability.events")
-    names = list(_flat(found))
+        names = await declared_events(one.coordinator)
     missing = [name for name in (PRE, POST) if name not in names]
     sees(not missing, f"not declared: {', '.join(missing)}; declared: {', '.join(names) or 'none'}")
-
-
-def _flat(found: object) -> Iterable[str]:
-    if isinstance(found, str):
-        yield found
-    elif isinstance(found, Iterable):
-        for one in found:
-            yield from _flat(one)
 
 
 async def mounts_again(subject: Subject) -> None:
@@ -51,6 +34,20 @@ async def mounts_again(subject: Subject) -> None:
         sees(not left, f"mounted again it holds {len(left)} messages")
         await one.add(talk(1))
         sees(len(await one.transcript()) == len(talk(1)), "mounted again it does not keep messages")
+
+
+async def sessions_apart(subject: Subject) -> None:
+    """get_messages(): "Get all messages". A message of another session is none of them."""
+    if _declared(subject.config):
+        raise NotChecked("a setting may name a place, which both sessions would share")
+    rows = talk(2)
+    async with mounted(subject) as one, mounted(subject) as other:
+        await one.add(copy.deepcopy(rows[:6]))
+        await other.add(copy.deepcopy(rows[6:]))
+        await one.add([{"role": "user", "content": "Go on."}])
+        check_same(await other.transcript(), rows[6:], "get_messages() of the second session")
+        found = await one.transcript()
+        sees(len(found) == 7, f"the first session has {short(found[-2:])} at its end")
 
 
 async def leaves_nothing(subject: Subject) -> None:

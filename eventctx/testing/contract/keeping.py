@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import copy
 
-from eventctx.testing.contract.conversations import Row, check_same, short, talk
+from eventctx.testing.contract.conversations import Row, check_same, difference, short, talk
 from eventctx.testing.contract.subject import Subject, mounted
 from eventctx.testing.contract.verdicts import Broken, sees
 
 
 async def transcript(subject: Subject) -> None:
-    """All added messages are returned, in order."""
+    """All added messages are returned, in order, also those beyond what fits a request."""
     rows = talk(3)
     async with mounted(subject) as one:
         await one.add(copy.deepcopy(rows))
         check_same(await one.transcript(), rows, "get_messages()")
+    rows = talk(12)
+    async with mounted(subject, {"max_tokens": 8_000}) as one:
+        await one.add(copy.deepcopy(rows))
+        check_same(await one.transcript(), rows, "get_messages() with max_tokens 8,000")
 
 
 async def exactness(subject: Subject) -> None:
@@ -37,7 +41,7 @@ async def exactness(subject: Subject) -> None:
             seen = row.get(key)
             if key == "metadata" and isinstance(seen, dict):
                 seen = {name: seen[name] for name in value if name in seen}
-            sees(seen == value, f"{key!r} of a message is {short(seen)}, expected {short(value)}")
+            sees(seen == value, f"{key!r} of a message is {difference(seen, value)}")
 
 
 async def without_role(subject: Subject) -> None:
@@ -55,8 +59,13 @@ async def without_role(subject: Subject) -> None:
 
 
 async def own_list(subject: Subject) -> None:
-    """A caller may change a returned list without changing the context."""
+    """A caller may change a returned list, or one that it gave, without changing the context."""
     rows = talk(1)
+    async with mounted(subject) as one:
+        given = copy.deepcopy(rows)
+        await one.context.set_messages(given)
+        given.clear()
+        check_same(await one.transcript(), rows, "get_messages() after a list was set and emptied")
     async with mounted(subject) as one:
         await one.add(copy.deepcopy(rows))
         (await one.transcript()).clear()

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +18,9 @@ from eventctx.testing.recorder import EventRecorder
 
 PRE: Final = "context:pre_compact"
 POST: Final = "context:post_compact"
+KNOWN: Final = (PRE, POST, "context:compaction", "context:compact")
+"""The contract's names, the one in Amplifier's catalogue of events, and the one of its guide."""
+
 METHODS: Final = (
     ("add_message", 1),
     ("get_messages_for_request", 2),
@@ -40,7 +43,11 @@ class Subject(NamedTuple):
 
 
 class MountedModule:
-    """A mounted context. ``events`` recorded the events of its compactions."""
+    """A mounted context. ``events`` recorded the events of its compactions.
+
+    These are events with a known name, or with one that the module declares and that speaks of
+    compaction: a host can listen to no other.
+    """
 
     def __init__(self, context: Any, coordinator: Any, events: EventRecorder) -> None:
         self.context = context
@@ -73,16 +80,32 @@ async def mounted(subject: Subject, config: Mapping[str, Any] = {}) -> AsyncIter
     assert subject.mount is not None
     coordinator = new_coordinator(f"validation-{next(_sessions)}")
     events = EventRecorder()
-    for name in (PRE, POST):
+    for name in KNOWN:
         coordinator.hooks.register(name, events, name=f"recorder {name}")
     returned = await subject.mount(coordinator, {**subject.config, **config})
     try:
         context = coordinator.get("context")
         if context is None:
             raise Broken(f"nothing at the mount point 'context'; mount() returned {returned!r}")
+        for name in await declared_events(coordinator):
+            if "compact" in name and name not in KNOWN:
+                coordinator.hooks.register(name, events, name=f"recorder {name}")
         yield MountedModule(context, coordinator, events)
     finally:
         await clean_up(coordinator, returned)
+
+
+async def declared_events(coordinator: Any) -> list[str]:
+    """The names on the channel from which loggers collect them, in the modules' order."""
+    return list(_flat(await coordinator.collect_contributions("observability.events")))
+
+
+def _flat(found: object) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, Iterable):
+        for one in found:
+            yield from _flat(one)
 
 
 async def clean_up(coordinator: Any, returned: object) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.testing.contract.amplifier_rows import core_blamed
-from eventctx.testing.contract.examining import SECONDS, blamed, names_in_order
+from eventctx.testing.contract.examining import SECONDS, blamed, did_not_return, names_in_order
 from eventctx.testing.contract.verdicts import Finding
 
 _START: Final = 60.0
@@ -52,6 +52,7 @@ async def validate(
         while True:
             order["done"] = len(findings)
             order["failed"] = [one.check for one in findings if one.verdict == "does not hold"]
+            order["hung"] = sum(map(did_not_return, findings))
             problem = await _run(order, Path(folder), findings, seconds)
             if problem is None:
                 return findings

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from traceback import walk_tb
+from typing import Final, Literal
 
 import msgspec
+
+_HERE: Final = Path(__file__).parent
 
 Level = Literal["required", "recommended"]
 Verdict = Literal["holds", "does not hold", "not checked"]
@@ -15,6 +19,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     ``check`` is its name; ``what`` is the rule in words; ``seen`` is the observation that breaks
     the rule, or the reason why it was not checked. ``source`` is the package that checked it.
+    ``heading`` is where the contract has the rule; empty for a rule of hosts, or of that package.
     """
 
     check: str
@@ -23,6 +28,7 @@ class Finding(msgspec.Struct, frozen=True):
     verdict: Verdict
     seen: str = ""
     source: Literal["eventctx", "amplifier-core"] = "eventctx"
+    heading: str = ""
 
 
 class Broken(Exception):
@@ -36,6 +42,18 @@ class NotChecked(Exception):
 def all_required_hold(findings: list[Finding]) -> bool:
     """Whether no required check failed. A check that was not made does not count as failed."""
     return not any(one.level == "required" and one.verdict == "does not hold" for one in findings)
+
+
+def raised(error: BaseException) -> str:
+    """An error in words, with the line of the module's code that it comes from, if it is known."""
+    text = f"raised {type(error).__name__}: {error}"
+    places = [
+        f"{Path(frame.f_code.co_filename).name}:{line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if _HERE not in Path(frame.f_code.co_filename).parents
+        and not frame.f_code.co_filename.startswith("<")
+    ]
+    return f"{text} ({places[-1]})" if places else text
 
 
 def sees(condition: object, seen: str) -> None:

@@ -166,7 +166,8 @@ class Reorders(SoundContext):
 @breaks("system_stays")
 class DropsTheRules(SoundContext):
     def compacted(self, view: Rows, budget: int) -> Rows:
-        return [row for row in super().compacted(view, budget) if row["role"] != "system"]
+        made = super().compacted(view, budget)
+        return made if self.prompt else [row for row in made if row["role"] != "system"]
 
 
 @breaks("latest_stays")
@@ -208,16 +209,51 @@ class AsksNoProvider(SoundContext):
         return super().budget(token_budget, None)
 
 
+@breaks("all_system_stay")
+class KeepsTheFirstRuleAlone(SoundContext):
+    def compacted(self, view: Rows, budget: int) -> Rows:
+        made = super().compacted(view, budget)
+        return [row for place, row in enumerate(made) if row["role"] != "system" or not place]
+
+
+@breaks("fresh_prompt")
+class AsksTheFactoryOnce(SoundContext):
+    async def set_system_prompt_factory(self, factory: Any) -> None:
+        text = await factory()
+
+        async def again() -> str:
+            return str(text)
+
+        self.prompt = again
+
+
+@breaks("told_only_then")
+class CriesWolf(SoundContext):
+    async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
+        view = await super().get_messages_for_request(token_budget, provider)
+        if len(self.kept) == 16:
+            await self.say(PRE, view)
+            await self.say(POST, view)
+        return view
+
+
 @breaks("configurable")
 class OneSizeForAll(SoundContext):
     def __init__(self, hooks: Any, max_tokens: int) -> None:
         super().__init__(hooks, 100_000)
 
 
-@breaks("events")
+@breaks("told")
 class SaysNothing(SoundContext):
     async def say(self, name: str, view: Rows) -> None:
         pass
+
+
+@breaks("events")
+class SaysTheEndAlone(SoundContext):
+    async def say(self, name: str, view: Rows) -> None:
+        if name == POST:
+            await super().say(name, view)
 
 
 @breaks("events")
@@ -275,7 +311,7 @@ async def declares_nothing(coordinator: Any, config: dict[str, Any] | None = Non
 
 @breaks("unknown_settings")
 async def knows_its_settings(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    unknown = set(config or {}) - {"max_tokens"}
+    unknown = [name for name in config or {} if "another" in name]
     if unknown:
         raise TypeError(f"unknown settings: {unknown}")
     await mount_class(SoundContext, coordinator, config)
@@ -351,6 +387,18 @@ async def hangs(coordinator: Any, config: dict[str, Any] | None = None) -> None:
             await asyncio.Event().wait()
 
     await mount_class(Hanging, coordinator, config)
+
+
+async def never_adds(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Waits for ever in ``add_message``; blocks its thread there if a setting says so."""
+
+    class Waiting(SoundContext):
+        async def add_message(self, message: dict[str, Any]) -> None:
+            if config and config.get("blocks"):
+                threading.Event().wait()
+            await asyncio.Event().wait()
+
+    await mount_class(Waiting, coordinator, config)
 
 
 async def prints(coordinator: Any, config: dict[str, Any] | None = None) -> None:

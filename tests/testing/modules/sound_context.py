@@ -23,6 +23,7 @@ class SoundContext:
         self.hooks = hooks
         self.max_tokens = max_tokens
         self.kept: list[dict[str, Any]] = []
+        self.prompt: Any = None
 
     async def add_message(self, message: dict[str, Any]) -> None:
         if "role" not in message:
@@ -38,6 +39,9 @@ class SoundContext:
     async def clear(self) -> None:
         self.kept = []
 
+    async def set_system_prompt_factory(self, factory: Any) -> None:
+        self.prompt = factory
+
     def budget(self, token_budget: int | None, provider: Any) -> int:
         if token_budget is not None:
             return token_budget
@@ -51,6 +55,8 @@ class SoundContext:
     ) -> list[dict[str, Any]]:
         budget = self.budget(token_budget, provider)
         view = copy.deepcopy(self.kept)
+        if self.prompt is not None:
+            view.insert(0, {"role": "system", "content": await self.prompt()})
         if sum(map(size, view)) <= budget:
             return view
         await self.say(PRE, view)

@@ -1,0 +1,140 @@
+"""Checks that a request says what the model is told to be: the system prompt, the question."""
+
+from __future__ import annotations
+
+import copy
+from typing import Final
+
+from eventctx.testing.contract.compacting import BUDGETS, ROOMY, ROUNDS
+from eventctx.testing.contract.conversations import (
+    Row,
+    characters,
+    is_told,
+    payload_of,
+    short,
+    talk,
+)
+from eventctx.testing.contract.subject import MountedModule, Subject, mounted
+from eventctx.testing.contract.verdicts import NotChecked, sees
+
+_RULES: Final = "Write tests before the code, and keep every function short. " * 40
+PROMPT: Final = f"You are careful and brief. {_RULES}That is all."
+"""Long, as prompts are: a context must not shorten it as if it were a tool result."""
+
+OTHERS: Final = (
+    "Notes of the project: it is written in Python.",
+    "The user decided to use PostgreSQL.",
+)
+"""Two more system messages: one behind the prompt, and one in the middle of the conversation."""
+
+
+def _with_rules() -> list[Row]:
+    rows = talk(ROUNDS)
+    users = [place for place, row in enumerate(rows) if row["role"] == "user"]
+    rows.insert(users[len(users) // 2], {"role": "system", "content": OTHERS[1]})
+    return [_rule(PROMPT), _rule(OTHERS[0]), *rows[1:]]
+
+
+def _rule(text: str) -> Row:
+    return {"role": "system", "content": text}
+
+
+async def system_stays(subject: Subject) -> None:
+    """The system prompt is in every request.
+
+    Contract, "Validation Checklist": "Preserves system messages during compaction". It recommends
+    that; an agent that forgets what it is told to be is of no use, so it is required here.
+    """
+    async with mounted(subject) as one:
+        await one.add([_rule(PROMPT), *talk(ROUNDS)[1:]])
+        await _check_texts(one, PROMPT)
+
+
+async def all_system_stay(subject: Subject) -> None:
+    """Other system messages are in every request, too: memory, decisions, a host's reminders."""
+    async with mounted(subject) as one:
+        await one.add(_with_rules())
+        await _check_texts(one, *OTHERS)
+
+
+async def resumed(subject: Subject) -> None:
+    """Messages that were set are sent like those that were added: within budget, with the rules.
+
+    Contract, "set_messages()": "Set messages directly (for session resume)", with their count.
+    """
+    rows = [_rule(PROMPT), *talk(ROUNDS)[1:]]
+    async with mounted(subject) as one:
+        await one.context.set_messages(copy.deepcopy(rows))
+        whole, sent = characters(rows), characters(await one.request(BUDGETS[-1]))
+        where = f"a request of {BUDGETS[-1]:,} tokens after set_messages()"
+        sees(sent < whole * 0.9, f"{where} has {sent:,} of {whole:,} characters")
+        await _check_texts(one, PROMPT)
+
+
+async def _check_texts(one: MountedModule, *texts: str) -> None:
+    for budget in (ROOMY, *BUDGETS):
+        view = await one.request(budget)
+        for text in texts:
+            there = is_told(view, text)
+            seen = f"a request of {budget:,} tokens lacks the system message {short(text)}"
+            sees(there, seen)
+
+
+async def system_factory(subject: Subject) -> None:
+    """The prompt of a factory is in every request.
+
+    A host gives its prompt to ``set_system_prompt_factory()`` where a context has that method, and
+    stores no system message then.
+    """
+    async with mounted(subject) as one:
+        made = await _give_factory(one)
+        await one.add(talk(ROUNDS)[1:])
+        for budget in (ROOMY, *BUDGETS):
+            view = await one.request(budget)
+            there = made and is_told(view, made[-1])
+            sees(there, f"the factory's prompt is not in a request of {budget:,} tokens")
+
+
+async def fresh_prompt(subject: Subject) -> None:
+    """The factory is called for every request: what it reads may have changed."""
+    async with mounted(subject) as one:
+        made = await _give_factory(one)
+        await one.add(talk(1)[1:])
+        for number in range(1, 4):
+            before = len(made)
+            view = await one.request()
+            sees(len(made) > before, f"the factory was not called for request {number}")
+            sees(is_told(view, made[-1]), f"request {number} has an older prompt")
+
+
+async def _give_factory(one: MountedModule) -> list[str]:
+    """Give the context a factory; returns the list of the prompts that it will have made."""
+    made: list[str] = []
+
+    async def prompt() -> str:
+        made.append(f"{PROMPT} Today is day {len(made) + 1}.")
+        return made[-1]
+
+    give = getattr(one.context, "set_system_prompt_factory", None)
+    if give is None:
+        raise NotChecked("it has no set_system_prompt_factory(), so hosts store the prompt")
+    await give(prompt)
+    return made
+
+
+async def latest_stays(subject: Subject) -> None:
+    """The person's latest message is in every view.
+
+    Contract, "Compaction Strategies": "Keep N most recent messages", and so in each strategy.
+    """
+    wishes = "Write it down in full sentences, and do not leave out anything. " * 5
+    latest = {"role": "user", "content": f"And what did you find in all of them? {wishes}"}
+    async with mounted(subject) as one:
+        await one.add(talk(ROUNDS))
+        # A context that keeps the view of an earlier request must find what is new.
+        await one.request(BUDGETS[-1])
+        await one.add([dict(latest)])
+        for budget in BUDGETS:
+            view = await one.request(budget)
+            there = any(payload_of(row) == latest for row in view)
+            sees(there, f"a request of {budget:,} tokens lacks it: {short(latest)}")

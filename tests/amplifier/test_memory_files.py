@@ -1,0 +1,265 @@
+"""``memory_files`` of context-persistent: an instruction in a file reaches the model."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amplifier_core.testing import MockCoordinator
+
+import eventctx
+from eventctx.adapters.amplifier import persistent
+from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
+from tests.amplifier.given import events, records_of
+from tests.amplifier.hosts import session
+
+LOG = "eventctx.adapters.amplifier"
+MODULES = ["context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"]
+
+
+def row_of(name: str, text: str) -> str:
+    return f"[Context from {name}]\n\n{text}"
+
+
+def sent_by(provider: Any, number: int = 0) -> list[tuple[str, Any]]:
+    return [(one.role, one.content) for one in provider.requests[number].messages]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of the host, with a user's folder in it."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def request_rows(folder: Path, files: Any, **config: Any) -> list[str]:
+    """The contents of the first request of a session with these memory files."""
+    coordinator = MockCoordinator()
+    config = {"store": str(folder / "contexts.db"), "memory_files": files, **config}
+    cleanup = await persistent.mount(coordinator, config)
+    context = coordinator.get("context")
+    await context.add_message({"role": "user", "content": "Hello"})
+    rows = await context.get_messages_for_request()
+    await cleanup()
+    return [row["content"] for row in rows]
+
+
+@pytest.mark.parametrize("module", MODULES)
+async def test_each_file_is_a_system_row_before_the_messages_of_every_request(
+    module: str, folder: Path
+) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.\n")
+    (folder / "home" / "AGENTS.md").write_text("Speak German.\n")
+    config = {"store": "contexts.db", "memory_files": ["./AGENTS.md", "~/AGENTS.md"]}
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"page": 1})]), "Done.")
+    read = ScriptedTool("read", lambda given: "page", amplifier=True)
+    async with session(provider, read, context=module, config=config) as host:
+        await host.execute("Hello")
+        transcript = await host.coordinator.get("context").get_messages()
+    memory = [
+        ("system", row_of("AGENTS.md", "Use tabs.\n")),
+        ("system", row_of("AGENTS.md", "Speak German.\n")),
+    ]
+    for number in (0, 1):
+        assert sent_by(provider, number)[:3] == [*memory, ("user", "Hello")]
+    assert [row["role"] for row in transcript] == ["user", "assistant", "tool", "assistant"]
+    records = await records_of(folder / "contexts.db")
+    assert len(events(records, "context:system_prompt_set")) == 1
+
+
+async def test_a_factorys_prompt_leads_and_the_files_follow(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    texts = iter(["One.", "One.", "Two."])
+
+    async def factory() -> str:
+        return next(texts)
+
+    config = {"store": "contexts.db", "memory_files": ["AGENTS.md"]}
+    provider = ScriptedAmplifierProvider("a", "b", "c")
+    async with session(provider, context=MODULES[2], config=config) as host:
+        await host.coordinator.get("context").set_system_prompt_factory(factory)
+        for number in range(3):
+            await host.execute(f"question {number}")
+    memory = ("system", row_of("AGENTS.md", "Use tabs."))
+    assert sent_by(provider, 1)[:2] == [("system", "One."), memory]
+    assert sent_by(provider, 2)[:2] == [("system", "Two."), memory]
+
+
+async def test_a_resumed_session_has_no_file_twice_and_a_changed_file_is_recorded(
+    folder: Path,
+) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    config = {"store": "contexts.db", "memory_files": ["AGENTS.md"]}
+    kept: list[dict[str, Any]] = []
+    sent = []
+    for text in ("Use tabs.", "Use tabs.", "Use spaces."):
+        (folder / "AGENTS.md").write_text(text)
+        provider = ScriptedAmplifierProvider("Hi.")
+        async with session(provider, context=MODULES[2], config=config) as host:
+            context = host.coordinator.get("context")
+            if kept:
+                await context.set_messages(kept)
+            await host.execute("Hello")
+            kept = await context.get_messages()
+        sent.append([one for one in sent_by(provider) if one[0] == "system"])
+    assert sent == [
+        [("system", row_of("AGENTS.md", "Use tabs."))],
+        [("system", row_of("AGENTS.md", "Use tabs."))],
+        [("system", row_of("AGENTS.md", "Use spaces."))],
+    ]
+    records = await records_of(folder / "contexts.db")
+    assert len(events(records, "context:system_prompt_set")) == 2
+    async with eventctx.open("contexts.db") as engine:
+        requests = (await engine.audit("session-1")).requests
+        assert [one.breaks for one in requests] == [(), (), ("insertion",)]
+        for one in requests:
+            assert (await engine.request_view("session-1", position=one.position)).verified
+
+
+async def test_the_files_stay_after_a_clear_and_under_a_transcript_with_its_own_prompt(
+    folder: Path,
+) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    coordinator = MockCoordinator()
+    config = {"store": "memory://", "memory_files": ["AGENTS.md"]}
+    cleanup = await persistent.mount(coordinator, config)
+    context = coordinator.get("context")
+    await context.add_message({"role": "user", "content": "a"})
+    await context.get_messages_for_request()
+    await context.clear()
+    await context.set_messages(
+        [{"role": "system", "content": "Mine."}, {"role": "user", "content": "b"}]
+    )
+    rows = await context.get_messages_for_request()
+    assert [row["content"] for row in rows] == [row_of("AGENTS.md", "Use tabs."), "Mine.", "b"]
+    await cleanup()
+
+
+async def test_paths_begin_at_the_folder_that_was_current_at_mount(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    coordinator = MockCoordinator()
+    cleanup = await persistent.mount(
+        coordinator, {"store": "memory://", "memory_files": ["./AGENTS.md"]}
+    )
+    monkeypatch.chdir(folder / "home")
+    rows = await coordinator.get("context").get_messages_for_request()
+    assert [row["content"] for row in rows] == [row_of("AGENTS.md", "Use tabs.")]
+    await cleanup()
+
+
+async def test_a_session_resumed_without_its_file_keeps_the_recorded_text(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "home" / "AGENTS.md").write_text("Speak German.")
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    files = ["AGENTS.md", "~/AGENTS.md"]
+    before = await request_rows(folder, files)
+    (folder / "home" / "AGENTS.md").unlink()
+    after = await request_rows(folder, files)
+    assert (
+        after[:2]
+        == before[:2]
+        == [
+            row_of("AGENTS.md", "Use tabs."),
+            row_of("AGENTS.md", "Speak German."),
+        ]
+    )
+    assert "home/AGENTS.md cannot be read and stays as it was recorded" in caplog.text
+    assert len(events(await records_of(folder / "contexts.db", "test-session"), PROMPT)) == 1
+
+
+PROMPT = "context:system_prompt_set"
+
+
+async def test_a_session_without_the_setting_has_no_file_any_more(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    assert len(await request_rows(folder, ["AGENTS.md"])) == 2
+    assert await request_rows(folder, []) == ["Hello", "Hello"]
+
+
+async def test_what_is_no_readable_text_is_skipped_with_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "good.md").write_text("Use tabs.")
+    (folder / "blank.md").write_text(" \n")
+    (folder / "latin.md").write_bytes("Grüße".encode("latin-1"))
+    (folder / "folder.md").mkdir()
+    os.mkfifo(folder / "pipe.md")
+    names = ["missing.md", "blank.md", "latin.md", "folder.md", "pipe.md", "good.md"]
+    assert await request_rows(folder, names) == [row_of("good.md", "Use tabs."), "Hello"]
+    for name in ("missing.md", "latin.md", "folder.md", "pipe.md"):
+        (line,) = [one for one in caplog.messages if name in one]
+        assert "cannot be read and is skipped" in line
+    assert "blank.md" not in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+async def test_a_file_that_may_not_be_read_is_skipped(folder: Path) -> None:
+    (folder / "secret.md").write_text("x")
+    (folder / "secret.md").chmod(0)
+    assert await request_rows(folder, ["secret.md"]) == ["Hello"]
+
+
+@pytest.mark.parametrize("given", ["AGENTS.md", {"AGENTS.md": None}, ["AGENTS.md", "AGENTS.md"]])
+async def test_one_path_a_mapping_and_a_repeated_path_are_understood(
+    given: Any, folder: Path
+) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    assert await request_rows(folder, given) == [row_of("AGENTS.md", "Use tabs."), "Hello"]
+
+
+async def test_files_that_fill_the_budget_are_refused_at_mount_by_name(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("x" * 5_000)
+    (folder / "PROJECT.md").write_text("x" * 4_000)
+    config = {"store": "memory://", "memory_files": ["AGENTS.md", "PROJECT.md"]}
+    with pytest.raises(eventctx.InvalidSetting, match=r"AGENTS\.md \(~1,250\).*PROJECT\.md"):
+        await persistent.mount(MockCoordinator(), {**config, "max_tokens": 2_000})
+    await (await persistent.mount(MockCoordinator(), {**config, "max_tokens": 3_000}))()
+
+
+async def test_files_are_measured_in_characters_and_not_in_bytes(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("汉" * 3_900, encoding="utf-8")
+    rows = await request_rows(folder, ["AGENTS.md"], max_tokens=1_000)
+    assert rows[0] == row_of("AGENTS.md", "汉" * 3_900)
+    (folder / "AGENTS.md").write_text("汉" * 4_001, encoding="utf-8")
+    with pytest.raises(eventctx.InvalidSetting, match="expected files that fit into max_tokens"):
+        await request_rows(folder, ["AGENTS.md"], max_tokens=1_000)
+
+
+async def test_a_budget_of_any_size_takes_no_memory_of_that_size(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    rows = await request_rows(folder, ["AGENTS.md"], max_tokens=10**400)
+    assert rows[0] == row_of("AGENTS.md", "Use tabs.")
+
+
+async def test_a_path_that_names_no_file_is_skipped(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await request_rows(folder, ["", "a\0b", "~nobody-of-this-name/a"]) == ["Hello"]
+    assert caplog.text.count("names no file and is skipped") == 3
+
+
+async def test_a_file_that_grew_above_the_budget_after_mount_is_skipped(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "AGENTS.md").write_text("Use tabs.")
+    coordinator = MockCoordinator()
+    config = {"store": "memory://", "memory_files": ["AGENTS.md"], "max_tokens": 1_000}
+    cleanup = await persistent.mount(coordinator, config)
+    (folder / "AGENTS.md").write_text("x" * 5_000)
+    with caplog.at_level(logging.WARNING, LOG):
+        assert await coordinator.get("context").get_messages_for_request() == []
+    assert "longer than the 4,000 characters" in caplog.text
+    await cleanup()
+
+
+async def test_line_ends_are_read_as_a_text_files(folder: Path) -> None:
+    (folder / "AGENTS.md").write_bytes(b"a\r\nb\rc\n")
+    assert (await request_rows(folder, ["AGENTS.md"]))[0] == row_of("AGENTS.md", "a\nb\nc\n")

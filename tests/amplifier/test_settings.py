@@ -1,0 +1,320 @@
+"""Configurations of context-simple and context-persistent: each mounts and serves a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from amplifier_core.testing import MockCoordinator
+from hypothesis import HealthCheck, given
+from hypothesis import settings as checks
+from hypothesis import strategies as st
+
+from eventctx.adapters.amplifier import mount, persistent, simple
+from eventctx.adapters.amplifier.config import (
+    ADAPTER,
+    READ_BY_NOBODY,
+    names_of_persistent,
+    names_of_simple,
+    own_names,
+    read,
+)
+from eventctx.adapters.amplifier.leniency import CONVERTED
+from eventctx.testing import ScriptedAmplifierProvider
+from tests.amplifier.given import events, records_of
+from tests.amplifier.hosts import session
+
+LOG = "eventctx.adapters.amplifier"
+NAMES = [own_names, names_of_simple, names_of_persistent]
+
+THEIRS = {
+    *("max_tokens", "max_tokens_fallback", "compact_threshold", "target_usage"),
+    *("protected_recent", "protected_tool_results", "truncate_chars", "output_reserve_fraction"),
+    *("token_meter", "max_tool_result_bytes", "compaction_notice_enabled"),
+    *("compaction_notice_token_reserve", "compaction_notice_verbosity"),
+    *("compaction_notice_min_level", "truncate_boundary", "memory_files", "transcript_path"),
+}
+"""Every setting that a release of context-simple or context-persistent reads."""
+
+DOCUMENTED = {
+    *("max_messages", "auto_compact", "compaction_threshold", "storage_path"),
+    *("compaction_strategy", "export_on_compact"),
+}
+"""Settings that their documents name, and that no release of 2026 reads."""
+
+
+# -- what is used instead ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "used"),
+    [
+        ("max_tokens", 200_000.0, 200_000),
+        ("max_tokens", "200000", 200_000),
+        ("max_tokens", "2e5", 200_000),
+        ("max_tokens", 1_500.7, 1_500),
+        ("max_tokens", 0, None),
+        ("max_tokens", -5, None),
+        ("max_tokens", True, None),
+        ("max_tokens", "many", None),
+        ("max_tokens", [200_000], None),
+        ("max_tokens", float("nan"), None),
+        ("max_tokens", float("inf"), 10**12),
+        ("max_tokens", 10**400, 10**12),
+        ("max_tokens_fallback", None, 200_000),
+        ("max_tokens_fallback", "100000", 100_000),
+        ("max_tokens_fallback", 0, 200_000),
+        ("compact_threshold", 1.5, 1.0),
+        ("compact_threshold", 80, 1.0),
+        ("compact_threshold", "0.8", 0.8),
+        ("compact_threshold", 0, 0.92),
+        ("compact_threshold", -1, 0.92),
+        ("compact_threshold", None, 0.92),
+        ("compact_threshold", "high", 0.92),
+        ("compact_threshold", float("nan"), 0.92),
+        ("compact_threshold", 1e-300, 0.001),
+        ("compaction_threshold", 1.5, 1.0),
+        ("target_usage", 0, 0.5),
+        ("target_usage", -0.5, 0.5),
+        ("target_usage", None, 0.5),
+        ("target_usage", "0.3", 0.3),
+        ("target_usage", 0.92, 0.5),
+        ("target_usage", 1.4, 0.5),
+        ("target", 2, 0.5),
+        ("auto_compact", "yes", True),
+        ("auto_compact", "off", False),
+        ("auto_compact", 0, False),
+        ("auto_compact", None, True),
+        ("auto_compact", [], True),
+        ("export_on_compact", "true", True),
+        ("protected_recent", 30, 1.0),
+        ("protected_recent", -0.1, 0.0),
+        ("protected_recent", "0.2", 0.2),
+        ("protected_recent", None, 0.3),
+        ("protected_tool_results", -3, 0),
+        ("protected_tool_results", 4.0, 4),
+        ("protected_tool_results", "x", 5),
+        ("truncate_chars", -1, 0),
+        ("truncate_chars", "99", 99),
+        ("truncate_chars", None, 250),
+    ],
+)
+@pytest.mark.parametrize("names", NAMES)
+def test_a_value_that_they_accept_is_converted_with_a_warning(
+    name: str, value: Any, used: Any, names: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, LOG):
+        made = read({name: value}, names)
+    own = {"compaction_threshold": "compact_threshold", "target": "target_usage"}.get(name, name)
+    holder = made.settings if hasattr(made.settings, own) else made.policy
+    found = getattr(holder, own)
+    assert found == used
+    assert type(found) is type(used)
+    (line,) = [one for one in caplog.messages if f"setting {name!r}: " in one]
+    assert "was given" in line and "is used: " in line
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_a_value_that_works_is_used_as_it_is_and_in_silence(
+    names: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {
+        "max_tokens": 150_000,
+        "max_tokens_fallback": 100_000,
+        "compact_threshold": 1,
+        "target_usage": 0.45,
+        "auto_compact": False,
+        "protected_recent": 0,
+        "protected_tool_results": 0,
+        "truncate_chars": 0,
+    }
+    with caplog.at_level(logging.WARNING, LOG):
+        made = read(given, names)
+    for name, value in given.items():
+        holder = made.settings if hasattr(made.settings, name) else made.policy
+        assert getattr(holder, name) == value
+    assert caplog.messages == []
+    assert read({"max_tokens": None}, names).settings.max_tokens is None
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("given", "threshold", "target"),
+    [
+        ({"compact_threshold": 0.4}, 0.4, 0.2),
+        ({"compact_threshold": 0.5}, 0.5, 0.25),
+        ({"compact_threshold": 0.8, "target_usage": 0.8}, 0.8, 0.5),
+        ({"compact_threshold": 0.8, "target_usage": 0.95}, 0.8, 0.5),
+        ({"compact_threshold": 0.3, "target_usage": 0.6}, 0.3, 0.15),
+        ({"compaction_threshold": 0.3, "target": 0.6}, 0.3, 0.15),
+        ({"compact_threshold": 0.3, "compaction_threshold": 0.9, "target_usage": 0.1}, 0.3, 0.1),
+        ({"target": 0.1, "target_usage": 0.2}, 0.92, 0.2),
+        ({"target": 2, "target_usage": 2}, 0.92, 0.5),
+    ],
+)
+def test_a_target_that_is_not_below_the_threshold_is_lowered(
+    given: dict[str, Any], threshold: float, target: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, LOG):
+        made = read(given, own_names)
+    assert (made.settings.compact_threshold, made.settings.target_usage) == (threshold, target)
+    assert caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("value", "policy", "keep"),
+    [("100", "simple", 10), (4.0, "simple", 4), (0, "ladder", None), ("few", "ladder", None)],
+)
+def test_a_limit_of_messages_is_converted_before_it_chooses_the_policy(
+    value: Any, policy: str, keep: int | None
+) -> None:
+    made = read({"max_messages": value}, names_of_simple)
+    assert made.policy.name == policy
+    assert getattr(made.policy, "keep_recent", None) == keep
+
+
+@pytest.mark.parametrize(
+    ("config", "policy"),
+    [
+        ({"compaction_strategy": "progressive"}, "ladder"),
+        ({"compaction_strategy": "summary"}, "ladder"),
+        ({"compaction_strategy": "summarize"}, "ladder"),
+        ({"compaction_strategy": "aggressive"}, "ladder"),
+        ({"compaction_strategy": "custom"}, "ladder"),
+        ({"compaction_strategy": "pipeline"}, "ladder"),
+        ({"compaction_strategy": ["smart"]}, "ladder"),
+        ({"compaction_strategy": None}, "ladder"),
+        ({"compaction_strategy": "smart", "policy": "simple"}, "simple"),
+        ({"compaction_strategy": "smart"}, "importance"),
+    ],
+)
+def test_a_strategy_of_theirs_never_keeps_a_session_from_beginning(
+    config: dict[str, Any], policy: str
+) -> None:
+    for names in NAMES:
+        assert read(config, names).policy.name == policy
+
+
+def test_a_setting_without_a_counterpart_is_told_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, LOG):
+        read(dict.fromkeys(READ_BY_NOBODY, "x"), own_names)
+    for name, why in READ_BY_NOBODY.items():
+        assert f"setting {name!r} has no effect here: {why}" in caplog.messages
+
+
+def test_a_setting_that_the_chosen_policy_does_not_read_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, LOG):
+        read({"max_messages": 50, "truncate_chars": 99}, names_of_simple)
+    assert caplog.messages == ["setting 'truncate_chars' has no effect under the policy 'simple'"]
+
+
+@pytest.mark.parametrize("empty", [None, {}, [], "", 0, False])
+def test_an_empty_configuration_is_none(empty: Any) -> None:
+    assert read(empty, own_names).policy.name == "ladder"
+
+
+# -- any configuration ---------------------------------------------------------------------------
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.integers(min_value=1, max_value=300_000),
+    st.floats(min_value=0, max_value=1),
+    st.sampled_from(["", "0.8", "200000", "1e3", "-5", "many", "nan", "inf", "yes", "smart"]),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
+)
+"""What YAML can put behind a name."""
+
+ANY_NAME = sorted(
+    {*CONVERTED, *READ_BY_NOBODY, *THEIRS, *DOCUMENTED}
+    - {"memory_files", "transcript_path", "storage_path"}
+)
+
+
+@checks(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(config=st.dictionaries(st.sampled_from(ANY_NAME), ODD, max_size=6))
+def test_any_configuration_of_theirs_mounts_and_serves_a_request(config: dict[str, Any]) -> None:
+    async def served(module: Any) -> list[dict[str, Any]]:
+        coordinator = MockCoordinator()
+        cleanup = await module.mount(coordinator, {**config, "store": "memory://"})
+        context = coordinator.get("context")
+        await context.add_message({"role": "user", "content": "Hello"})
+        rows: list[dict[str, Any]] = await context.get_messages_for_request()
+        await cleanup()
+        return rows
+
+    for module in (simple, persistent, Own):
+        rows = asyncio.run(served(module))
+        assert rows == [{"role": "user", "content": "Hello"}]
+
+
+class Own:
+    mount = staticmethod(mount)
+
+
+PROFILE = """
+session:
+  orchestrator: loop-test
+  context:
+    module: {module}
+    config:
+      max_tokens: 200000.0
+      compact_threshold: 0.4
+      target_usage: .5
+      auto_compact: "yes"
+      protected_recent: 30
+      protected_tool_results:
+      compaction_notice_verbosity: minimal
+      truncate_boundary: 0.5
+      token_meter: actual
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"]
+)
+async def test_a_profile_as_its_author_writes_it_runs_on_the_kernel(
+    module: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    profile = yaml.safe_load(PROFILE.format(module=module))
+    config = {**profile["session"]["context"]["config"], "store": str(tmp_path / "contexts.db")}
+    async with session(ScriptedAmplifierProvider("Hi."), context=module, config=config) as host:
+        assert await host.execute("Hello") == "Hi."
+    (prepared,) = events(await records_of(tmp_path / "contexts.db"), "context:request_prepared")
+    assert prepared.budget <= 200_000
+    assert "setting 'max_tokens': 200000.0 was given, 200000 is used" in caplog.text
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "amplifier.md"
+
+
+def test_the_page_has_every_setting_of_both_modules_and_none_that_is_not_handled() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    _, _, part = page.partition("## Settings of context-simple and context-persistent")
+    part, _, _ = part.partition("\n## ")
+    cells = [row.split("|")[1] for row in part.splitlines() if row.startswith("| `")]
+    listed = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    handled = {*CONVERTED, *READ_BY_NOBODY, *ADAPTER, "storage_path"}
+    assert listed - handled == set()
+    assert THEIRS | DOCUMENTED | set(READ_BY_NOBODY) | set(CONVERTED) <= listed
+
+
+def test_each_setting_of_theirs_is_handled() -> None:
+    assert (THEIRS | DOCUMENTED) - {*CONVERTED, *READ_BY_NOBODY, *ADAPTER, "storage_path"} == set()

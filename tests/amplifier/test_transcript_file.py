@@ -1,0 +1,259 @@
+"""``transcript_path`` of context-persistent, and the times that a host's replay reads."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amplifier_core.testing import MockCoordinator
+
+import eventctx
+from eventctx.adapters.amplifier import persistent
+from eventctx.testing import ScriptedAmplifierProvider
+from tests.amplifier.given import events, records_of
+from tests.amplifier.hosts import session
+
+MODULE = "context-eventctx-persistent"
+HELLO = {"role": "user", "content": "Hello"}
+HI = {"role": "assistant", "content": "Hi."}
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def files_in(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir()]
+
+
+def untimed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in row if name != "timestamp"} for row in rows]
+
+
+class Mounted:
+    """A context on a coordinator without a kernel, until its cleanup."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+
+    async def __aenter__(self) -> Any:
+        coordinator = MockCoordinator()
+        self._cleanup = await persistent.mount(coordinator, self._config)
+        return coordinator.get("context")
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._cleanup()
+
+
+# -- the copy ------------------------------------------------------------------------------------
+
+
+async def test_each_message_is_a_line_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "context-messages.jsonl"
+    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(path)}
+    async with session(ScriptedAmplifierProvider("Hi."), context=MODULE, config=config) as host:
+        await host.execute("Grüße")
+        transcript = await host.coordinator.get("context").get_messages()
+    lines = lines_of(path)
+    assert untimed(lines) == transcript
+    assert "Grüße" in path.read_text(encoding="utf-8")
+    for line in lines:
+        assert datetime.fromisoformat(line["timestamp"]).utcoffset() is not None
+
+
+async def test_a_new_session_begins_with_the_messages_of_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "context-messages.jsonl"
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    old = {**HELLO, "timestamp": "2026-01-01T00:00:00.000+00:00"}
+    memory = {"role": "system", "content": "[Context from AGENTS.md]\n\nUse tabs."}
+    text = "\n".join([json.dumps(memory), json.dumps(old), "{half a li", "[]", '{"a": 1}', ""])
+    path.write_text(text + json.dumps({**HI, "score": float("nan")}) + "\n")
+    config = {
+        "store": str(tmp_path / "contexts.db"),
+        "transcript_path": str(path),
+        "memory_files": [str(tmp_path / "AGENTS.md")],
+    }
+    async with Mounted(config) as context:
+        assert await context.get_messages() == [old, {**HI, "score": "nan"}]
+        # The host's own copy lacks the times, and is nothing new.
+        await context.set_messages([HELLO])
+        await context.set_messages([HELLO, {**HI, "score": "nan"}])
+        rows = await context.get_messages_for_request()
+        assert [row["content"] for row in rows] == [memory["content"], "Hello", "Hi."]
+    for line in (3, 4, 5):
+        assert f"line {line} is no message and is skipped" in caplog.text
+    records = await records_of(tmp_path / "contexts.db", "test-session")
+    assert len(events(records, "context:messages_set")) == 1
+    assert [one.ahead for one in events(records, "context:set_ignored")] == [1, 0]
+
+
+async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "context-messages.jsonl"
+    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(path)}
+    async with Mounted(config) as context:
+        await context.add_message(HELLO)
+    async with Mounted(config) as context:
+        assert await context.get_messages() == [HELLO]
+        await context.add_message(HI)
+    assert untimed(lines_of(path)) == [HELLO, HI]
+    path.unlink()
+    async with Mounted(config) as context:
+        await context.get_messages()
+    assert untimed(lines_of(path)) == [HELLO, HI]
+
+
+async def test_a_set_and_a_clear_write_the_file_anew(tmp_path: Path) -> None:
+    path = tmp_path / "context-messages.jsonl"
+    config = {"store": "memory://", "transcript_path": str(path)}
+    async with Mounted(config) as context:
+        await context.add_message(HELLO)
+        await context.set_messages([HI])
+        assert lines_of(path) == [HI]
+        await context.clear()
+        assert path.read_text() == ""
+        await context.add_message(HELLO)
+        assert untimed(lines_of(path)) == [HELLO]
+    assert files_in(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("place", ["folder", "file/below"])
+async def test_a_file_that_cannot_be_written_stops_nothing(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    config = {"store": "memory://", "transcript_path": str(tmp_path / place)}
+    async with Mounted(config) as context:
+        await context.add_message(HELLO)
+        await context.clear()
+        await context.add_message(HI)
+        assert await context.get_messages() == [HI]
+    assert "the copy of the transcript cannot be written" in caplog.text
+
+
+async def test_the_path_may_be_in_the_users_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with Mounted({"store": "memory://", "transcript_path": "~/a/b.jsonl"}) as context:
+        await context.add_message(HELLO)
+    assert untimed(lines_of(tmp_path / "a" / "b.jsonl")) == [HELLO]
+
+
+async def test_a_path_that_no_file_can_have_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    async with Mounted({"store": "memory://", "transcript_path": "a\0b"}) as context:
+        await context.add_message(HELLO)
+    assert "names no file and is ignored" in caplog.text
+
+
+# -- times ---------------------------------------------------------------------------------------
+
+
+def times(rows: list[dict[str, Any]]) -> list[datetime]:
+    """The times as the host's command line reads them."""
+    found = [(row.get("metadata") or {}).get("timestamp") for row in rows]
+    return [datetime.fromisoformat(one.replace("Z", "+00:00")) for one in found]
+
+
+async def test_rows_carry_the_time_of_their_record_and_requests_do_not(tmp_path: Path) -> None:
+    config = {"store": str(tmp_path / "contexts.db"), "stamp_messages": True}
+    before = datetime.now(UTC)
+    provider = ScriptedAmplifierProvider("Hi.", "Again.")
+    async with session(provider, context=MODULE, config=config) as host:
+        await host.execute("Hello")
+        await host.execute("More")
+        context = host.coordinator.get("context")
+        rows = await context.get_messages()
+        request = await context.get_messages_for_request()
+    found = times(rows)
+    assert found == sorted(found)
+    assert len(set(found)) > 1
+    assert abs((found[0] - before).total_seconds()) < 60
+    assert rows[0]["metadata"]["timestamp"].endswith("+00:00")
+    assert [one.metadata for one in provider.requests[1].messages] == [None] * 3
+    assert [row.get("metadata") for row in request] == [None] * 4
+    async with eventctx.open(config["store"]) as engine:
+        stored = await (await engine.session("session-1")).get_messages()
+    assert [row.get("metadata") for row in stored] == [None] * 4
+
+
+async def test_off_rows_are_as_they_were_received() -> None:
+    rows = [HELLO, {**HI, "metadata": {"a": 1}}]
+    async with Mounted({"store": "memory://"}) as context:
+        for row in rows:
+            await context.add_message(row)
+        assert await context.get_messages() == rows
+
+
+async def test_a_row_with_a_time_of_its_own_keeps_it() -> None:
+    given = [
+        {**HELLO, "metadata": {"timestamp": "2026-01-01T00:00:00Z", "a": 1}},
+        {**HI, "timestamp": "2026-01-01T00:00:01Z"},
+        {**HELLO, "metadata": "not a mapping"},
+    ]
+    async with Mounted({"store": "memory://", "stamp_messages": True}) as context:
+        for row in given:
+            await context.add_message(row)
+        assert await context.get_messages() == given
+        await context.add_message({**HI, "metadata": {"a": 1}})
+        last = (await context.get_messages())[-1]
+        assert last["metadata"]["a"] == 1
+        assert times([last])
+
+
+@pytest.mark.parametrize("stamps", [True, False])
+async def test_a_stamped_copy_that_the_host_sets_is_nothing_new(
+    stamps: bool, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "contexts.db")
+    first = [HELLO, {**HI, "metadata": {}}, {**HELLO, "metadata": {"source": "hook"}}, HI]
+    async with Mounted({"store": store, "stamp_messages": True}) as context:
+        for row in first:
+            await context.add_message(row)
+        copy = await context.get_messages()
+    async with Mounted({"store": store, "stamp_messages": stamps}) as context:
+        await context.set_messages(copy)
+    async with eventctx.open(store) as engine:
+        ctx = await engine.session("test-session")
+        assert await ctx.get_messages() == first
+    records = await records_of(Path(store), "test-session")
+    assert len(events(records, "context:set_ignored")) == 1
+    assert events(records, "context:messages_set") == []
+
+
+async def test_a_repaired_copy_takes_effect_and_known_rows_keep_their_times(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"store": str(tmp_path / "contexts.db"), "stamp_messages": True}
+    with caplog.at_level(logging.INFO):
+        async with Mounted(config) as context:
+            await context.add_message(HELLO)
+            await context.add_message(HI)
+            copy = await context.get_messages()
+            await context.set_messages([copy[0], {"role": "assistant", "content": "Repaired."}])
+            rows = await context.get_messages()
+    assert rows[0] == copy[0]
+    assert rows[1]["content"] == "Repaired."
+    assert len(times(rows)) == 2
+
+
+async def test_a_fork_has_the_times_of_its_parents_records() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(HELLO)
+        receipt = await ctx.add_message(HI)
+        await engine.fork("s", receipt.position, "branch")
+        branch = await engine.session("branch")
+        await branch.add_message(HELLO)
+        timed = await branch.get_timed_messages()
+        assert timed[:2] == await ctx.get_timed_messages()
+        assert [row for row, _ in timed] == [HELLO, HI, HELLO]
+        assert [time for _, time in timed] == sorted(time for _, time in timed)

@@ -1,0 +1,129 @@
+"""What is built for a release: the wheel, and the folder for hosts that load modules from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.version import __version__
+
+pytest.importorskip("hatchling", reason="builds the package; `make install` gets it")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "eventctx" / "amplifier_source"
+MODULES = {
+    *("context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"),
+    *("loop-eventctx-basic", "loop-eventctx-streaming", "loop-eventctx-events"),
+}
+
+BY_NAME = """
+import asyncio, importlib.metadata, json, sys
+from amplifier_core import AmplifierSession
+import eventctx
+from eventctx.testing import ScriptedAmplifierProvider
+
+async def main():
+    plan = {
+        "session": {
+            "orchestrator": "loop-eventctx-events",
+            "context": {"module": "context-eventctx", "config": {"store": sys.argv[1]}},
+        }
+    }
+    session = AmplifierSession(plan, session_id="s")
+    await session.initialize()
+    provider = ScriptedAmplifierProvider("Hello.")
+    await session.coordinator.mount("providers", provider, name="scripted")
+    answer = await session.execute("Hi")
+    await session.cleanup()
+    version = importlib.metadata.version("eventctx")
+    print(json.dumps([answer, eventctx.__file__, version]))
+
+asyncio.run(main())
+"""
+
+
+def hatchling(folder: Path, *arguments: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "hatchling", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    hatchling(ROOT, "build", "--target", "wheel", "--directory", str(folder))
+    return folder / f"eventctx-{__version__}-py3-none-any.whl"
+
+
+def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        points = ConfigParser()
+        points.optionxform = str  # type: ignore[assignment]
+        points.read_string(archive.read(names[_ending(names, "entry_points.txt")]).decode())
+    assert set(points["amplifier.modules"]) == MODULES
+    assert points["console_scripts"]["eventctx"] == "eventctx.cli.start:main"
+    assert len(names) == len(set(names))
+    assert {name.partition("/")[0] for name in names} == {
+        "eventctx",
+        f"eventctx-{__version__}.dist-info",
+    }
+    for module in ("projections/transcript.py", "hooks/registry.py", "py.typed"):
+        assert f"eventctx/{module}" in names
+    sources = {name.removeprefix("eventctx/amplifier_source/") for name in names}
+    for module in MODULES:
+        assert f"amplifier_module_{module.replace('-', '_')}/__init__.py" in sources
+    # It would install the checkout that it stands in, and a wheel's folder stands in none.
+    assert "pyproject.toml" not in sources
+
+
+def _ending(names: list[str], end: str) -> int:
+    return next(place for place, name in enumerate(names) if name.endswith(end))
+
+
+def test_the_kernel_mounts_an_installed_wheel_by_name(wheel: Path, tmp_path: Path) -> None:
+    place = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", str(place), str(wheel)], check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", BY_NAME, str(tmp_path / "contexts.db")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout.splitlines()[-1]) == [
+        "Hello.",
+        str(place / "eventctx" / "__init__.py"),
+        __version__,
+    ]
+
+
+def test_a_source_folder_installs_the_eventctx_of_its_own_checkout(tmp_path: Path) -> None:
+    made: dict[str, Any] = json.loads(hatchling(SOURCE, "metadata"))
+    assert made["dependencies"] == [f"eventctx @ {ROOT.as_uri()}"]
+    assert made["version"] == __version__
+    hatchling(ROOT, "build", "--target", "sdist", "--directory", str(tmp_path))
+    root = f"eventctx-{__version__}"
+    with tarfile.open(tmp_path / f"{root}.tar.gz") as archive:
+        names = set(archive.getnames())
+    # A checkout has what the source folder asks for, and so has an unpacked source distribution.
+    assert f"{root}/pyproject.toml" in names
+    assert f"{root}/eventctx/amplifier_source/pyproject.toml" in names
+    assert f"{root}/hooks/registry.py" in names

@@ -27,8 +27,8 @@ from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import Measurement, fold
 from eventctx.projections.metrics.prefix import RequestPrefix, reused
 from eventctx.projections.view import request_view
-from eventctx.projections.view.layout import build
-from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.layout import build, with_end
+from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.projections.view.render import without_thinking
 from eventctx.projections.view.request_view import ViewState
 from eventctx.queries.requests import RequestView
@@ -375,6 +375,17 @@ async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_a
     assert share_of_row == same / (same + row.tokens)
     share_of_made_up = reused(sent(go, of("a")), sent(go, of("b")), frozenset())
     assert share_of_made_up == same / (same + UNANSWERED_TOKENS)
+    ended = with_end(build((go, of("a"))), "a", CallEnd(ended=True))
+    later = RequestPrefix(request_view.initial()._replace(layout=ended))
+    assert reused(sent(go, of("a")), later, frozenset()) == same / (same + UNANSWERED_TOKENS)
+
+
+async def test_a_kept_answer_that_was_erased_ends_what_is_shared() -> None:
+    go, call = await refs_of(user("go"), *calls("anthropic", ["a"], "hm", 10))
+    kept = with_end(build((go, call)), "a", CallEnd(True, 7, b"digest"))
+    view = RequestPrefix(request_view.initial()._replace(layout=kept))
+    assert reused(view, view, frozenset()) == 1.0
+    assert (reused(view, view, frozenset({(7, 0)})) or 0) < 1
 
 
 def _block(key: str) -> list[dict[str, Any]]:

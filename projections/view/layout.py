@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from eventctx.messages.facts import Dialect, Facts
 from eventctx.messages.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
 from eventctx.messages.tool_rounds import Group, group_rows, joins
+from eventctx.projections.view.call_ends import NO_ENDS, CallEnds
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.series import Series
 
@@ -58,17 +59,8 @@ ANSWER_KEPT: Final = (
 SYNTHETIC_TEXTS: Final = (SYNTHETIC_RESULT, CALL_NOT_ENDED, CALL_ENDED, ANSWER_KEPT)
 """The texts with which a made-up result begins."""
 
-KEPT_CHARACTERS: Final = 4_000
-"""Characters of a kept answer in a view; no policy can shorten what is no message."""
-
 KEPT_CUT: Final = "\n[… {left} characters of the answer left out; the log has them …]\n"
-"""Stands for the middle of a longer one."""
-
-MAX_KNOWN_ENDS: Final = 256
-"""Most calls without a result whose ends a layout knows; of others it says that none is known."""
-
-NOT_ENDED: Final = CallEnd()
-"""Of a call without a result nothing more is known."""
+"""Stands for the middle of a longer kept answer."""
 
 OPENING: Final = "[The conversation goes on from here; what came before is not in view.]"
 
@@ -98,25 +90,6 @@ class Entry(NamedTuple):
     def dialect(self) -> Dialect:
         """The dialect for a text generated for this entry."""
         return "chat" if self.ref is None else self.ref.facts.dialect
-
-
-class CallEnds(NamedTuple):
-    """What is known of calls without a result: ``known``, by message number and call id.
-
-    Calls of messages up to number ``plain_until`` were shown by renderer 1, and stay as they were.
-    """
-
-    known: dict[tuple[int, str], CallEnd]
-    plain_until: int = -1
-
-    def of(self, number: int, call_id: str) -> CallEnd | None:
-        """What a made-up result of this call says; None as in ``Entry``."""
-        if number <= self.plain_until:
-            return None
-        return self.known.get((number, call_id), NOT_ENDED)
-
-
-NO_ENDS: Final = CallEnds({})
 
 
 class Layout(NamedTuple):
@@ -248,10 +221,7 @@ def with_end(layout: Layout, call_id: str, end: CallEnd) -> Layout:
     if call_id not in layout.pending:
         return layout
     number = next(ref.number for ref in reversed(layout.region) if call_id in ref.facts.calls)
-    known = layout.ends.known
-    if len(known) >= MAX_KNOWN_ENDS and (number, call_id) not in known:
-        return layout
-    return layout._replace(ends=layout.ends._replace(known={**known, (number, call_id): end}))
+    return layout._replace(ends=layout.ends.with_end(number, call_id, end))
 
 
 def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
@@ -292,18 +262,8 @@ def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ..
     entries, omitted = _flatten(groups, region, layout.ends)
     pending = _unanswered(groups, [ref.facts for ref in region])
     if layout.ends.known:
-        layout = layout._replace(ends=_without_answered(layout.ends, region, pending))
+        layout = layout._replace(ends=layout.ends.without_answered(region, pending))
     return _with_sealed(layout, refs, entries, pending, omitted)
-
-
-def _without_answered(
-    ends: CallEnds, region: Iterable[MessageRef], pending: frozenset[str]
-) -> CallEnds:
-    numbers = {ref.number for ref in region}
-    known = {
-        key: end for key, end in ends.known.items() if key[0] not in numbers or key[1] in pending
-    }
-    return ends._replace(known=known)
 
 
 def _with_sealed(

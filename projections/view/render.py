@@ -9,11 +9,11 @@ from eventctx.log.store import Address
 from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.messages.facts import Facts
+from eventctx.projections.view.call_ends import KEPT_CHARACTERS
 from eventctx.projections.view.layout import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,
-    KEPT_CHARACTERS,
     KEPT_CUT,
     OPENING,
     SYNTHETIC_RESULT,

@@ -19,12 +19,12 @@ from eventctx.log.record import Record
 from eventctx.log.wire import WireForm
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Calibration, Scale
-from eventctx.messages.facts import Facts, decode_facts
-from eventctx.messages.shorten import MARKER_CHARACTERS
-from eventctx.messages.tokens import FAMILIES, UNANSWERED_TOKENS, Estimator
+from eventctx.messages.facts import decode_facts
+from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import unended
-from eventctx.projections.view.layout import CallEnds, Layout
+from eventctx.projections.view.call_ends import end_in
+from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.planned import (
     apply_plan,
     insertion_refs,
@@ -32,7 +32,7 @@ from eventctx.projections.view.planned import (
     replaced_in,
     stripped_in,
 )
-from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.state import ViewCounts, ViewState, after_compaction, counts, initial
 
 __all__ = [
@@ -162,12 +162,6 @@ def _built(refs: list[MessageRef], layout: Layout) -> Layout:
     return built._replace(late=layout.late)
 
 
-def _ends_of(refs: list[MessageRef], ends: CallEnds) -> CallEnds:
-    """The known ends of the calls in ``refs``; the others have left the transcript."""
-    numbers = {ref.number for ref in refs}
-    return ends._replace(known={key: end for key, end in ends.known.items() if key[0] in numbers})
-
-
 def _set(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     known = {ref.number: ref for ref in state.layout.refs}
@@ -190,7 +184,7 @@ def _set(state: ViewState, record: Record) -> ViewState:
         next_number=state.next_number + fresh,
         messages=messages,
         layout=layouts.build(
-            refs, _still_standing(state, event.order), _ends_of(refs, state.layout.ends)
+            refs, _still_standing(state, event.order), state.layout.ends.only_of(refs)
         ),
         breaks=_with_break(state.breaks, "set"),
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
@@ -250,18 +244,8 @@ def _call_ended(state: ViewState, record: Record) -> ViewState:
     # Nothing is known of a call that was broken off: the tool may have done its work all the same.
     if isinstance(event, events.ToolError) and event.status != "error":
         return state
-    end = CallEnd(ended=True)
-    if record.bodies:
-        body = record.bodies[0]
-        facts = decode_facts(body.facts)
-        tokens = _kept_tokens(facts, state.estimator)
-        end = CallEnd(True, record.position, body.digest, facts, tokens)
+    end = end_in(record, state.estimator)
     return state._replace(layout=layouts.with_end(state.layout, event.call_id, end))
-
-
-def _kept_tokens(facts: Facts, estimator: Estimator) -> int:
-    shown = min(facts.outcome, layouts.KEPT_CHARACTERS + MARKER_CHARACTERS)
-    return UNANSWERED_TOKENS + estimator.tokens_with(facts, 0, 0, shown)
 
 
 def _pinned(state: ViewState, record: Record) -> ViewState:
@@ -416,7 +400,7 @@ def _calibrated(state: ViewState, new: Calibration) -> ViewState:
         return state if new is state.calibration else state._replace(calibration=new)
     refs = [_counted(ref, estimator) for ref in state.layout.refs]
     insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
-    ends = _recounted(state.layout.ends, estimator)
+    ends = state.layout.ends.recounted(estimator)
     layout = layouts.build(refs, insertions, ends)._replace(late=state.layout.late)
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)
@@ -429,16 +413,6 @@ def _calibrated(state: ViewState, new: Calibration) -> ViewState:
 
 def _counted(ref: R, estimator: Estimator) -> R:
     return msgspec.structs.replace(ref, tokens=estimator.tokens(ref.facts))
-
-
-def _recounted(ends: CallEnds, estimator: Estimator) -> CallEnds:
-    known = {
-        key: end
-        if end.facts is None
-        else msgspec.structs.replace(end, tokens=_kept_tokens(end.facts, estimator))
-        for key, end in ends.known.items()
-    }
-    return ends._replace(known=known)
 
 
 def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:

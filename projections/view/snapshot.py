@@ -12,7 +12,7 @@ from eventctx.log.events import Break
 from eventctx.log.plan import Run
 from eventctx.messages.calibration import Calibration
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.layout import CallEnds
+from eventctx.projections.view.call_ends import CallEnds
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series

@@ -13,10 +13,10 @@ import pytest
 
 import eventctx
 from eventctx.importers.load import import_file
-from eventctx.projections.view.layout import CALL_NOT_ENDED
+from eventctx.projections.view.layout import ANSWER_KEPT, CALL_NOT_ENDED
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
-from tests.amplifier.given import events, records_of, types
-from tests.amplifier.hosts import session
+from tests.amplifier.given import events, records_of, types, unended
+from tests.amplifier.hosts import LOOPS, session
 from tests.importers.given import jsonl
 
 pytestmark = pytest.mark.slow
@@ -57,6 +57,16 @@ def crash(path: Path) -> None:
     assert run.returncode == -signal.SIGKILL, run.stderr
 
 
+def die_beside_a_tool(path: Path, loop: str) -> None:
+    run = subprocess.run(
+        [sys.executable, ROOT / "tests" / "programs" / "host_with_two_tools.py", path, loop],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+
+
 def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As a host's storage keeps a transcript: no system rows, no nulls, a time for each."""
 
@@ -81,10 +91,28 @@ async def test_a_session_goes_on_after_kill_nine_with_open_calls(tmp_path: Path)
     rows = provider.messages[0]
     roles = ["system", "user", "assistant", "user", "assistant", "tool", "tool", "user"]
     assert [row["role"] for row in rows] == roles
-    made = {row["content"] for row in rows if row["role"] == "tool"}
-    assert made == {CALL_NOT_ENDED}
+    made = [row["content"] for row in rows if row["role"] == "tool"]
+    assert made[1] == CALL_NOT_ENDED  # of ``read`` it depends on what was on disk
     records = await records_of(path)
     assert [one.number for one in events(records, "prompt:submit")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+async def test_what_a_tool_answered_beside_the_one_that_killed_the_host_is_shown(
+    tmp_path: Path, loop: str
+) -> None:
+    path = tmp_path / "contexts.db"
+    die_beside_a_tool(path, loop)
+    provider = ScriptedAmplifierProvider("Alive.")
+    async with session(provider, loop=loop, config={"store": str(path)}) as host:
+        await host.execute("Still there?")
+    made = [row["content"] for row in provider.messages[0] if row["role"] == "tool"]
+    assert made == [f"{ANSWER_KEPT}the text of read", CALL_NOT_ENDED]
+    records = await records_of(path)
+    assert unended(records) == []
+    (lost,) = events(records, "tool:error")
+    assert (lost.name, lost.status) == ("die", "lost")
+    assert [one.status for one in events(records, "prompt:complete")] == ["lost", "ok"]
 
 
 async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(

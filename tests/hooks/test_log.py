@@ -128,6 +128,7 @@ def test_long_texts_are_cut():
         (ev.PromptSubmit(number=1), "info"),
         (ev.PromptComplete(), "info"),
         (ev.PromptComplete(status="error"), "warning"),
+        (ev.PromptComplete(status="lost"), "warning"),
         (PRE, "info"),
         (compacted("applied"), "info"),
         (compacted("skipped"), "info"),

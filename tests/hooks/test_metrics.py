@@ -138,6 +138,15 @@ def test_a_call_is_measured_once_and_one_that_never_began_or_ended_not_at_all():
     assert [value for value, _ in measured(session, "gen_ai.client.operation.duration")] == [1.0]
 
 
+def test_a_call_that_is_presumed_lost_is_measured_when_its_own_end_comes():
+    session = Session()
+    session.add(ev.ProviderRequest(), span(1))
+    session.add(ev.ProviderError(error_type="ProcessEnded", status="lost"), span(1))
+    assert measured(session, "gen_ai.client.operation.duration") == []
+    session.add(ev.ProviderResponse(), span(1))
+    assert [value for value, _ in measured(session, "gen_ai.client.operation.duration")] == [2.0]
+
+
 def test_a_call_that_is_told_to_begin_twice_began_the_first_time():
     session = Session()
     session.add(ev.ProviderRequest(model="m1"), span(1))

@@ -12,16 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
+from eventctx.importers.recording import long_view
+from eventctx.importers.recording.long_view import LongView
 from eventctx.messages.facts import decode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import UNANSWERED_TOKENS
+from eventctx.policies.planner import visible_of
+from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view import request_view
+from eventctx.projections.view import snapshot as view_snapshot
+from eventctx.projections.view.call_ends import KEPT_CHARACTERS
 from eventctx.projections.view.layout import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,
-    KEPT_CHARACTERS,
+    EMPTY,
     SYNTHETIC_RESULT,
+    append,
+    as_plain,
     build,
+    with_end,
 )
+from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.queries.verification.contents import ContentChecker
@@ -157,6 +169,106 @@ async def test_export_and_import_carry_kept_answers() -> None:
     assert (await view_of(other))[2] == result("a", ANSWER_KEPT + "the text of a")
 
 
+async def test_what_is_learnt_of_a_call_after_the_model_went_on_changes_nothing() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "assistant", "content": "I go on without."})
+        before = await ctx.get_messages_for_request()
+        await host.tool_ended(1, "too late")
+        assert await ctx.get_messages_for_request() == before
+        assert (await engine.audit("s")).requests[-1].breaks == ()
+    assert before[2:4] == [result("a", CALL_NOT_ENDED), result("b", CALL_NOT_ENDED)]
+
+
+async def test_the_view_digest_tells_apart_what_a_made_up_result_says() -> None:
+    digests = set()
+    for fate in ("open", "ended", "kept"):
+        ref = MessageRef(0, 0, 0, bytes(32), read_facts(calling("a")), 10)
+        layout = append(EMPTY, ref)
+        if fate != "open":
+            end = CallEnd(True, 5, b"digest") if fate == "kept" else CallEnd(True)
+            layout = with_end(layout, "a", end)
+        digests.add(layout.measure()[0])
+        digests.add(as_plain(layout, 0).measure()[0])
+    assert len(digests) == 4
+
+
+async def test_nothing_is_remembered_of_calls_that_got_their_results() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        ctx = await engine.session("s")
+        await host.tool_ended(1, "of a")
+        await host.tool_ended(2, "of b")
+        await ctx.add_message(result("a", "of a"))
+        await ctx.add_message(result("b", "of b"))
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    assert state.layout.ends.known == {}
+
+
+async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() -> None:
+    store = MemoryStore()
+    await killed(store, answer="kept " * 600)
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "assistant", "content": "I go on."})
+        await ctx.add_message(GO_ON)
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    visible = visible_of(state)
+    working = WorkingSet(visible, kept_whole(visible))
+    (group,) = [one for one in visible.groups if one.pending]
+    working.drop(group, "older")
+    left = [ref for ref in state.layout.refs if not ref.facts.calls]
+    assert working.total == build(left).tokens
+
+
+async def test_a_kept_answer_is_counted_by_the_estimator_of_the_model() -> None:
+    store = MemoryStore()
+    await killed(store, answer="seven words of it, and 12345 digits")
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    for model in (None, "claude-opus-4-8", "gpt-5.5"):
+        state = request_view.with_model(state, model)
+        (entry,) = [one for one in state.layout.entries() if one.call_id == "a"]
+        assert entry.end is not None and entry.end.facts is not None
+        facts = entry.end.facts
+        assert entry.tokens == UNANSWERED_TOKENS + state.estimator.tokens(facts)
+
+
+async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        await ctx.set_messages([{"role": "user", "content": "Else."}, calling("a", "b")])
+        shown = await ctx.get_messages_for_request()
+        assert shown[2] == result("a", f"{ANSWER_KEPT}the text of a")
+        await ctx.set_messages([ASK])
+        state = await fold(store, "s", request_view)
+        assert state.layout.ends.known == {}
+
+
+async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(long_view, "CHUNK", 2)
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    async with process(store) as engine:
+        ctx = await engine.session("s")
+        for number in range(8):
+            await ctx.add_message({"role": "assistant", "content": f"{number}"})
+    shelf = LongView()
+    plain = held = request_view.initial()
+    for record in await records_of(store):
+        plain = request_view.evolve(plain, record)
+        held = shelf.kept(request_view.evolve(held, record))
+    assert held.layout.refs.is_held
+    assert held.layout.entries() == plain.layout.entries()
+    shelf.close()
+
+
 @pytest.mark.parametrize(
     ("edit", "found"),
     [
@@ -183,7 +295,7 @@ FATES = st.sampled_from(("result", "kept", "ended", "failed", "cancelled", "open
 @given(
     dialect=st.sampled_from(DIALECTS),
     rounds=st.lists(st.tuples(st.lists(FATES, min_size=1, max_size=3), st.booleans()), max_size=4),
-    budget=st.sampled_from([400, 20_000]),
+    budget=st.sampled_from([400, 2_000, 20_000]),
 )
 def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
     dialect: str, rounds: list[tuple[list[str], bool]], budget: int
@@ -216,7 +328,7 @@ def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
         async with process(store) as engine:
             await engine.session("s")
             assert (await engine.verify("s")).ok
-            await check_requests(engine, store)
+            await check_requests(engine, store, budget)
 
     asyncio.run(play())
 
@@ -225,16 +337,17 @@ async def become(host: Following, call: str, fate: str) -> None:
     if fate in ("result", "ended"):
         await host.tool_ended(call)
     elif fate == "kept":
-        await host.tool_ended(call, "kept " * 30)
+        await host.tool_ended(call, "kept " * (30 if call == "c0" else 3_000))
     elif fate in ("failed", "cancelled"):
         await host.tool_failed(call, "E", "x", cancelled=fate == "cancelled")
 
 
-async def check_requests(engine: Engine, store: MemoryStore) -> None:
+async def check_requests(engine: Engine, store: MemoryStore, budget: int) -> None:
     before: list[dict[str, Any]] = []
     for row in (await engine.audit("s")).requests:
         view = await engine.request_view("s", position=row.position)
         assert view.verified
+        assert row.floor_sent == (row.tokens > budget)
         assert row.breaks or view.messages[: len(before)] == before
         before = view.messages
     state = request_view.initial()
@@ -293,6 +406,8 @@ async def test_a_call_that_no_request_of_renderer_1_showed_gets_the_words_of_tod
         if entry.kind == "synthetic"
     ]
     assert said == [("b", False), ("d", False), ("e", False), ("a", True), ("b", True)]
+    again = view_snapshot.load(view_snapshot.dump(state))
+    assert again.layout.entries() == state.layout.entries()
 
 
 async def test_a_layout_that_grew_row_by_row_under_both_renderers_equals_one_built_at_once() -> (

@@ -6,13 +6,20 @@ import asyncio
 import gc
 from typing import Any
 
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
 from eventctx.engine import Engine
+from eventctx.hooks.trace import TraceSink
 from eventctx.log.codec import decode_event
 from eventctx.log.events import (
     PlanEnd,
     PlanStart,
+    PreCompact,
     PromptComplete,
     ProviderError,
+    SessionTakenOver,
     ToolError,
     ToolPost,
 )
@@ -23,7 +30,7 @@ from eventctx.projections.timeline import turns
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.fold import fold as spans_of
 from eventctx.projections.view import request_view
-from eventctx.projections.view.unended import presumed_end
+from eventctx.projections.view.unended import MAX_UNENDED, presumed_end
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.session.given import (
@@ -56,6 +63,7 @@ async def test_the_next_turn_ends_what_a_killed_process_left_open_before_it_begi
         before = len(await records_of(store))
         async with ctx.turn("t2"):
             pass
+        await ctx.close()
         after = (await records_of(store))[before:]
         assert [record.type for record in after] == [
             "tool:error",
@@ -164,6 +172,16 @@ async def test_a_turn_that_goes_on_after_it_was_found_open_is_not_lost() -> None
     assert "lost" not in {status for _, _, status in ends(await records_of(store))}
 
 
+async def test_a_turn_whose_compaction_the_crash_left_open_is_lost_all_the_same() -> None:
+    store = MemoryStore()
+    await killed(store)
+    began = PreCompact(trigger="budget", strategy="x", strategy_version=1, tokens=1, messages=1)
+    await appended(store, began, RecordIds("t1", "c" * 16))
+    async with process(store) as engine, (await engine.session("s")).turn("t2"):
+        pass
+    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
+
+
 async def test_a_fork_inherits_no_open_span() -> None:
     store = MemoryStore()
     await killed(store)
@@ -181,7 +199,7 @@ async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
     store = MemoryStore()
     async with process(store) as engine:
         host = await until_two_tools_run(engine)
-        await engine.verify("s")
+        await (await engine.session("s")).close()  # all of it is in the log now
         state: request_view.ViewState = await fold(store, "s", request_view)
         for span in reversed(state.spans):  # what a process does that cannot see whose they are
             await appended(store, *presumed_end(span))
@@ -197,3 +215,63 @@ async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
         assert turn.last == records[-1].position
         (span,) = [one for one in spans_of(records) if one.name.startswith("invoke_agent")]
         assert span.attributes[conv.OUTCOME] == "lost"  # it may have been sent: it ends once
+
+
+async def test_a_live_sink_sends_the_spans_that_the_log_gives() -> None:
+    store = MemoryStore()
+    await killed(store)
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    engine = Engine(store, sinks=[TraceSink(provider)])
+    async with (await engine.session("s")).turn("t2"):
+        pass
+    await engine.close_session("s")
+    folded = {one.span_id: one for one in spans_of(await records_of(store))}
+    sent = {f"{one.context.span_id:016x}": one for one in exporter.get_finished_spans()}
+    lost = [one for one in folded.values() if one.attributes[conv.OUTCOME] == "lost"]
+    assert [one.name for one in lost] == ["execute_tool read", "invoke_agent agent"]
+    for span in lost:
+        live = sent[span.span_id]
+        assert (live.start_time, live.end_time) == (span.start, span.end)
+        assert not live.status.is_ok and live.attributes == span.attributes
+
+
+async def test_a_session_that_was_let_go_before_its_first_turn_still_knows_what_is_lost() -> None:
+    store = MemoryStore()
+    await killed(store)
+    engine = Engine(store, most_open_sessions=1)
+    await engine.session("s")
+    for name in ("a", "b", "c"):
+        await (await engine.session(name)).add_message(ASK)
+    gc.collect()
+    async with (await engine.session("s")).turn("t2"):
+        pass
+    await engine.close_session("s")
+    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
+
+
+async def test_of_very_many_open_spans_the_newest_are_known() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = (await engine.session("s")).following()
+        await host.turn_began("t1")
+        await host.iteration_began("p", "m")
+        for number in range(MAX_UNENDED + 10):
+            await host.tool_began("read", f"c{number}", number)
+        await engine.close_session("s")
+        del host
+    gc.collect()
+    async with process(store) as engine, (await engine.session("s")).turn("t2"):
+        pass
+    lost = [kind for kind, _, status in ends(await records_of(store)) if status == "lost"]
+    assert lost == ["tool:error"] * MAX_UNENDED
+
+
+async def test_what_an_imported_file_left_open_is_not_the_next_process_to_end() -> None:
+    store = MemoryStore()
+    await killed(store)
+    await appended(store, SessionTakenOver(source="a.jsonl", format="x"), RecordIds())
+    async with process(store) as engine, (await engine.session("s")).turn("t2"):
+        pass
+    assert "lost" not in {status for _, _, status in ends(await records_of(store))}

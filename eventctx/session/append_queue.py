@@ -37,10 +37,10 @@ from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
-from eventctx.session.appends.drafts import Drafts
 from eventctx.session.appends.mirrors import asked_of_mirror
 from eventctx.session.appends.pending import Listener, PendingAppend, Unsent
 from eventctx.session.appends.riding import GOES, MAX_RIDING, Idle, rides, rides_no_more
+from eventctx.session.scope import Drafts
 from eventctx.session.transcript_lines import TranscriptLines
 
 MAX_IN_FLIGHT: Final = 16
@@ -54,8 +54,8 @@ def _nobody_counts() -> None:
 class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
-    ``head`` is the last position that a draft was given, -1 for none. ``drafts`` makes the drafts.
-    ``used`` is called after every append and every load, without a lock held.
+    ``head`` is the last position that a draft was given, -1 for none. ``used`` is called after every
+    append and every load, without a lock held.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class AppendQueue:
         self._aggregate = aggregate
         self._stream = aggregate.stream
         self._listener = listener
-        self.drafts = drafts
+        self._drafts = drafts
         self._reload = reload
         self._lock = aggregate.lock
         self._lines = lines
@@ -97,7 +97,7 @@ class AppendQueue:
     def _install(self, loaded: Loaded) -> None:
         self.head = loaded.head
         self._last_id = loaded.last_id
-        self.drafts.follow(loaded.time)
+        self._drafts.follow(loaded.time)
         self._stale = False
         self._reload_until = None
         self._unsent.sort(key=lambda one: one.number)
@@ -226,7 +226,7 @@ class AppendQueue:
         if not self._unsent:
             self._idle.start()
             rides(self)
-        one = one._replace(draft=self.drafts.placed(one.draft))
+        one = one._replace(draft=self._drafts.placed(one.draft))
         self._unsent.append(one)
         self.head += 1
         self._aggregate.appended((one.draft,))
@@ -237,7 +237,7 @@ class AppendQueue:
         riding, self._unsent = self._unsent, []
         if riding:
             rides_no_more(self)
-        own = [self.drafts.placed(draft) for draft in drafts]
+        own = [self._drafts.placed(draft) for draft in drafts]
         sent = (*[one.draft for one in riding], *own)
         last = self.head - len(riding)
         expected = NO_STREAM if last < 0 else Last(last, self._last_id)

@@ -20,8 +20,8 @@ from eventctx.log.store import EventStore
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
-from eventctx.session.appends.drafts import Drafts
 from eventctx.session.body_cache import BodyCache
+from eventctx.session.scope import Drafts
 from eventctx.session.transcript_lines import TranscriptLines
 
 EMPTY_BYTES = 6_000
@@ -64,6 +64,7 @@ class OpenSession:
     stream: str
     store: EventStore
     aggregate: Aggregate
+    drafts: Drafts
     appends: AppendQueue
     bodies: BodyCache
     lines: TranscriptLines
@@ -71,11 +72,6 @@ class OpenSession:
     stopwatch: Callable[[], int]
     tokenizer: Tokenizer | None = None
     memory: SessionMemory = field(default_factory=SessionMemory)
-
-    @property
-    def drafts(self) -> Drafts:
-        """Makes the drafts that ``appends`` takes."""
-        return self.appends.drafts
 
     @property
     def bytes_held(self) -> int:

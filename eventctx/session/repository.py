@@ -30,11 +30,10 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import left_open_in
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue
-from eventctx.session.appends.drafts import Drafts
 from eventctx.session.appends.pending import Clock, Listener
 from eventctx.session.body_cache import BodyCache
 from eventctx.session.open_session import OpenSession
-from eventctx.session.scope import Scope
+from eventctx.session.scope import Drafts, Scope
 from eventctx.session.transcript_lines import TranscriptLines
 from eventctx.version import __version__
 
@@ -98,7 +97,7 @@ def make_session(
     appends = AppendQueue(store, aggregate, loaded, listener, drafts, reload, lines)
     stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
     return OpenSession(
-        stream, store, aggregate, appends, bodies, lines, random, stopwatch, tokenizer
+        stream, store, aggregate, drafts, appends, bodies, lines, random, stopwatch, tokenizer
     )
 
 

@@ -54,7 +54,7 @@ def _nobody_counts() -> None:
 class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
-    ``head`` is the last position that a draft was given, -1 for none. ``used`` is called after every
+    ``head`` is the last position that a draft was given, -1 for none. ``used`` is called after each
     append and every load, without a lock held.
     """
 

@@ -29,6 +29,7 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 from pyee.base import EventEmitter
 
+from eventctx.aio import in_own_thread
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.handlers import is_async, name_of
@@ -357,7 +358,8 @@ class Hooks:
         with self._lock:
             self._closed = True
             self._any = False
-        workers = await asyncio.to_thread(self._lanes.stop)
+        # A dropped engine closes while the interpreter ends, when no pool of threads takes work.
+        workers = await in_own_thread(self._lanes.stop, "eventctx-hooks-stop")
         loop = asyncio.get_running_loop()
         ours = {worker.task: worker.item for worker in workers if worker.task.get_loop() is loop}
         if ours:

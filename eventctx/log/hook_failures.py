@@ -14,7 +14,6 @@ and the counts begin anew.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import os
@@ -30,6 +29,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from eventctx.aio import in_own_thread
 from eventctx.errors import NotAStore, StoreFull, StoreTooNew, StoreUnavailable
 from eventctx.log.private_files import FILE_RIGHTS
 
@@ -142,7 +142,7 @@ class HookFailures:
         self._stop()
         self._closing.set()
         if self._noted or self._thread is not None:
-            await asyncio.to_thread(self._write)
+            await in_own_thread(self._write, "eventctx-losses")
 
     def after_fork(self) -> None:
         """Forget the noted losses, in a forked child: the parent writes them."""

@@ -6,11 +6,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
-from eventctx.aio import finish
+from eventctx.aio import finish, in_own_thread
 from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import (
@@ -277,7 +278,7 @@ class SqliteStore:
             with suppress(EventctxError):
                 await self._last
         self._file.bell.ring()
-        await asyncio.to_thread(release, self._file)
+        await in_own_thread(partial(release, self._file), "eventctx-close")
 
     def _write(
         self, function: Callable[..., Any], *args: Any, size: int = _SMALL_JOB_BYTES

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.engine import Engine
 from eventctx.log.record import Record
@@ -49,19 +51,23 @@ async def test_what_is_noted_is_recorded_though_the_host_calls_nothing() -> None
     await host.engine.close()
 
 
-def test_it_is_recorded_in_the_loop_that_runs_though_another_was_closed_before() -> None:
-    host = Host()
+@pytest.mark.parametrize("closed", [True, False])
+def test_it_is_recorded_in_the_loop_that_runs_though_another_was_left_before(closed: bool) -> None:
+    host, left = Host(), asyncio.new_event_loop()
 
-    async def is_closed_at_once() -> None:
+    async def begin() -> None:
         await host.begins_a_turn()
         host.calls("read")
 
-    async def goes_on() -> None:
+    async def go_on() -> None:
         await host.begins_a_turn()
         host.calls("write")
         await host.records_a_call()
         await host.records_a_call()
         await host.engine.close()
 
-    asyncio.run(is_closed_at_once())
-    asyncio.run(goes_on())
+    left.run_until_complete(begin())
+    if closed:
+        left.close()
+    asyncio.run(go_on())
+    left.close()

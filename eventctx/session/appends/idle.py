@@ -27,11 +27,11 @@ class Idle:
     def set(
         self, seconds: float = IDLE_SECONDS, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """Have it ring in this thread's loop, unless an open loop will do so already.
+        """Have it ring in this thread's loop, unless a running loop will do so already.
 
         In ``loop``, where given, which may run in another thread.
         """
-        if self._loop is not None and not self._loop.is_closed():
+        if self._loop is not None and self._loop.is_running():
             return
         with suppress(RuntimeError):  # no loop, or a closed one: the next call does the work
             if loop is None:

@@ -33,7 +33,7 @@ import sys
 import tempfile
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
@@ -43,7 +43,7 @@ from click.testing import CliRunner
 import eventctx
 from eventctx import errors
 from eventctx.cli.main import cli
-from eventctx.log import plan
+from eventctx.log import events, plan
 from eventctx.log.events import CATALOGUE, EventType
 from eventctx.policies import named
 from eventctx.projections.metrics.names import INSTRUMENTS
@@ -319,6 +319,13 @@ def test_the_event_reference_is_that_of_the_catalogue() -> None:
     text = (REFERENCE / "events.md").read_text(encoding="utf-8")
     generated = text.partition(_BEGIN)[2].partition(_END)[0]
     assert generated == events_reference() + "\n", "run `python tests/test_docs.py`"
+
+
+@pytest.mark.parametrize("name", ["Trigger", "Outcome", "Status", "FailedStatus"])
+def test_the_event_reference_has_every_value_of_a_type(name: str) -> None:
+    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+    assert tuple(re.findall(r"`(\w+)`", row)[1:]) == get_args(getattr(events, name))
 
 
 def _made_in_product() -> set[str]:

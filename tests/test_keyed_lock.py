@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -78,6 +80,25 @@ async def test_a_waiter_that_gives_up_leaves_it_to_the_others() -> None:
             await first
     await asyncio.wait_for(second, 5)
     assert counted.done == 1
+
+
+async def test_a_release_in_another_thread_between_a_look_and_a_wait_is_not_missed() -> None:
+    lock = KeyedLock()
+    held = lock("name")
+    await held.__aenter__()
+
+    class ReleasedMeanwhile(list[Any]):
+        """Waiters to whom one is added just after the holder has told all of them."""
+
+        def append(self, waiter: Any) -> None:
+            with suppress(StopIteration):
+                held.__aexit__().send(None)
+            super().append(waiter)
+
+    held._waiters = ReleasedMeanwhile()
+    async with asyncio.timeout(5), lock("name"):
+        pass
+    assert lock._held == {}
 
 
 async def test_an_error_in_the_block_releases_it() -> None:

@@ -14,7 +14,10 @@ import msgspec
 
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "tokens_before": (
-        *("before_tokens", "tokens_before", "input_tokens_before", "semantic_input_tokens"),
+        "before_tokens",
+        "tokens_before",
+        "input_tokens_before",
+        "semantic_input_tokens",
     ),
     "tokens_after": ("after_tokens", "tokens_after", "input_tokens_after"),
     "messages_before": ("before_messages", "messages_before"),

@@ -26,7 +26,7 @@ KIND: Final = "ToolFailed"
 
 NO_REASON: Final = "the tool gave no reason"
 
-_FIELDS: Final = frozenset(("success", "output", "error", "content"))
+TOOL_RESULT: Final = frozenset(("success", "output", "error", "content"))
 """The fields of Amplifier's ``ToolResult``."""
 
 _RAISED: Final = ("Error executing tool: ", "Internal error executing tool: ")
@@ -91,13 +91,15 @@ def failure_of_row(text: str) -> ToolFailure | None:
             return ToolFailure(KIND, text.removeprefix(words) or NO_REASON)
     if text.startswith("{"):
         given = _decoded(text) if '"success"' in text and len(text) <= _MOST_DECODED else None
-        return failure_of(given) if isinstance(given, dict) and given.keys() <= _FIELDS else None
+        return (
+            failure_of(given) if isinstance(given, dict) and given.keys() <= TOOL_RESULT else None
+        )
     return failure_of_copy(text)
 
 
 def answer_of_copy(result: object) -> str | None:
     """The text in a host's copy: of a ``ToolResult``'s fields their output; None without one."""
-    if isinstance(result, Mapping) and "success" in result and result.keys() <= _FIELDS:
+    if isinstance(result, Mapping) and "success" in result and result.keys() <= TOOL_RESULT:
         result = result.get("output")
     if result is None or isinstance(result, str):
         return result

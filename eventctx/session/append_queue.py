@@ -37,9 +37,10 @@ from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
+from eventctx.session.appends.idle import Idle
 from eventctx.session.appends.mirrors import asked_of_mirror
 from eventctx.session.appends.pending import Listener, PendingAppend, Unsent
-from eventctx.session.appends.riding import GOES, MAX_RIDING, Idle, rides, rides_no_more
+from eventctx.session.appends.riding import GOES, MAX_RIDING, rides, rides_no_more
 from eventctx.session.scope import Drafts
 from eventctx.session.transcript_lines import TranscriptLines
 
@@ -106,7 +107,7 @@ class AppendQueue:
             self._ride(one)
 
     @property
-    def _sent(self) -> int:
+    def _last_sent(self) -> int:
         """The last position that was handed to the store."""
         return self.head - len(self._unsent)
 
@@ -312,7 +313,7 @@ class AppendQueue:
         publish, timed = self._listener
         with self._lock:
             if timed is not None and pending.awaited and pending.records is None:
-                timed(perf_counter() - pending.sent, len(appended.records))
+                timed(perf_counter() - pending.submitted, len(appended.records))
             if pending.then is not None and pending.records is None:
                 pending.then()
             pending.records = appended.records
@@ -411,7 +412,7 @@ class AppendQueue:
                 if view is not None:
                     return view, self.head
                 # Only what was known: what another process wrote is still unseen by the caller.
-                self._stale, self._reload_until = True, self._sent
+                self._stale, self._reload_until = True, self._last_sent
 
     async def synchronised(self) -> tuple[ViewState, int]:
         """As ``settled``, and after all that other processes have written until now."""
@@ -436,12 +437,12 @@ class AppendQueue:
             last = await last_position(self._store, self._stream)
             with self._lock:
                 if not (self._stale or self._in_flight or self._behind(last)):
-                    return self._sent
+                    return self._last_sent
 
     def _behind(self, last: int) -> bool:
         """Whether another process wrote up to ``last``; if so, the session is read again."""
         with self._lock:
-            if self._sent < last:
+            if self._last_sent < last:
                 self._stale, self._reload_until = True, None
                 return True
             return False

@@ -10,7 +10,10 @@ from typing import Any
 
 from amplifier_core import AmplifierSession
 from amplifier_core.loader import ModuleLoader
+from amplifier_core.testing import MockCoordinator
 
+from eventctx.adapters.amplifier import mount
+from eventctx.testing import ScriptedTool
 from tests.amplifier.loops import LOOPS, LikeBasic
 
 Mount = Callable[[Any, Any], Awaitable[Any]]
@@ -100,6 +103,33 @@ async def session(
         yield made
     finally:
         await made.cleanup()
+
+
+class Named(MockCoordinator):
+    """A coordinator of a session of another name."""
+
+    session_id = parent_id = None
+
+    def __new__(cls, session: str, parent: str | None = None) -> Named:
+        return super().__new__(cls)
+
+    def __init__(self, session: str, parent: str | None = None) -> None:
+        super().__init__()
+        self.session_id, self.parent_id = session, parent
+
+
+async def mounted(
+    config: dict[str, Any], coordinator: Any = None
+) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    """A mounted context under a coordinator that does nothing else, and its cleanup."""
+    coordinator = coordinator or MockCoordinator()
+    cleanup = await mount(coordinator, config)
+    return coordinator.get("context"), cleanup
+
+
+def tool(name: str, *script: Any) -> ScriptedTool:
+    """A tool that hosts of Amplifier take."""
+    return ScriptedTool(name, *script, amplifier=True)
 
 
 def hook_result(**fields: Any) -> Any:

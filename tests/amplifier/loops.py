@@ -50,8 +50,8 @@ class Turn:
 
     async def failed(self, error: Exception) -> None:
         """Emit the error of a model call."""
-        problem: dict[str, Any] = {"type": type(error).__name__, "msg": str(error)}
-        payload: dict[str, Any] = {"provider": self.provider_name, "error": problem}
+        problem = _problem(type(error).__name__, str(error))
+        payload: dict[str, Any] = {"provider": self.provider_name, **problem}
         if isinstance(error, LLMError):
             payload |= {"retryable": error.retryable, "status_code": error.status_code}
         await self.hooks.emit("provider:error", payload)
@@ -259,14 +259,13 @@ class LikeBasic(Loop):
             tool = turn.tools.get(call.name)
             if tool is None:
                 missing = f"Error: Tool '{call.name}' not found"
-                problem = {"type": "RuntimeError", "msg": missing}
-                await turn.hooks.emit("tool:error", known | {"error": problem})
+                await turn.hooks.emit("tool:error", known | _problem("RuntimeError", missing))
                 return missing
             value = await tool.execute(call.arguments)
             return await self._told_of_result(turn, call, facts | {"result": value}, value)
         except Exception as error:
-            problem = {"type": type(error).__name__, "msg": str(error)}
-            await turn.hooks.emit("tool:error", known | {"error": problem})
+            problem = _problem(type(error).__name__, str(error))
+            await turn.hooks.emit("tool:error", known | problem)
             return f"Error executing tool: {error}"
         finally:
             cancellation.register_tool_complete(call.id)
@@ -371,15 +370,14 @@ class LikeStreaming(Loop):
             tool = turn.tools.get(call.name)
             if tool is None:
                 missing = f"Error: Tool '{call.name}' not found"
-                problem = {"type": "RuntimeError", "msg": missing}
-                await turn.hooks.emit("tool:error", known | {"error": problem})
+                await turn.hooks.emit("tool:error", known | _problem("RuntimeError", missing))
                 return missing
             value = await self._executed(turn, tool, call)
             fields = value.model_dump() if hasattr(value, "model_dump") else str(value)
             return await self._told_of_result(turn, call, facts | {"result": fields}, value)
         except Exception as error:
-            problem = {"type": type(error).__name__, "msg": str(error)}
-            await turn.hooks.emit("tool:error", known | {"error": problem})
+            problem = _problem(type(error).__name__, str(error))
+            await turn.hooks.emit("tool:error", known | problem)
             return f"Internal error executing tool: {error}"
 
     async def _executed(self, turn: Turn, tool: Any, call: Any) -> Any:
@@ -394,6 +392,11 @@ class LikeStreaming(Loop):
 
 
 LOOPS: dict[str, type[Loop]] = {"basic": LikeBasic, "streaming": LikeStreaming}
+
+
+def _problem(kind: str, message: str) -> dict[str, Any]:
+    """An error in the payload of an event."""
+    return {"error": {"type": kind, "msg": message}}
 
 
 def _is_ephemeral(answer: Any) -> bool:

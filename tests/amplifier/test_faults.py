@@ -6,44 +6,20 @@ import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from amplifier_core.testing import MockCoordinator
 
 import eventctx
-from eventctx.adapters.amplifier import mount
-from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
 from tests.amplifier.given import events, records_of, unended
-from tests.amplifier.hosts import hook_result, session
+from tests.amplifier.hosts import mounted, session
 
 QUESTION = {"role": "user", "content": "a"}
-
-
-class Child(MockCoordinator):
-    """A coordinator of a session of another name, with a parent."""
-
-    session_id = parent_id = None
-
-    def __new__(cls, session: str, parent: str | None) -> Child:
-        return super().__new__(cls)
-
-    def __init__(self, session: str, parent: str | None) -> None:
-        super().__init__()
-        self.session_id, self.parent_id = session, parent
-
-
-async def mounted(
-    config: dict[str, Any], coordinator: Any = None
-) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    coordinator = coordinator or MockCoordinator()
-    cleanup = await mount(coordinator, config)
-    return coordinator.get("context"), cleanup
 
 
 @pytest.mark.parametrize(
@@ -275,104 +251,6 @@ def blocks(row: dict[str, Any]) -> list[dict[str, Any]]:
     return row["content"] if row["role"] == "assistant" else []
 
 
-# -- the system prompt's factory -----------------------------------------------------------------
-
-
-async def test_the_factorys_text_leads_every_request_and_is_in_no_transcript(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "contexts.db"
-    texts = iter(["You help.", "You help.", "You help more."])
-
-    async def factory() -> str:
-        return next(texts)
-
-    provider = ScriptedAmplifierProvider("a", "b", "c")
-    async with session(provider, config={"store": str(path)}) as host:
-        context = host.coordinator.get("context")
-        await context.set_system_prompt_factory(factory)
-        for _ in range(3):
-            await host.execute("Hello")
-        assert [row["role"] for row in await context.get_messages()] == ["user", "assistant"] * 3
-    led = [rows[0] for rows in provider.messages]
-    assert [row["role"] for row in led] == ["system"] * 3
-    assert [row["content"] for row in led] == ["You help.", "You help.", "You help more."]
-    assert len(events(await records_of(path), "context:system_prompt_set")) == 2
-
-
-async def test_the_factorys_text_takes_the_place_of_stored_system_messages_but_a_hooks(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "contexts.db"
-
-    async def factory() -> str:
-        return "You help."
-
-    def inject(event: str, data: dict[str, Any]) -> Any:
-        return hook_result(
-            action="inject_context", context_injection="Mind the tabs.", suppress_output=True
-        )
-
-    provider = ScriptedAmplifierProvider("a", "b")
-    hooks = {"prompt:submit": inject}
-    async with session(provider, config={"store": str(path)}, hooks=hooks) as host:
-        context = host.coordinator.get("context")
-        await context.add_message({"role": "system", "content": "stored"})
-        await host.execute("Hello")
-        await context.set_system_prompt_factory(factory)
-        await host.execute("Hello")
-        transcript = [row["content"] for row in await context.get_messages()]
-    assert transcript[:2] == ["stored", "Mind the tabs."]
-    before, after = ([row["content"] for row in rows] for rows in provider.messages)
-    assert before == ["stored", "Mind the tabs.", "Hello"]
-    assert after[:3] == ["You help.", "Mind the tabs.", "Hello"]
-    assert "stored" not in after
-    async with eventctx.open(path) as engine:
-        for row in (await engine.audit("session-1")).requests:
-            assert (await engine.request_view("session-1", position=row.position)).verified
-
-
-async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    given: list[Any] = ["You help.", ValueError("no file"), 7, None]
-
-    async def factory() -> Any:
-        found = given.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    context, cleanup = await mounted({"store": "memory://"})
-    await context.set_system_prompt_factory(factory)
-    await context.add_message(QUESTION)
-    for _ in range(4):
-        rows = await context.get_messages_for_request()
-        assert [row["content"] for row in rows] == ["You help.", "a"]
-    assert "no file" in caplog.text
-    assert "expected a text" in caplog.text
-    with pytest.raises(eventctx.InvalidSetting):
-        await context.set_system_prompt_factory("You help.")
-    await cleanup()
-
-
-class Rendered(str):
-    """A text as a template engine gives it."""
-
-
-@pytest.mark.parametrize(
-    ("text", "led"), [(Rendered("You help."), "You help."), ("\ud800 You help.", "? You help.")]
-)
-async def test_a_factory_may_give_any_kind_of_text(text: str, led: str) -> None:
-    async def factory() -> str:
-        return text
-
-    context, cleanup = await mounted({"store": "memory://"})
-    await context.set_system_prompt_factory(factory)
-    assert (await context.get_messages_for_request())[0] == {"role": "system", "content": led}
-    await cleanup()
-
-
 # -- older hosts ---------------------------------------------------------------------------------
 
 
@@ -398,122 +276,3 @@ async def test_a_host_without_a_limit_has_a_budget_to_divide_by() -> None:
     context, cleanup = await mounted({"store": "memory://"})
     assert context.config["max_tokens"] == 200_000
     await cleanup()
-
-
-# -- cancellation --------------------------------------------------------------------------------
-
-
-class Steps:
-    """Awaits something in a task that is cancelled at its ``at``-th step."""
-
-    def __init__(self, inner: Awaitable[Any], at: int) -> None:
-        self._inner = inner
-        self._at = at
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._inner.__await__()
-        taken = 0
-        waited = next(steps)
-        while True:
-            taken += 1
-            task = asyncio.current_task()
-            if taken == self._at and task is not None:
-                task.cancel()
-            try:
-                sent = yield waited
-            except BaseException as error:
-                waited = steps.throw(error)
-            else:
-                try:
-                    waited = steps.send(sent)
-                except StopIteration as end:
-                    return end.value
-
-
-async def test_a_child_whose_beginning_is_cancelled_is_linked_to_its_parent_all_the_same(
-    tmp_path: Path,
-) -> None:
-    config = {"store": str(tmp_path / "contexts.db")}
-    engines, at, done = len(ENGINES._shared), 0, False
-    while not done:
-        at += 1
-        assert at < 200
-        context, cleanup = await mounted(config, Child(f"child-{at}", "parent"))
-
-        async def add(context: Any = context, number: int = at) -> None:
-            await Steps(context.add_message(QUESTION), number)
-
-        (came,) = await asyncio.gather(asyncio.ensure_future(add()), return_exceptions=True)
-        done = came is None
-        await context.add_message(QUESTION)
-        await cleanup()
-        linked = events(await records_of(tmp_path / "contexts.db", f"child-{at}"), "session:linked")
-        assert [one.session for one in linked] == ["parent"]
-    assert at > 1
-    assert len(ENGINES._shared) == engines
-
-
-async def test_a_session_survives_a_cancellation_at_every_await(tmp_path: Path) -> None:
-    config = {"store": str(tmp_path / "contexts.db"), "max_tokens": 1_500}
-    at, done = 0, False
-    context, cleanup = await mounted(config)
-    while not done:
-        at += 1
-        assert at < 200
-
-        async def work(number: int = at) -> None:
-            await context.add_message({"role": "user", "content": f"question {number} " * 20})
-            await context.get_messages_for_request()
-            answer = {"role": "assistant", "content": f"answer {number} " * 20}
-            await context.add_message(answer)
-            await context.compact()
-            await context.set_messages([*await context.get_messages(), QUESTION])
-
-        async def run(number: int = at) -> None:
-            await Steps(work(), number)
-
-        (came,) = await asyncio.gather(asyncio.ensure_future(run()), return_exceptions=True)
-        assert came is None or isinstance(came, asyncio.CancelledError), came
-        done = came is None
-        before = await context.get_messages()
-        await context.add_message({"role": "user", "content": "and on"})
-        assert await context.get_messages() == [*before, {"role": "user", "content": "and on"}]
-        await context.get_messages_for_request()
-    assert at > 5
-    await cleanup()
-    async with eventctx.open(config["store"]) as engine:
-        assert (await engine.verify("test-session")).ok
-        records = [record async for record in engine.records("test-session")]
-    assert unended(records) == []
-
-
-async def test_a_cleanup_that_is_cancelled_at_any_await_lets_go_all_the_same(
-    tmp_path: Path,
-) -> None:
-    at, done = 0, False
-    while not done:
-        at += 1
-        assert at < 100
-        path = tmp_path / f"{at}.db"
-        coordinator = MockCoordinator()
-        cleanup = await mount(coordinator, {"store": str(path)})
-        await coordinator.hooks.emit("prompt:submit", {"prompt": "a"})
-        # Only noted so far: the cleanup records it.
-        await coordinator.hooks.emit("provider:request", {"provider": "p", "iteration": 1})
-
-        async def ended(work: Awaitable[None], number: int = at) -> None:
-            await Steps(work, number)
-
-        task = asyncio.ensure_future(ended(cleanup()))
-        (came,) = await asyncio.gather(task, return_exceptions=True)
-        assert came is None or isinstance(came, asyncio.CancelledError), came
-        done = came is None
-        assert not [one.name for one in threading.enumerate() if path.name in one.name]
-        with pytest.raises(eventctx.StoreUnavailable):
-            await coordinator.get("context").get_messages()
-        async with eventctx.open(path) as engine:
-            assert (await engine.verify("test-session")).ok
-            records = [record async for record in engine.records("test-session")]
-        assert unended(records) == []
-        assert [one.type for one in records].count("provider:request") == 1
-    assert at > 1

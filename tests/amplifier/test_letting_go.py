@@ -6,26 +6,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.testing import MockCoordinator
-
 from eventctx.adapters.amplifier import mount
 from eventctx.adapters.amplifier.module import MAX_OWNED
 from tests.amplifier.given import events, records_of, unended
+from tests.amplifier.hosts import Named
 
 ROW = {"role": "user", "content": "Go on."}
-
-
-class Named(MockCoordinator):
-    """A coordinator of a session of another name."""
-
-    session_id = parent_id = None
-
-    def __new__(cls, session: str, parent: str | None = None) -> Named:
-        return super().__new__(cls)
-
-    def __init__(self, session: str, parent: str | None = None) -> None:
-        super().__init__()
-        self.session_id, self.parent_id = session, parent
 
 
 async def mounted(

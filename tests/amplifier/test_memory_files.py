@@ -260,6 +260,24 @@ async def test_a_file_that_grew_above_the_budget_after_mount_is_skipped(
     await cleanup()
 
 
+async def test_files_that_grew_above_the_budget_together_are_read_as_far_as_they_fit(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["AGENTS.md", "PROJECT.md", "notes.md"]
+    coordinator = MockCoordinator()
+    config = {"store": "memory://", "memory_files": names, "max_tokens": 1_000}
+    cleanup = await persistent.mount(coordinator, config)
+    for name, size in zip(names, (3_000, 2_000, 500), strict=True):
+        (folder / name).write_text("x" * size)
+    rows = await coordinator.get("context").get_messages_for_request()
+    assert [row["content"] for row in rows] == [
+        row_of("AGENTS.md", "x" * 3_000),
+        row_of("notes.md", "x" * 500),
+    ]
+    assert "longer than the 1,000 characters" in caplog.text
+    await cleanup()
+
+
 async def test_line_ends_are_read_as_a_text_files(folder: Path) -> None:
     (folder / "AGENTS.md").write_bytes(b"a\r\nb\rc\n")
     assert (await request_rows(folder, ["AGENTS.md"]))[0] == row_of("AGENTS.md", "a\nb\nc\n")

@@ -43,6 +43,8 @@ def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> li
         reader.start()
         # What is waited for is the moment of the cut, not something to become true.
         time.sleep(chance.uniform(0.1, 0.7))
+        # A sync that is under way at the cut may return as if it had been made. A machine without
+        # power would not live to acknowledge it, so what is printed from here on does not count.
         before = list(receipts)
         disk.cut_power()
         writer.kill()

@@ -16,7 +16,8 @@ from eventctx.errors import StoreFull
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
-from eventctx.session.appends.riding import IDLE_SECONDS, MAX_RIDING
+from eventctx.session.appends.idle import IDLE_SECONDS
+from eventctx.session.appends.riding import MAX_RIDING
 from eventctx.stores.memory import MemoryStore
 
 USER = {"role": "user", "content": "hello"}

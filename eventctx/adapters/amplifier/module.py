@@ -15,11 +15,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from eventctx.adapters.amplifier import payloads, sent
+from eventctx.adapters.amplifier.compaction_events import CompactionEvents
 from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.adapters.amplifier.host_turns import HostTurns
 from eventctx.adapters.amplifier.last_calls import LastCalls
+from eventctx.adapters.amplifier.last_request import LastRequest
 from eventctx.adapters.amplifier.late_emitter import LateEmitter
 from eventctx.adapters.amplifier.left_sessions import command_to_take_over
 from eventctx.adapters.amplifier.memory_files import put_before
@@ -35,12 +36,9 @@ from eventctx.errors import (
     InvalidSetting,
     StoreUnavailable,
 )
-from eventctx.log.codec import decode_known
-from eventctx.log.events import PostCompact, RequestPrepared, SetIgnored
+from eventctx.log.events import SetIgnored
 from eventctx.log.ids import chosen_turn_id, random_bytes
-from eventctx.log.record import Record
 from eventctx.log.session_id import check_session_id
-from eventctx.policies.interception import CompactionAsked, Verdict
 from eventctx.session.context import Context
 from eventctx.session.host_turns import Following
 from eventctx.session.reconcile import AddedAgain
@@ -73,7 +71,6 @@ class AmplifierContext:
         self.session_id = _usable(session)
         self._host_session = session
         self._parent = parent
-        self._hooks = hooks
         self._config = config
         self._opening = KeyedLock()
         self._engine: Engine | None = None
@@ -92,10 +89,8 @@ class AmplifierContext:
         self._untouched = False
         """Whether the session had records before, and the host has not set or used it since."""
         self._calls = LastCalls()
-        self._ended: list[Record] = []
-        self._prepared: Record | None = None
-        self._returned: tuple[int, list[dict[str, Any]] | None] | None = None
-        self._reports = False
+        self._compactions = CompactionEvents(self.session_id, hooks)
+        self._last = LastRequest()
         self.host_turns = HostTurns(
             session,
             self._following,
@@ -161,13 +156,9 @@ class AmplifierContext:
                 token_budget, provider, tools=tools, model=model, call=call or self._follow
             )
         finally:
-            await self._tell_host()
-        if self._config.record_sent and self._prepared is not None:
-            # A copy costs time in proportion to the view, so only hosts that report their requests
-            # get one. The second request shows whether a host does; the first is copied always.
-            compares = self._reports or self._returned is None
-            rows = sent.kept(messages) if compares else None
-            self._returned = self._prepared.position, rows
+            await self._compactions.tell()
+        if self._config.record_sent:
+            self._last.returned(messages)
         if self._follow is not None:
             await self._follow.request_prepared()
         self._untouched = False
@@ -221,16 +212,13 @@ class AmplifierContext:
         try:
             return await context.compact(reason=HOST_REASON)
         finally:
-            await self._tell_host()
+            await self._compactions.tell()
 
     async def should_compact(self) -> bool:
         """Whether the next request would be compacted, under the last request's budget."""
         context = await self._opened()
         settings = context.settings
-        limit = settings.limit
-        if self._prepared is not None:
-            prepared: RequestPrepared = decode_known(self._prepared)
-            limit = prepared.budget or limit
+        limit = self._last.budget or settings.limit
         share = settings.compact_threshold if settings.auto_compact else 1.0
         return await context.get_token_count() >= limit * share
 
@@ -255,10 +243,7 @@ class AmplifierContext:
     ) -> None:
         """Record what our orchestrator sent besides the request; see ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
-        position, rows = self._returned or (None, None)
-        if position == prepared and rows is not None:
-            # The provider's report of this request holds these, too, and they are no news then.
-            rows.extend([message for _, message in additions])
+        self._last.recorded(prepared, additions)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -350,9 +335,8 @@ class AmplifierContext:
         self._engine = engine
         self._follow = context.following()
         self._stop = [
-            context.on("context:post_compact", self._ended.append),
-            context.on("context:request_prepared", self._note_prepared),
-            engine.intercept("context:pre_compact", self._ask_host),
+            *self._compactions.follow(engine, context),
+            context.on("context:request_prepared", self._last.prepared),
         ]
         self._context = context
 
@@ -378,31 +362,6 @@ class AmplifierContext:
     def _owns(self, turn_id: object) -> bool:
         return isinstance(turn_id, str) and turn_id in self._owned
 
-    # -- the host's registry ---------------------------------------------------------------------
-
-    async def _ask_host(self, request: CompactionAsked) -> Verdict | None:
-        """Tell the host that a compaction begins; a denial is a veto."""
-        if request.session != self.session_id:
-            return None
-        result = await self._hooks.emit("context:pre_compact", payloads.before(request))
-        if getattr(result, "action", None) == "deny":
-            return Verdict(veto=str(getattr(result, "reason", None) or "a hook of the host denied"))
-        return None
-
-    def _note_prepared(self, record: Record) -> None:
-        self._prepared = record
-
-    async def _tell_host(self) -> None:
-        """Tell the host of compactions that ended, with the specifications' field names."""
-        while self._ended:
-            record = self._ended.pop(0)
-            event: PostCompact = decode_known(record)
-            await self._hooks.emit("context:post_compact", payloads.after(record, event))
-            if event.outcome == "applied":
-                payload = payloads.compaction(record, event)
-                await self._hooks.emit("context:compaction", payload)
-                await self._hooks.emit("context:compact", payload)
-
     async def _set_prompt(self, context: Context, factory: Factory) -> None:
         try:
             text = await factory()
@@ -417,21 +376,10 @@ class AmplifierContext:
 
     async def _compare(self, data: Mapping[str, Any]) -> None:
         """Record what the provider sent besides the prepared request."""
-        messages = sent.messages_of(data)
-        if messages is None or self._returned is None:
-            return
-        self._reports = True
-        position, prepared = self._returned
-        if prepared is None:
-            return  # the provider began to report in mid-session; the next request is compared
-        found = sent.compare(prepared, messages)
-        if found.additions or found.missing:
+        found = self._last.compared(data)
+        if found is not None:
             context = await self._open_once()  # it is called while events are recorded
-            added = [
-                (behind, {"role": text.role, "content": text.text})
-                for behind, text in found.additions
-            ]
-            await context.record_sent(position, found.messages, added, found.missing)
+            await context.record_sent(*found)
 
 
 def _usable(session: str) -> str:

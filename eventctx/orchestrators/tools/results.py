@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.log.outcomes import fit_for_log
-from eventctx.messages.tool_results import ToolFailure, failure_of
+from eventctx.messages.tool_results import TOOL_RESULT, ToolFailure, failure_of
 
 MAX_KIND: Final = 200
 """Longest name, in characters, of a failure's type."""
@@ -20,9 +20,6 @@ MAX_REPR: Final = 20_000
 
 NOTHING: Final = "(no output)"
 """The text of None and of an empty text, which some APIs refuse."""
-
-_FIELDS: Final = frozenset(("success", "output", "error", "content"))
-"""The fields of Amplifier's ``ToolResult``."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -70,7 +67,7 @@ def text_of_replacement(value: Any) -> ResultText:
 
     A dict with the fields of a ``ToolResult`` is read as one: ``as_payload`` gave it that form.
     """
-    if not isinstance(value, dict) or not value.keys() <= _FIELDS or "output" not in value:
+    if not isinstance(value, dict) or not value.keys() <= TOOL_RESULT or "output" not in value:
         return text_of(value)
     failed = value.get("success") is False
     output = value["output"]

@@ -36,18 +36,16 @@ class PendingAppend:
     """
 
     __slots__ = (
-        *(
-            "ack",
-            "again",
-            "awaited",
-            "drafts",
-            "exact",
-            "failed",
-            "number",
-            "records",
-            "sent",
-            "then",
-        ),
+        "ack",
+        "again",
+        "awaited",
+        "drafts",
+        "exact",
+        "failed",
+        "number",
+        "records",
+        "submitted",
+        "then",
     )
 
     def __init__(
@@ -62,7 +60,7 @@ class PendingAppend:
         self.again: PendingAppend | None = None
         self.awaited = True
         self.then: Callable[[], None] | None = None
-        self.sent = perf_counter()
+        self.submitted = perf_counter()
 
 
 class Unsent(NamedTuple):

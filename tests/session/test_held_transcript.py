@@ -1,0 +1,290 @@
+"""The whole transcript from memory: what an answer reads, writes and holds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.engine import Engine
+from eventctx.errors import StoreFull
+from eventctx.log.events import PlanStart
+from eventctx.session.transcript_lines import MAX_ROW_BYTES, MAX_UNASKED
+from eventctx.stores.memory import MemoryStore
+from eventctx.stores.sqlite import SqliteStore
+from tests.sessions import USER, tool_round
+
+
+class Counting(MemoryStore):
+    """A store that counts what is asked of it, apart from peeks; its disk may be full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.full = False
+
+    def append(self, *args: Any) -> Any:
+        self.calls.append("append")
+        if self.full:
+            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            done.set_exception(StoreFull("no space left on the disk"))
+            return done
+        return super().append(*args)
+
+    def read(self, *args: Any, **options: Any) -> Any:
+        self.calls.append("read")
+        return super().read(*args, **options)
+
+    async def bodies(self, *args: Any) -> Any:
+        self.calls.append("bodies")
+        return await super().bodies(*args)
+
+    async def head(self, *args: Any) -> Any:
+        self.calls.append("head")
+        return await super().head(*args)
+
+
+async def test_the_second_answer_reads_and_writes_nothing() -> None:
+    store = Counting()
+    ctx = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    await ctx.get_messages()
+    for message in tool_round(1):
+        await ctx.add_message(message)
+    await ctx.set_messages([USER, *tool_round(2)])
+    await ctx.get_messages_for_request()
+    store.calls.clear()
+    assert await ctx.get_messages() == [USER, *tool_round(2)]
+    await ctx.clear()
+    assert await ctx.get_messages() == []
+    await ctx.add_message(USER)
+    assert await ctx.get_messages() == [USER]
+    assert store.calls == ["append", "append"]
+
+
+async def test_a_token_count_reads_and_writes_nothing_either() -> None:
+    store = Counting()
+    ctx = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    before = await ctx.get_token_count()
+    await ctx.add_message(tool_round(1)[0])
+    store.calls.clear()
+    assert await ctx.get_token_count() > before
+    assert store.calls == []
+
+
+async def test_behind_another_writer_only_its_messages_are_read() -> None:
+    store = Counting()
+    ctx = await Engine(store).session("s")
+    for message in (USER, *tool_round(1)):
+        await ctx.add_message(message)
+    await ctx.get_messages()
+    read: list[int] = []
+    bodies = store.bodies
+
+    async def noting(stream: str, addresses: Sequence[Any]) -> Any:
+        read.append(len(addresses))
+        return await bodies(stream, addresses)
+
+    store.bodies = noting  # type: ignore[method-assign]
+    other = await Engine(store).session("s")
+    await other.add_message({"role": "user", "content": "mine"})
+    assert len(await ctx.get_messages()) == 4
+    assert read == [1]
+
+
+class HeadOnly(Counting):
+    """Another people's store, which offers no peek."""
+
+    peek = None  # type: ignore[assignment]
+
+
+async def test_a_store_without_a_peek_is_asked_for_its_head() -> None:
+    store = HeadOnly()
+    ctx = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    await ctx.get_messages()
+    store.calls.clear()
+    assert await ctx.get_messages() == [USER]
+    assert store.calls == ["head"]
+    await (await Engine(store).session("s")).add_message(USER)
+    assert await ctx.get_messages() == [USER, USER]
+
+
+async def test_a_message_that_was_not_written_is_in_no_answer() -> None:
+    store = Counting()
+    ctx = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    await ctx.get_messages()
+    store.full = True
+    with pytest.raises(StoreFull):
+        await ctx.add_message({"role": "user", "content": "lost"})
+    assert await ctx.get_messages() == [USER]
+    store.full = False
+    await ctx.add_message({"role": "user", "content": "kept"})
+    assert [row["content"] for row in await ctx.get_messages()] == ["hello", "kept"]
+
+
+class Slow(Counting):
+    """A store whose appends are acknowledged only when ``go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.go.set()
+
+    def append(self, *args: Any) -> Any:
+        return asyncio.ensure_future(self._late(super().append(*args)))
+
+    async def _late(self, ack: Any) -> Any:
+        await self.go.wait()
+        return await ack
+
+
+class SlowHead(Slow):
+    """One that offers no peek, besides."""
+
+    peek = None  # type: ignore[assignment]
+
+    async def head(self, *args: Any) -> Any:
+        found = await super().head(*args)
+        await asyncio.sleep(0)
+        return found
+
+
+@pytest.mark.parametrize("kind", [Slow, SlowHead])
+async def test_an_answer_holds_only_what_is_on_disk(kind: type[Slow]) -> None:
+    store = kind()
+    ctx = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    await ctx.get_messages()
+    store.go.clear()
+    asking = asyncio.create_task(ctx.get_messages())
+    adding = asyncio.create_task(ctx.add_message({"role": "user", "content": "under way"}))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not adding.done()
+    if asking.done():
+        assert asking.result() == [USER]
+    behind = asyncio.create_task(ctx.get_messages())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not behind.done()
+    store.go.set()
+    await adding
+    assert len(await behind) == 2
+    assert await asking in ([USER], await behind)
+
+
+class OneLateRead(MemoryStore):
+    """A store whose first read of bodies is delivered when ``go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_once, self.go = asyncio.Event(), asyncio.Event()
+
+    async def bodies(self, *args: Any) -> Any:
+        found = await super().bodies(*args)
+        if not self.read_once.is_set():
+            self.read_once.set()
+            await self.go.wait()
+        return found
+
+
+async def test_what_is_erased_while_it_is_read_does_not_stay_in_memory() -> None:
+    store = OneLateRead()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message({"role": "user", "content": "secret"})
+    asking = asyncio.create_task(ctx.get_messages())
+    await store.read_once.wait()
+    await engine.erase("s", [0])
+    store.go.set()
+    await asking
+    assert ctx._session.lines.row_bytes == 0
+    assert await ctx.get_messages() == [{"role": "user", "content": "[erased]"}]
+
+
+async def test_its_memory_is_counted_and_let_go_when_nobody_asks_any_more() -> None:
+    ctx = await Engine(MemoryStore()).session("s")
+    text = "x" * 1_000
+    for _ in range(200):
+        await ctx.add_message({"role": "user", "content": text})
+    session = ctx._session
+    before = session.bytes_held
+    await ctx.get_messages()
+    assert 200_000 < session.lines.row_bytes < 240_000
+    assert session.bytes_held - before > session.lines.row_bytes
+    for number in range(MAX_UNASKED - 10):
+        await ctx.emit(PlanStart())
+        if number % 200 == 0:
+            await ctx.add_message(USER)
+        assert session.lines.row_bytes > 0, number
+    for _ in range(20):
+        await ctx.add_message(USER)
+    assert session.lines.row_bytes == 0
+    await ctx.get_messages()
+    for _ in range(3):
+        for _ in range(MAX_UNASKED // 2):
+            await ctx.emit(PlanStart())
+        await ctx.add_message(USER)
+        assert session.lines.row_bytes > 0
+        await ctx.get_messages()
+
+
+@pytest.mark.parametrize("size", [0, 1_000])
+async def test_it_holds_no_more_than_it_counts(size: int, tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "s.db")
+    ctx = await Engine(store).session("s")
+    rows = [{"role": "user", "content": f"{number}" + "x" * size} for number in range(600)]
+    await asyncio.gather(*[ctx.add_message(row) for row in rows])
+    ctx = await Engine(store).session("s")
+    session = ctx._session
+    await session.appends.settled()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        counted = session.bytes_held
+        await ctx.get_messages()
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+        assert held < (session.bytes_held - counted) * 1.1 + 50_000
+    finally:
+        tracemalloc.stop()
+    await store.close()
+
+
+async def test_what_is_erased_leaves_the_memory_at_once() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    await ctx.add_message({"role": "user", "content": "secret"})
+    await ctx.get_messages()
+    await engine.erase("s", [0])
+    assert ctx._session.lines.row_bytes == 0
+
+
+async def test_a_session_that_is_let_go_lets_go_its_transcript() -> None:
+    engine = Engine(MemoryStore(), most_open_sessions=1)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    await ctx.get_messages()
+    await (await engine.session("another")).add_message(USER)
+    assert ctx._session.lines.bytes_held == 0
+    assert await ctx.get_messages() == [USER]
+
+
+async def test_a_transcript_over_the_bound_is_answered_and_not_held() -> None:
+    ctx = await Engine(MemoryStore()).session("s")
+    half = {"role": "user", "content": "x" * (MAX_ROW_BYTES // 2)}
+    await ctx.add_message(half)
+    await ctx.get_messages()
+    assert ctx._session.lines.row_bytes > 0
+    await ctx.add_message(half)
+    assert ctx._session.lines.row_bytes == 0
+    assert len(await ctx.get_messages()) == 2
+    assert ctx._session.lines.row_bytes == 0

@@ -17,7 +17,7 @@ Invariant: growing a layout row by row and building it from all its rows give th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from eventctx.messages.facts import Dialect, Facts
@@ -97,11 +97,11 @@ class Layout(NamedTuple):
 
     ``refs`` and ``insertions`` are all that is in view; ``sealed_digest`` and ``sealed_tokens`` are
     of the sealed entries; ``opened`` is true once the first row that is not a system message was
-    laid out. ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a
-    synthetic result in the sealed part. ``omitted`` counts messages left out as orphans or
-    duplicates, or because the host's system prompt replaces them; ``late`` counts results that came
-    after their call was abandoned; ``shortened`` counts shortened messages in an entry. ``ends``
-    are for the results that are made up.
+    laid out. ``pending`` are the region's unanswered call ids; ``abandoned`` those that got a
+    synthetic result in the sealed part, with the number of the message that calls. ``omitted``
+    counts messages left out as orphans or duplicates, or because the host's system prompt replaces
+    them; ``late`` counts results that came after their call was abandoned; ``shortened`` counts
+    shortened messages in an entry. ``ends`` are for the results that are made up.
     """
 
     refs: Series[MessageRef]
@@ -112,7 +112,7 @@ class Layout(NamedTuple):
     opened: bool
     region: tuple[MessageRef, ...]
     pending: frozenset[str]
-    abandoned: frozenset[str]
+    abandoned: Mapping[str, int]
     omitted: int
     late: int
     shortened: int
@@ -160,7 +160,7 @@ def build(
     rows = list(series)
     groups = group_rows([ref.facts for ref in rows])
     sealed_groups, region_rows = _split(groups, rows)
-    abandoned = _unanswered(sealed_groups, [ref.facts for ref in rows])
+    abandoned = _unanswered(sealed_groups, rows)
     entries, omitted = _flatten(sealed_groups, rows, ends)
     entries = _insert(entries, insertions, [rows[i] for i in region_rows])
     opened_entries, opened = _open(entries, False)
@@ -195,7 +195,7 @@ def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> i
 def append(layout: Layout, ref: MessageRef) -> Layout:
     """The layout with one more message at the end of the conversation."""
     facts = ref.facts
-    if facts.kind == "result" and not layout.abandoned.isdisjoint(facts.results):
+    if facts.kind == "result" and any(call in layout.abandoned for call in facts.results):
         return _with_late_result(layout, ref)
     refs = layout.refs.append(ref)
     region = layout.region
@@ -238,7 +238,8 @@ def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
 def as_plain(layout: Layout, until: int) -> Layout:
     """The layout whose calls of messages up to number ``until`` are shown as by renderer 1."""
     ends = layout.ends._replace(plain_until=until)
-    if layout.abandoned and any(one.end is not None for one in layout.sealed):
+    # All sealed before have the plain words already. An old log has very many requests.
+    if any(number > layout.ends.plain_until for number in layout.abandoned.values()):
         return build(layout.refs, layout.insertions, ends)._replace(late=layout.late)
     return layout._replace(ends=ends)
 
@@ -260,7 +261,7 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
 def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
     groups = group_rows([ref.facts for ref in region])
     entries, omitted = _flatten(groups, region, layout.ends)
-    pending = _unanswered(groups, [ref.facts for ref in region])
+    pending = _unanswered(groups, region)
     if layout.ends.known:
         layout = layout._replace(ends=layout.ends.without_answered(region, pending))
     return _with_sealed(layout, refs, entries, pending, omitted)
@@ -270,7 +271,7 @@ def _with_sealed(
     layout: Layout,
     refs: Series[MessageRef],
     entries: list[Entry],
-    abandoned: frozenset[str] = frozenset(),
+    abandoned: Mapping[str, int] | None = None,
     omitted: int = 0,
 ) -> Layout:
     """The layout with ``entries`` appended to the sealed part, and an empty region."""
@@ -286,7 +287,7 @@ def _with_sealed(
         opened,
         (),
         frozenset(),
-        layout.abandoned.union(abandoned) if abandoned else layout.abandoned,
+        {**layout.abandoned, **abandoned} if abandoned else layout.abandoned,
         layout.omitted + omitted,
         layout.late,
         layout.shortened,
@@ -306,7 +307,7 @@ def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group]
     answer = [i for i in range(start, len(rows)) if _assistant(rows[i])]
     grows = answer[-1] == len(rows) - 1 and rows[-1].facts.dialect == "responses"
     unfinished = [group for group in groups if group.rows[0] >= start]
-    if not grows and not _unanswered(unfinished, [ref.facts for ref in rows]):
+    if not grows and not _unanswered(unfinished, rows):
         return groups, []
     settled = [group for group in groups if group.rows[0] < start]
     taken = {row for group in settled for row in group.rows}
@@ -314,19 +315,21 @@ def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group]
 
 
 def _pending(region: Sequence[MessageRef]) -> frozenset[str]:
-    facts = [ref.facts for ref in region]
-    return _unanswered(group_rows(facts), facts)
+    return frozenset(_unanswered(group_rows([ref.facts for ref in region]), region))
 
 
-def _unanswered(groups: Iterable[Group], rows: Sequence[Facts]) -> frozenset[str]:
-    """The calls of ``groups`` that nobody answered, whatever a view does with them."""
-    found: set[str] = set()
+def _unanswered(groups: Iterable[Group], rows: Sequence[MessageRef]) -> dict[str, int]:
+    """The calls of ``groups`` that nobody answered, whatever a view does with them, by message."""
+    found: dict[str, int] = {}
     for group in groups:
-        if len(group.rows) == 1 and not rows[group.rows[0]].calls:
+        if len(group.rows) == 1 and not rows[group.rows[0]].facts.calls:
             continue  # most groups by far
-        own = {call for row in group.rows for call in rows[row].calls}
-        found |= own.difference(*[rows[row].results for row in group.results])
-    return frozenset(found)
+        answered = {call for row in group.results for call in rows[row].facts.results}
+        for row in group.rows:
+            for call in rows[row].facts.calls:
+                if call not in answered:
+                    found[call] = rows[row].number
+    return found
 
 
 def _assistant(ref: MessageRef) -> bool:

@@ -195,6 +195,15 @@ async def test_the_view_digest_tells_apart_what_a_made_up_result_says() -> None:
     assert len(digests) == 4
 
 
+def test_an_old_log_with_a_call_without_a_result_costs_no_look_at_all_entries_a_request() -> None:
+    rows = [calling("a"), {"role": "assistant", "content": "I go on."}]
+    refs = [MessageRef(n, n, 0, bytes(32), read_facts(row), 10) for n, row in enumerate(rows)]
+    plain = as_plain(build(refs), 1)
+    assert [one.end for one in plain.entries() if one.kind == "synthetic"] == [None]
+    unread: Any = object()
+    assert as_plain(plain._replace(sealed=unread), 7).sealed is unread
+
+
 async def test_nothing_is_remembered_of_calls_that_got_their_results() -> None:
     store = MemoryStore()
     async with process(store) as engine:

@@ -22,17 +22,13 @@ from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.call_ends import KEPT_CHARACTERS
-from eventctx.projections.view.layout import (
+from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,
-    EMPTY,
     SYNTHETIC_RESULT,
-    append,
-    as_plain,
-    build,
-    with_end,
 )
+from eventctx.projections.view.layout import EMPTY, append, as_plain, build, with_end
 from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts

@@ -22,7 +22,7 @@ from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.tokens import BY_KIND
 from eventctx.projections.trace.genai_messages import genai_message
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.layout import CALL_NOT_ENDED
+from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.projections.view.refs import MessageRef
 from tests import response_item_types as types_
 from tests.response_item_types import Item, check_type

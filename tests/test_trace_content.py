@@ -18,6 +18,9 @@ from eventctx.projections.trace import traced
 from eventctx.projections.trace.fold import fold as plain_fold
 from eventctx.projections.trace.genai_messages import MARGIN, MAX_PART, genai_message
 from eventctx.projections.trace.spans import Span
+from eventctx.stores.memory import MemoryStore
+from tests.session.given import killed, process, records_of, until_two_tools_run
+from tests.session.given import result as result_of
 from tests.sessions import erase
 
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -157,6 +160,32 @@ async def test_a_tool_without_a_result_and_a_call_without_an_answer_are_not_held
     spans = with_contents(records)
     assert [span.span_id for span in spans] == [span.span_id for span in plain_fold(records)]
     assert not any(OUTPUT in span.attributes or RESULT in span.attributes for span in spans)
+
+
+async def test_a_kept_answer_is_the_result_of_a_call_whose_own_was_never_added() -> None:
+    store = MemoryStore()
+    await killed(store, answer="the text of a")
+    async with process(store) as engine, (await engine.session("s")).turn("t2"):
+        pass
+    records = await records_of(store)
+    tools = {
+        span.attributes["gen_ai.tool.call.id"]: span.attributes.get(RESULT)
+        for span in with_contents(records)
+        if span.name.startswith("execute_tool")
+    }
+    assert tools == {"a": "the text of a", "b": None}
+
+
+async def test_a_result_that_was_added_goes_before_the_kept_answer() -> None:
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_two_tools_run(engine)
+        await host.tool_ended(1, "as the tool gave it")
+        await host.tool_ended(2, "last")
+        await (await engine.session("s")).add_message(result_of("a", "as a hook changed it"))
+        await host.turn_ended()
+    results = [span.attributes.get(RESULT) for span in with_contents(await records_of(store))]
+    assert "as a hook changed it" in results and "as the tool gave it" not in results
 
 
 async def test_the_summary_is_on_its_compaction_and_the_summarizers_call_takes_no_answer() -> None:

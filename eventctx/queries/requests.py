@@ -15,8 +15,8 @@ from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import timeline
-from eventctx.projections.view import layout, planned, request_view
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view import planned, request_view
+from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.render import addresses, render
 from eventctx.queries.sent import SentForm, no_sources, sent_form, tools_of
 
@@ -162,7 +162,7 @@ async def request_at(
     texts: dict[tuple[int, int], bytes | None] = {
         place: body.data for place, body in zip(wanted, bodies, strict=True)
     }
-    digest = layout.digest_of(entries)
+    digest = digest_of(entries)
     try:
         messages = render(entries, texts)
     except msgspec.DecodeError as error:

@@ -38,7 +38,7 @@ from eventctx.policies.policy import (
     Scores,
     Summary,
 )
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.request_view import ViewState

@@ -60,7 +60,7 @@ class Transcript:
         if view is None:
             # Only the view tells whether a call of that id, which may be used twice, was abandoned.
             view, _ = await self._session.appends.settled()
-        if view.layout.abandoned.isdisjoint(facts.results):
+        if view.layout.abandoned.keys().isdisjoint(facts.results):
             return ()
         return stripped_by(self._session, view, events.MessageAdded(), (body,))
 

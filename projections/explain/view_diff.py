@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from eventctx.projections.explain.why import Reason, ViewHistory, ruling_of
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 Kind = Literal[

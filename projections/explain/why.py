@@ -18,7 +18,7 @@ from eventctx.projections.explain.changes import (
     with_figures,
 )
 from eventctx.projections.figures import Figures
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 Status = Literal[

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eventctx.log.plan import Insertion
 from eventctx.log.record import Record
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.planned import with_insertions
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState

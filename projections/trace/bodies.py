@@ -14,7 +14,7 @@ import msgspec
 from eventctx.log.events import Erased
 from eventctx.log.record import Record
 from eventctx.projections.trace.genai_messages import Clean, genai_message
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.state import ViewState
 

@@ -259,6 +259,7 @@ def _finished(state: ContentState, span: Span, record: Record, out: list[Span]) 
         left = {one: text for one, text in state.answers.items() if one not in (key, span.span_id)}
         state = replace(state, answers=left)
     if _waits(filled, record):
+        filled = _with_kept_answer(state, filled, record)
         surplus, waiting = (*state.waiting, filled)[:-_REMEMBERED], (*state.waiting, filled)
         out += surplus
         return replace(state, waiting=waiting[-_REMEMBERED:])
@@ -299,6 +300,17 @@ def _with_content(state: ContentState, span: Span) -> Span:
             replies = [_final(answer, span) for answer in state.replies[turn_id]]
             found[conv.OUTPUT_MESSAGES] = _array(replies)
     return replace(span, attributes=known | found) if found else span
+
+
+def _with_kept_answer(state: ContentState, span: Span, record: Record) -> Span:
+    """The span with the answer that its end keeps, which stands if no result is ever added."""
+    data = record.bodies[0].data if record.type == "tool:post" and record.bodies else None
+    if data is None:
+        return span
+    for part in genai_message(decode_body(data), state.clean)["parts"]:
+        if part["type"] == "tool_call_response":
+            return replace(span, attributes={**span.attributes, conv.TOOL_RESULT: part["response"]})
+    return span
 
 
 def _with_summary(state: ContentState, span: Span, record: Record) -> Span:

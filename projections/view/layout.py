@@ -11,85 +11,32 @@ arrives; once all its calls are answered, or the model has gone on without the a
 too. Thus a layout grows in amortised constant time. It is built from nothing only at a break: a
 result that comes after its call was sealed without it, or a change other than an added message.
 
+How a round, an insertion and the opening become entries: ``entries.py``.
+
 Invariant: growing a layout row by row and building it from all its rows give the same entries.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eventctx.messages.facts import Dialect, Facts
-from eventctx.messages.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
+from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group, group_rows, joins
 from eventctx.projections.view.call_ends import NO_ENDS, CallEnds
+from eventctx.projections.view.entries import (
+    Entry,
+    begun_digest,
+    entries_of,
+    feed,
+    with_inserted,
+    with_opening,
+)
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.series import Series
 
 if TYPE_CHECKING:
     from hashlib import _Hash
-
-RENDERER: Final = 2
-"""Version of the rules above and of the fixed texts below. Recorded in every prepared request.
-
-2: the result that is made up for a call says what the log knows of it, and shows its answer where
-that was kept. A call that a request of renderer 1 showed keeps the text that it had there, so that
-requests of both versions are derived by one fold, and a new release breaks no prefix.
-"""
-
-DIGEST_FORM: Final = 1
-"""Version of what a view digest covers. Renderer 2 only has more dispositions."""
-
-SYNTHETIC_RESULT: Final = "[No result was recorded for this call.]"
-"""The text of every made-up result in the requests of renderer 1."""
-
-CALL_NOT_ENDED: Final = (
-    "[No result was recorded for this call, nor that it ended. The tool may have done its work all "
-    "the same: check before you call it again.]"
-)
-CALL_ENDED: Final = (
-    "[No result was recorded for this call, only that it ended. The tool has done its work, or "
-    "failed at it: check before you call it again.]"
-)
-ANSWER_KEPT: Final = (
-    "[The result of this call was never added to the conversation. The call had ended, and this "
-    "answer was kept of it:]\n"
-)
-SYNTHETIC_TEXTS: Final = (SYNTHETIC_RESULT, CALL_NOT_ENDED, CALL_ENDED, ANSWER_KEPT)
-"""The texts with which a made-up result begins."""
-
-KEPT_CUT: Final = "\n[… {left} characters of the answer left out; the log has them …]\n"
-"""Stands for the middle of a longer kept answer."""
-
-OPENING: Final = "[The conversation goes on from here; what came before is not in view.]"
-
-
-class Entry(NamedTuple):
-    """One message of a view.
-
-    ``ref`` is None for an opening; for a synthetic result it is the message with the call, whose id
-    is ``call_id``, and ``end`` is what it says of the call (None: nothing, as in renderer 1).
-    ``omit`` are call ids whose results, in this message, answer no call in view.
-    """
-
-    kind: Literal["message", "insertion", "synthetic", "opening"]
-    ref: MessageRef | InsertionRef | None
-    call_id: str = ""
-    omit: tuple[str, ...] = ()
-    end: CallEnd | None = None
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens of this entry."""
-        if self.kind == "synthetic":
-            return SYNTHETIC_TOKENS if self.end is None else self.end.tokens
-        return OPENING_TOKENS if self.ref is None else self.ref.tokens
-
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect for a text generated for this entry."""
-        return "chat" if self.ref is None else self.ref.facts.dialect
 
 
 class Layout(NamedTuple):
@@ -97,11 +44,11 @@ class Layout(NamedTuple):
 
     ``refs`` and ``insertions`` are all that is in view; ``sealed_digest`` and ``sealed_tokens`` are
     of the sealed entries; ``opened`` is true once the first row that is not a system message was
-    laid out. ``pending`` are the region's unanswered call ids, ``abandoned`` those that got a
-    synthetic result in the sealed part. ``omitted`` counts messages left out as orphans or
-    duplicates, or because the host's system prompt replaces them; ``late`` counts results that came
-    after their call was abandoned; ``shortened`` counts shortened messages in an entry. ``ends``
-    are for the results that are made up.
+    laid out. ``pending`` are the region's unanswered call ids; ``abandoned`` those that got a
+    synthetic result in the sealed part, with the number of the message that calls. ``omitted``
+    counts messages left out as orphans or duplicates, or because the host's system prompt replaces
+    them; ``late`` counts results that came after their call was abandoned; ``shortened`` counts
+    shortened messages in an entry. ``ends`` are for the results that are made up.
     """
 
     refs: Series[MessageRef]
@@ -112,7 +59,7 @@ class Layout(NamedTuple):
     opened: bool
     region: tuple[MessageRef, ...]
     pending: frozenset[str]
-    abandoned: frozenset[str]
+    abandoned: Mapping[str, int]
     omitted: int
     late: int
     shortened: int
@@ -145,7 +92,7 @@ class Layout(NamedTuple):
         """Digest (hex), number of entries, and tokens of the view, in time of the region's size."""
         tail = self.tail()
         digest = self.sealed_digest.copy()
-        _feed(digest, tail)
+        feed(digest, tail)
         tokens = self.sealed_tokens + sum([entry.tokens for entry in tail])
         return digest.hexdigest(), len(self.sealed) + len(tail), tokens
 
@@ -160,12 +107,12 @@ def build(
     rows = list(series)
     groups = group_rows([ref.facts for ref in rows])
     sealed_groups, region_rows = _split(groups, rows)
-    abandoned = _unanswered(sealed_groups, [ref.facts for ref in rows])
-    entries, omitted = _flatten(sealed_groups, rows, ends)
-    entries = _insert(entries, insertions, [rows[i] for i in region_rows])
-    opened_entries, opened = _open(entries, False)
-    digest = hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
-    _feed(digest, opened_entries)
+    abandoned = _unanswered(sealed_groups, rows)
+    entries, omitted = entries_of(sealed_groups, rows, ends)
+    entries = with_inserted(entries, insertions, [rows[i] for i in region_rows])
+    opened_entries, opened = with_opening(entries, False)
+    digest = begun_digest()
+    feed(digest, opened_entries)
     region = tuple([rows[i] for i in region_rows])
     return Layout(
         series,
@@ -195,7 +142,7 @@ def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> i
 def append(layout: Layout, ref: MessageRef) -> Layout:
     """The layout with one more message at the end of the conversation."""
     facts = ref.facts
-    if facts.kind == "result" and not layout.abandoned.isdisjoint(facts.results):
+    if facts.kind == "result" and any(call in layout.abandoned for call in facts.results):
         return _with_late_result(layout, ref)
     refs = layout.refs.append(ref)
     region = layout.region
@@ -238,7 +185,8 @@ def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
 def as_plain(layout: Layout, until: int) -> Layout:
     """The layout whose calls of messages up to number ``until`` are shown as by renderer 1."""
     ends = layout.ends._replace(plain_until=until)
-    if layout.abandoned and any(one.end is not None for one in layout.sealed):
+    # All sealed before have the plain words already. An old log has very many requests.
+    if any(number > layout.ends.plain_until for number in layout.abandoned.values()):
         return build(layout.refs, layout.insertions, ends)._replace(late=layout.late)
     return layout._replace(ends=ends)
 
@@ -259,8 +207,8 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
 
 def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
     groups = group_rows([ref.facts for ref in region])
-    entries, omitted = _flatten(groups, region, layout.ends)
-    pending = _unanswered(groups, [ref.facts for ref in region])
+    entries, omitted = entries_of(groups, region, layout.ends)
+    pending = _unanswered(groups, region)
     if layout.ends.known:
         layout = layout._replace(ends=layout.ends.without_answered(region, pending))
     return _with_sealed(layout, refs, entries, pending, omitted)
@@ -270,13 +218,13 @@ def _with_sealed(
     layout: Layout,
     refs: Series[MessageRef],
     entries: list[Entry],
-    abandoned: frozenset[str] = frozenset(),
+    abandoned: Mapping[str, int] | None = None,
     omitted: int = 0,
 ) -> Layout:
     """The layout with ``entries`` appended to the sealed part, and an empty region."""
-    entries, opened = _open(entries, layout.opened)
+    entries, opened = with_opening(entries, layout.opened)
     digest = layout.sealed_digest.copy()
-    _feed(digest, entries)
+    feed(digest, entries)
     return Layout(
         refs,
         layout.insertions,
@@ -286,7 +234,7 @@ def _with_sealed(
         opened,
         (),
         frozenset(),
-        layout.abandoned.union(abandoned) if abandoned else layout.abandoned,
+        {**layout.abandoned, **abandoned} if abandoned else layout.abandoned,
         layout.omitted + omitted,
         layout.late,
         layout.shortened,
@@ -306,7 +254,7 @@ def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group]
     answer = [i for i in range(start, len(rows)) if _assistant(rows[i])]
     grows = answer[-1] == len(rows) - 1 and rows[-1].facts.dialect == "responses"
     unfinished = [group for group in groups if group.rows[0] >= start]
-    if not grows and not _unanswered(unfinished, [ref.facts for ref in rows]):
+    if not grows and not _unanswered(unfinished, rows):
         return groups, []
     settled = [group for group in groups if group.rows[0] < start]
     taken = {row for group in settled for row in group.rows}
@@ -314,19 +262,21 @@ def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group]
 
 
 def _pending(region: Sequence[MessageRef]) -> frozenset[str]:
-    facts = [ref.facts for ref in region]
-    return _unanswered(group_rows(facts), facts)
+    return frozenset(_unanswered(group_rows([ref.facts for ref in region]), region))
 
 
-def _unanswered(groups: Iterable[Group], rows: Sequence[Facts]) -> frozenset[str]:
-    """The calls of ``groups`` that nobody answered, whatever a view does with them."""
-    found: set[str] = set()
+def _unanswered(groups: Iterable[Group], rows: Sequence[MessageRef]) -> dict[str, int]:
+    """The calls of ``groups`` that nobody answered, whatever a view does with them, by message."""
+    found: dict[str, int] = {}
     for group in groups:
-        if len(group.rows) == 1 and not rows[group.rows[0]].calls:
+        if len(group.rows) == 1 and not rows[group.rows[0]].facts.calls:
             continue  # most groups by far
-        own = {call for row in group.rows for call in rows[row].calls}
-        found |= own.difference(*[rows[row].results for row in group.results])
-    return frozenset(found)
+        answered = {call for row in group.results for call in rows[row].facts.results}
+        for row in group.rows:
+            for call in rows[row].facts.calls:
+                if call not in answered:
+                    found[call] = rows[row].number
+    return found
 
 
 def _assistant(ref: MessageRef) -> bool:
@@ -336,133 +286,8 @@ def _assistant(ref: MessageRef) -> bool:
 def _arrange(
     region: Sequence[MessageRef], opened: bool, ends: CallEnds
 ) -> tuple[list[Entry], bool]:
-    entries, _ = _flatten(group_rows([ref.facts for ref in region]), region, ends)
-    return _open(entries, opened)
-
-
-def _flatten(
-    groups: Sequence[Group], rows: Sequence[MessageRef], ends: CallEnds
-) -> tuple[list[Entry], int]:
-    """The entries of ``groups`` in order, and the number of rows left out."""
-    entries: list[Entry] = []
-    omitted = 0
-    for group in groups:
-        if group.orphan:
-            omitted += len(group.results)
-            continue
-        shown = [row for row in group.calls if not rows[row].replaced]
-        entries.extend([Entry("message", rows[row]) for row in shown])
-        omitted += len(group.calls) - len(shown)
-        waiting = {call for row in group.calls for call in rows[row].facts.calls}
-        for row in group.results:
-            given = rows[row].facts.results
-            surplus = tuple([call for call in given if call not in waiting])
-            if surplus and rows[row].facts.item:
-                surplus = ()  # an item answers one call: that of this round, or of a reference
-            waiting.difference_update(given)
-            entries.append(Entry("message", rows[row], omit=surplus))
-        for call in group.pending:
-            caller = next(rows[row] for row in group.calls if call in rows[row].facts.calls)
-            entries.append(Entry("synthetic", caller, call, end=ends.of(caller.number, call)))
-    return entries, omitted
-
-
-def _insert(
-    entries: list[Entry], insertions: Sequence[InsertionRef], region: Sequence[MessageRef]
-) -> list[Entry]:
-    """Put each insertion before its message, or at the start if that message is not in view."""
-    if not insertions:
-        return entries
-    places: dict[int, int] = {}
-    for place, entry in enumerate(entries):
-        if isinstance(entry.ref, MessageRef) and entry.kind == "message":
-            places.setdefault(entry.ref.number, place)
-    if region:
-        places.setdefault(region[0].number, len(entries))
-    result = list(entries)
-    placed = []
-    for order, one in enumerate(insertions):
-        found = None if one.before is None else places.get(one.before)
-        placed.append((_start(entries, one) if found is None else found, order, one))
-    # From the end, so that the places before stay valid; in one place, the last insertion first.
-    for place, _, insertion in sorted(placed, key=lambda entry: entry[:2], reverse=True):
-        result.insert(place, Entry("insertion", insertion))
-    return result
-
-
-def _start(entries: list[Entry], insertion: InsertionRef) -> int:
-    """The place behind the leading system messages that are older than the insertion.
-
-    A later system message stands behind the insertion, whether the view grew or was built from
-    nothing. A host's system prompt stands before everything.
-    """
-    if insertion.kind == "system_prompt":
-        return 0
-    start = 0
-    while start < len(entries) and _is_system(entries[start]):
-        ref = entries[start].ref
-        if isinstance(ref, MessageRef) and ref.number > insertion.through:
-            break
-        start += 1
-    return start
-
-
-def _is_system(entry: Entry) -> bool:
-    return entry.ref is not None and entry.kind != "synthetic" and entry.ref.facts.kind == "system"
-
-
-def _open(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]:
-    """Put an opening before a conversation that does not begin with a row of role user.
-
-    ``opened`` is whether the conversation has begun already; also returns whether it has now.
-    """
-    if opened:
-        return entries, True
-    for place, entry in enumerate(entries):
-        if _is_system(entry):
-            continue
-        facts = entry.ref.facts if entry.ref is not None else None
-        if facts is not None and facts.role == "user" and facts.kind != "result":
-            return entries, True
-        return [*entries[:place], Entry("opening", None), *entries[place:]], True
-    return entries, False
-
-
-def _feed(digest: Any, entries: Iterable[Entry]) -> None:
-    """Add entries to a view digest: body digests and dispositions, not texts."""
-    parts: list[bytes] = []
-    for kind, ref, call_id, omit, end in entries:
-        if kind == "message":
-            assert isinstance(ref, MessageRef)  # noqa: S101 - tells the type checker
-            if ref.stripped:
-                parts.append(b"b")
-            parts.append(b"M" if ref.shortened else b"m")
-            parts.append(ref.digest)
-            parts.extend([_sized(surplus) for surplus in omit])
-        elif kind == "synthetic":
-            parts.append(b"s" + _sized(call_id) if end is None else _of_end(call_id, end))
-        elif isinstance(ref, InsertionRef):
-            parts.append(b"i" + _sized(ref.kind) + ref.digest)
-        else:
-            parts.append(b"o")
-    digest.update(b"".join(parts))
-
-
-def _of_end(call_id: str, end: CallEnd) -> bytes:
-    known = b"n" if not end.ended else b"e" if end.position is None else b"k"
-    return b"S" + known + _sized(call_id) + end.digest
-
-
-def _sized(text: str) -> bytes:
-    encoded = text.encode()
-    return len(encoded).to_bytes(4, "big") + encoded
-
-
-def digest_of(entries: Iterable[Entry]) -> str:
-    """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
-    digest = hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
-    _feed(digest, entries)
-    return digest.hexdigest()
+    entries, _ = entries_of(group_rows([ref.facts for ref in region]), region, ends)
+    return with_opening(entries, opened)
 
 
 EMPTY: Final = build(())

@@ -13,7 +13,8 @@ from eventctx.log.record import Body, Record
 from eventctx.messages.facts import decode_facts, without_bound
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.layout import Entry, Layout
+from eventctx.projections.view.entries import Entry
+from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.state import ViewState, after_compaction
 

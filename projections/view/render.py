@@ -10,7 +10,7 @@ from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.messages.facts import Facts
 from eventctx.projections.view.call_ends import KEPT_CHARACTERS
-from eventctx.projections.view.layout import (
+from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,

@@ -24,6 +24,7 @@ from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import unended
 from eventctx.projections.view.call_ends import end_in
+from eventctx.projections.view.entries import RENDERER, digest_of
 from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.planned import (
     apply_plan,
@@ -78,7 +79,7 @@ def prepared(
     digest, entries, counted = state.layout.measure()
     scale = calibration.scale(state.calibration) if scale is None else scale
     return RequestPrepared(
-        renderer=layouts.RENDERER,
+        renderer=RENDERER,
         last_message=state.next_number - 1,
         messages=entries,
         tokens=scale.tokens(counted),
@@ -354,7 +355,7 @@ def _prepared(state: ViewState, record: Record) -> ViewState:
     if state.layout.region:
         start = len(state.layout.sealed)
         tail = state.layout.tail()
-        shown = (start, len(tail), layouts.digest_of(tail))
+        shown = (start, len(tail), digest_of(tail))
     size = calibration.RequestSize(
         record.position, state.layout.tokens, not event.breaks, event.budget
     )
@@ -420,7 +421,7 @@ def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
     if state.shown is None or state.breaks:
         return state.breaks
     start, length, digest = state.shown
-    if layouts.digest_of(state.layout.slice(start, start + length)) == digest:
+    if digest_of(state.layout.slice(start, start + length)) == digest:
         return ()
     return ("late_result",)
 

@@ -20,7 +20,8 @@ from eventctx.log.record import Record
 from eventctx.log.turn_recorder import ModelRequest, Operation, SpanRecord, end_of
 
 MAX_UNENDED: Final = 64
-"""Most of them that a state holds; beyond that, the oldest is forgotten and gets no end."""
+"""Most of them that a state holds. Beyond that the oldest is forgotten and gets no end, but a turn
+only when all are turns: the end of a turn is what lists and traces of turns go by."""
 
 
 class UnendedSpan(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,7 +70,13 @@ def begun(spans: Unended, record: Record) -> Unended:
         name, call_id = event.name, event.call_id
     ids = (record.turn_id, record.span_id, record.parent_span_id, record.iteration)
     grown = (*spans, UnendedSpan(record.type, *ids, name, call_id))
-    return grown[-MAX_UNENDED:]
+    return grown if len(grown) <= MAX_UNENDED else _without_oldest(grown)
+
+
+def _without_oldest(spans: Unended) -> Unended:
+    calls = (place for place, one in enumerate(spans) if one.type != "prompt:submit")
+    oldest = next(calls, 0)
+    return spans[:oldest] + spans[oldest + 1 :]
 
 
 def tool_event(record: Record) -> ToolPre | ToolPost | ToolError | None:

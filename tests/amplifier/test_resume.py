@@ -13,7 +13,7 @@ import pytest
 
 import eventctx
 from eventctx.importers.load import import_file
-from eventctx.projections.view.layout import ANSWER_KEPT, CALL_NOT_ENDED
+from eventctx.projections.view.entries import ANSWER_KEPT, CALL_NOT_ENDED
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, types, unended
 from tests.amplifier.hosts import LOOPS, session

@@ -10,7 +10,7 @@ import pytest
 
 import eventctx
 from eventctx.orchestrators.protocol import Usage
-from eventctx.projections.view.layout import CALL_NOT_ENDED
+from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.testing import Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, types, unended
 from tests.amplifier.hosts import hook_result, session, tool

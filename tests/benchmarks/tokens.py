@@ -23,7 +23,7 @@ from eventctx.importers.load import import_file
 from eventctx.messages import calibration
 from eventctx.messages.facts import Facts
 from eventctx.messages.tokens import BY_KIND, FAMILIES, family_of
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.stores.memory import MemoryStore
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing

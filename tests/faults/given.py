@@ -24,7 +24,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import DecodeError, EventctxError
 from eventctx.messages.facts import decode_facts
-from eventctx.projections.view.layout import OPENING, SYNTHETIC_TEXTS
+from eventctx.projections.view.entries import OPENING, SYNTHETIC_TEXTS
 from eventctx.queries.transfer import export_lines
 
 STORE, BOOK = "store.db", "book.jsonl"

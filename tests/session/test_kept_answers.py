@@ -22,17 +22,13 @@ from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.call_ends import KEPT_CHARACTERS
-from eventctx.projections.view.layout import (
+from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,
-    EMPTY,
     SYNTHETIC_RESULT,
-    append,
-    as_plain,
-    build,
-    with_end,
 )
+from eventctx.projections.view.layout import EMPTY, append, as_plain, build, with_end
 from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
@@ -193,6 +189,15 @@ async def test_the_view_digest_tells_apart_what_a_made_up_result_says() -> None:
         digests.add(layout.measure()[0])
         digests.add(as_plain(layout, 0).measure()[0])
     assert len(digests) == 4
+
+
+def test_an_old_log_with_a_call_without_a_result_costs_no_look_at_all_entries_a_request() -> None:
+    rows = [calling("a"), {"role": "assistant", "content": "I go on."}]
+    refs = [MessageRef(n, n, 0, bytes(32), read_facts(row), 10) for n, row in enumerate(rows)]
+    plain = as_plain(build(refs), 1)
+    assert [one.end for one in plain.entries() if one.kind == "synthetic"] == [None]
+    unread: Any = object()
+    assert as_plain(plain._replace(sealed=unread), 7).sealed is unread
 
 
 async def test_nothing_is_remembered_of_calls_that_got_their_results() -> None:

@@ -16,7 +16,7 @@ from eventctx.log.codec import decode_event
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.fold import fold as spans_of
 from eventctx.projections.trace.spans import Span
-from eventctx.projections.view.layout import ANSWER_KEPT, CALL_NOT_ENDED
+from eventctx.projections.view.entries import ANSWER_KEPT, CALL_NOT_ENDED
 from tests.children import started
 
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ from eventctx.log.naming import (
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
 from eventctx.projections.explain.left_out import LeftOut
 from eventctx.projections.figures import ImportedFile, RequestFigures
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
 from eventctx.queries.explain.proof import Proof, proof_of

@@ -19,7 +19,7 @@ from eventctx.engine import open_engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.messages.part_queries import call_names
-from eventctx.projections.view.layout import SYNTHETIC_TEXTS
+from eventctx.projections.view.entries import SYNTHETIC_TEXTS
 from eventctx.queries.verification.whole_store import StoreVerification
 
 _BAR: Final = 16

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 import msgspec
 
 from eventctx.importers.source.shelf import Shelf
-from eventctx.projections.view.layout import Entry
+from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series

@@ -113,7 +113,7 @@ async def test_a_session_that_is_not_imported_begins_with_what_the_host_kept(hom
 
 @pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
 async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
-    loop: str, home: Path
+    loop: str, home: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = left(home, "p", "transcript.jsonl", [bare(row) for row in await rows_of_a_turn()])
     (folder / "metadata.json").write_text("{}")
@@ -125,6 +125,7 @@ async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
         with pytest.raises(RuntimeError, match=f"--take-over {folder} --store {path}"):
             await host.execute("Still there?")
     assert provider.messages == []
+    assert "session:end" not in caplog.text + "".join(capfd.readouterr())
 
 
 async def test_the_error_for_a_mirror_is_the_command_that_makes_it_ours(home: Path) -> None:

@@ -110,6 +110,23 @@ async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
     assert untimed(lines_of(path)) == [HELLO, HI]
 
 
+async def test_a_line_that_a_killed_process_left_half_takes_no_message_along(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "context-messages.jsonl"
+    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(path)}
+    async with Mounted(config) as context:
+        await context.add_message(HELLO)
+    with path.open("a") as file:
+        file.write('{"role": "us')
+    async with Mounted(config) as context:
+        await context.add_message(HI)
+        await context.add_message(HELLO)
+    first, half, *rest = path.read_text().splitlines()
+    assert half == '{"role": "us'
+    assert untimed([json.loads(line) for line in (first, *rest)]) == [HELLO, HI, HELLO]
+
+
 async def test_a_set_and_a_clear_write_the_file_anew(tmp_path: Path) -> None:
     path = tmp_path / "context-messages.jsonl"
     config = {"store": "memory://", "transcript_path": str(path)}

@@ -73,13 +73,17 @@ def check_size(paths: Sequence[Path], limit: int) -> None:
     characters = {path: _characters_of(path, most) for path in sizes}
     if sum(characters.values()) <= most:
         return
-    listed = ", ".join(
-        [f"{path} (~{size // CHARACTERS_PER_TOKEN:,})" for path, size in characters.items()]
-    )
+    listed = ", ".join([f"{path} ({_tokens(size, most)})" for path, size in characters.items()])
     raise InvalidSetting(
         f"memory_files: expected files that fit into max_tokens ({limit:,} tokens), "
         f"found {listed}; shorten them, or raise max_tokens"
     )
+
+
+def _tokens(characters: int, most: int) -> str:
+    """A file's size in words; one that is larger than the budget alone was not read to its end."""
+    tokens = f"~{min(characters, most) // CHARACTERS_PER_TOKEN:,}"
+    return f"more than {tokens}" if characters > most else tokens
 
 
 def _bytes_of(path: Path) -> int | None:

@@ -8,6 +8,7 @@ until the host runs the session, such messages are recognised and not added (``_
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -271,7 +272,10 @@ class AmplifierContext:
         """Record that the host ended the session, if the session was opened."""
         if self._context is not None and data.get("session_id") in (None, self._host_session):
             await self.host_turns.caught_up()
-            await self._context.emit(await self.host_turns.end_session(await self._following()))
+            ended = await self.host_turns.end_session(await self._following())
+            # The turn was refused with the same error, so the registry need not print it, too.
+            with contextlib.suppress(ImportedSession):
+                await self._context.emit(ended)
 
     async def close(self) -> None:
         """Release the store. The mount's cleanup calls it; a second call does nothing."""

@@ -51,6 +51,8 @@ class TranscriptFile:
     def __init__(self, path: Path, memory_files: Sequence[Path]) -> None:
         self._path = path
         self._memory_files = memory_files
+        self._whole = False
+        """Whether the last line is known to have its end."""
 
     async def opened(self, context: Context) -> bool:
         """Give an empty session the messages of the file; write the file if it is missing.
@@ -86,8 +88,13 @@ class TranscriptFile:
             _log.warning("the copy of the transcript cannot be written: %s", error)
 
     def _append(self, line: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line)
+        with self._path.open("a+b") as file:
+            if not self._whole and file.tell():
+                # A process that was killed may have left half a line.
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else f"\n{line}"
+            file.write(line.encode())
+            self._whole = True
 
     def _write(self, text: str) -> None:
         # A reader sees the old file or the new one, also when this process is killed.

@@ -153,8 +153,11 @@ class AmplifierContext:
         context = await self._to_write()
         await self._nothing_comes_again(context)
         if not self._memory_read:
-            await put_before(context, self._config.memory_files, self._config.room_for_memory)
+            room = self._config.room_for_memory
+            changed = await put_before(context, self._config.memory_files, room)
             self._memory_read = True
+            if changed and self._file is not None:
+                await self._file.replaced(context)
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
         try:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from eventctx.adapters.amplifier.memory_files import is_row_of
+from eventctx.adapters.amplifier.memory_files import is_memory
 from eventctx.adapters.amplifier.plain import converted_to_json
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.arguments import shown
@@ -118,12 +118,9 @@ class TranscriptFile:
             row = _message(line)
             if row is None:
                 _log.warning("%s, line %d is no message and is skipped", self._path, number)
-            elif not (row.get("role") == "system" and self._is_memory(row)):
+            elif not is_memory(row, self._memory_files):
                 rows.append(row)
         return rows
-
-    def _is_memory(self, row: dict[str, Any]) -> bool:
-        return is_row_of(row.get("content"), self._memory_files)
 
 
 def _line(message: dict[str, Any]) -> str:

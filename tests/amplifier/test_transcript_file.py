@@ -154,6 +154,7 @@ async def test_a_file_that_cannot_be_written_stops_nothing(
         await context.add_message(HI)
         assert await context.get_messages() == [HI]
     assert "the copy of the transcript cannot be written" in caplog.text
+    assert sorted(files_in(tmp_path)) == ["file", "folder"]
 
 
 async def test_the_path_may_be_in_the_users_folder(

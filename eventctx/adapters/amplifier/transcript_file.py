@@ -99,8 +99,12 @@ class TranscriptFile:
     def _write(self, text: str) -> None:
         # A reader sees the old file or the new one, also when this process is killed.
         new = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(self._path)
+        try:
+            new.write_text(text, encoding="utf-8")
+            new.replace(self._path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
 
     def _rows(self) -> list[dict[str, Any]]:
         """The file's messages. Rows of memory files stand before the view, and are left out."""

@@ -93,6 +93,19 @@ async def test_a_new_session_begins_with_the_messages_of_the_file(
     assert [one.ahead for one in events(records, "context:set_ignored")] == [1, 0]
 
 
+async def test_the_text_of_a_memory_file_that_is_gone_is_taken_from_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "context-messages.jsonl"
+    memory = {"role": "system", "content": "[Context from AGENTS.md]\n\nUse tabs."}
+    path.write_text("".join([f"{json.dumps(row)}\n" for row in (memory, HELLO)]))
+    config = {"store": "memory://", "transcript_path": str(path)}
+    async with Mounted({**config, "memory_files": [str(tmp_path / "AGENTS.md")]}) as context:
+        assert await context.get_messages_for_request() == [memory, HELLO]
+        assert await context.get_messages() == [HELLO]
+    assert untimed(lines_of(path)) == [HELLO]
+
+
 async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
     tmp_path: Path,
 ) -> None:

@@ -107,7 +107,10 @@ class TranscriptFile:
             raise
 
     def _rows(self) -> list[dict[str, Any]]:
-        """The file's messages. Rows of memory files stand before the view, and are left out."""
+        """The file's messages. Rows of memory files stand before the view, and are left out.
+
+        That of a file which is gone is its only text, and is moved with the first request.
+        """
         try:
             if not self._path.is_file():
                 return []
@@ -115,6 +118,7 @@ class TranscriptFile:
         except (OSError, ValueError) as error:
             _log.warning("the transcript %s cannot be read and is not used: %s", self._path, error)
             return []
+        there = [one for one in self._memory_files if one.is_file()]
         rows: list[dict[str, Any]] = []
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
@@ -122,7 +126,7 @@ class TranscriptFile:
             row = _message(line)
             if row is None:
                 _log.warning("%s, line %d is no message and is skipped", self._path, number)
-            elif not is_memory(row, self._memory_files):
+            elif not is_memory(row, there):
                 rows.append(row)
         return rows
 

@@ -154,20 +154,22 @@ async def test_a_set_and_a_clear_write_the_file_anew(tmp_path: Path) -> None:
     assert files_in(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("place", ["folder", "file/below"])
+@pytest.mark.parametrize("place", ["folder", "file/below", "x" * 300])
 async def test_a_file_that_cannot_be_written_stops_nothing(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
-    config = {"store": "memory://", "transcript_path": str(tmp_path / place)}
+    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(tmp_path / place)}
     async with Mounted(config) as context:
         await context.add_message(HELLO)
         await context.clear()
         await context.add_message(HI)
         assert await context.get_messages() == [HI]
+    async with Mounted(config) as context:
+        assert await context.get_messages() == [HI]
     assert "the copy of the transcript cannot be written" in caplog.text
-    assert sorted(files_in(tmp_path)) == ["file", "folder"]
+    assert sorted(files_in(tmp_path)) == ["contexts.db", "file", "folder"]
 
 
 async def test_the_path_may_be_in_the_users_folder(

@@ -60,7 +60,7 @@ class TranscriptFile:
         Returns whether the file had messages for it.
         """
         if await context.get_messages():
-            if not self._path.exists():
+            if self._is_missing():
                 await self.replaced(context)
             return False
         rows = await asyncio.to_thread(self._rows)
@@ -106,6 +106,12 @@ class TranscriptFile:
             new.unlink(missing_ok=True)
             raise
 
+    def _is_missing(self) -> bool:
+        try:
+            return not self._path.exists()
+        except OSError:
+            return True  # writing it says what is wrong
+
     def _rows(self) -> list[dict[str, Any]]:
         """The file's messages. Rows of memory files stand before the view, and are left out.
 
@@ -115,10 +121,10 @@ class TranscriptFile:
             if not self._path.is_file():
                 return []
             text = self._path.read_text(encoding="utf-8")
+            there = [one for one in self._memory_files if one.is_file()]
         except (OSError, ValueError) as error:
             _log.warning("the transcript %s cannot be read and is not used: %s", self._path, error)
             return []
-        there = [one for one in self._memory_files if one.is_file()]
         rows: list[dict[str, Any]] = []
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():

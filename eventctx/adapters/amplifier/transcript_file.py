@@ -121,10 +121,10 @@ class TranscriptFile:
             if not self._path.is_file():
                 return []
             text = self._path.read_text(encoding="utf-8")
-            there = [one for one in self._memory_files if one.is_file()]
         except (OSError, ValueError) as error:
             _log.warning("the transcript %s cannot be read and is not used: %s", self._path, error)
             return []
+        there = [one for one in self._memory_files if _is_file(one)]
         rows: list[dict[str, Any]] = []
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
@@ -135,6 +135,13 @@ class TranscriptFile:
             elif not is_memory(row, there):
                 rows.append(row)
         return rows
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _line(message: dict[str, Any]) -> str:

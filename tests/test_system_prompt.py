@@ -362,6 +362,20 @@ async def test_prompt_and_memory_change_apart_and_each_change_is_recorded_once()
         assert (await engine.verify("s")).ok
 
 
+async def test_diff_names_the_row_that_changed_and_not_those_recorded_with_it() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("You help.")
+        for memory in (["tabs", "one more"], ["spaces", "one more"]):
+            async with ctx.turn():
+                await ctx.add_message(user("a"))
+                await ctx.set_memory(memory)
+                await ctx.get_messages_for_request()
+        found = await engine.diff("s", 1, 2)
+        assert [one.message and one.message["content"] for one in found.went] == ["tabs"]
+        assert [one.message and one.message["content"] for one in found.came] == ["spaces"]
+
+
 async def test_memory_is_there_after_a_clear_a_restart_a_fork_and_compactions(
     tmp_path: Path,
 ) -> None:

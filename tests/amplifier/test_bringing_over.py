@@ -93,6 +93,32 @@ async def test_a_session_of_context_persistent_goes_on_with_all_its_messages(hom
     assert "context:messages_set" not in types(records)
 
 
+@pytest.mark.parametrize("text", ["Use tabs.", "Use spaces.", None])
+async def test_a_memory_file_is_in_no_request_twice(home: Path, text: str | None) -> None:
+    rows = await rows_of_a_turn()
+    folder = left(home, "proj-30de1e70", "context-messages.jsonl", [MEMORY, *rows])
+    path = home / "contexts.db"
+    await imported("--take-over", str(folder), "--store", str(path))
+    async with eventctx.open(path) as engine:
+        await engine.erase(SESSION, [1])
+        kept = await (await engine.session(SESSION)).get_messages()
+    if text is not None:
+        (home / "MEM.md").write_text(text)
+    files = {"store": str(path), "memory_files": [str(home / "MEM.md")]}
+    for _ in range(2):
+        provider = ScriptedAmplifierProvider("Going on.")
+        async with session(provider, config=files, session_id=SESSION) as host:
+            await host.execute("Still there?")
+            transcript = await host.coordinator.get("context").get_messages()
+        (sent,) = provider.messages
+        leading = [row["content"] for row in sent if row["role"] == "system"]
+        assert leading == [f"[Context from MEM.md]\n\n{text or 'Use tabs.'}"]
+    assert transcript[: len(kept) - 1] == kept[1:]
+    assert [record.type for record in await records_of(path, SESSION)].count(
+        "context:messages_set"
+    ) == 1
+
+
 async def test_a_session_of_context_simple_goes_on_from_the_hosts_transcript(home: Path) -> None:
     kept = [bare(row) for row in await rows_of_a_turn()]
     folder = left(home, "-home-me-proj", "transcript.jsonl", kept)
@@ -113,7 +139,7 @@ async def test_a_session_that_is_not_imported_begins_with_what_the_host_kept(hom
 
 @pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
 async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
-    loop: str, home: Path
+    loop: str, home: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = left(home, "p", "transcript.jsonl", [bare(row) for row in await rows_of_a_turn()])
     (folder / "metadata.json").write_text("{}")
@@ -125,6 +151,7 @@ async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
         with pytest.raises(RuntimeError, match=f"--take-over {folder} --store {path}"):
             await host.execute("Still there?")
     assert provider.messages == []
+    assert "session:end" not in caplog.text + "".join(capfd.readouterr())
 
 
 async def test_the_error_for_a_mirror_is_the_command_that_makes_it_ours(home: Path) -> None:

@@ -224,6 +224,13 @@ async def test_files_that_fill_the_budget_are_refused_at_mount_by_name(folder: P
     await (await persistent.mount(MockCoordinator(), {**config, "max_tokens": 3_000}))()
 
 
+async def test_a_file_larger_than_the_budget_is_not_called_as_large_as_it(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("x" * 50_000)
+    config = {"store": "memory://", "memory_files": ["AGENTS.md"], "max_tokens": 2_000}
+    with pytest.raises(eventctx.InvalidSetting, match=r"AGENTS\.md \(more than ~2,000\)"):
+        await persistent.mount(MockCoordinator(), config)
+
+
 async def test_files_are_measured_in_characters_and_not_in_bytes(folder: Path) -> None:
     (folder / "AGENTS.md").write_text("汉" * 3_900, encoding="utf-8")
     rows = await request_rows(folder, ["AGENTS.md"], max_tokens=1_000)

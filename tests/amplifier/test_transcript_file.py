@@ -93,6 +93,19 @@ async def test_a_new_session_begins_with_the_messages_of_the_file(
     assert [one.ahead for one in events(records, "context:set_ignored")] == [1, 0]
 
 
+async def test_the_text_of_a_memory_file_that_is_gone_is_taken_from_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "context-messages.jsonl"
+    memory = {"role": "system", "content": "[Context from AGENTS.md]\n\nUse tabs."}
+    path.write_text("".join([f"{json.dumps(row)}\n" for row in (memory, HELLO)]))
+    config = {"store": "memory://", "transcript_path": str(path)}
+    async with Mounted({**config, "memory_files": [str(tmp_path / "AGENTS.md")]}) as context:
+        assert await context.get_messages_for_request() == [memory, HELLO]
+        assert await context.get_messages() == [HELLO]
+    assert untimed(lines_of(path)) == [HELLO]
+
+
 async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
     tmp_path: Path,
 ) -> None:
@@ -110,6 +123,23 @@ async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
     assert untimed(lines_of(path)) == [HELLO, HI]
 
 
+async def test_a_line_that_a_killed_process_left_half_takes_no_message_along(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "context-messages.jsonl"
+    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(path)}
+    async with Mounted(config) as context:
+        await context.add_message(HELLO)
+    with path.open("a") as file:
+        file.write('{"role": "us')
+    async with Mounted(config) as context:
+        await context.add_message(HI)
+        await context.add_message(HELLO)
+    first, half, *rest = path.read_text().splitlines()
+    assert half == '{"role": "us'
+    assert untimed([json.loads(line) for line in (first, *rest)]) == [HELLO, HI, HELLO]
+
+
 async def test_a_set_and_a_clear_write_the_file_anew(tmp_path: Path) -> None:
     path = tmp_path / "context-messages.jsonl"
     config = {"store": "memory://", "transcript_path": str(path)}
@@ -124,19 +154,22 @@ async def test_a_set_and_a_clear_write_the_file_anew(tmp_path: Path) -> None:
     assert files_in(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("place", ["folder", "file/below"])
+@pytest.mark.parametrize("place", ["folder", "file/below", "x" * 300])
 async def test_a_file_that_cannot_be_written_stops_nothing(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
-    config = {"store": "memory://", "transcript_path": str(tmp_path / place)}
+    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(tmp_path / place)}
     async with Mounted(config) as context:
         await context.add_message(HELLO)
         await context.clear()
         await context.add_message(HI)
         assert await context.get_messages() == [HI]
+    async with Mounted(config) as context:
+        assert await context.get_messages() == [HI]
     assert "the copy of the transcript cannot be written" in caplog.text
+    assert sorted(files_in(tmp_path)) == ["contexts.db", "file", "folder"]
 
 
 async def test_the_path_may_be_in_the_users_folder(

@@ -171,6 +171,15 @@ async def test_sets_clears_and_erasures_are_named_as_the_cause() -> None:
     assert (one.state, one.left.by, one.left.compaction) == ("gone", "set", None)
 
 
+async def test_a_system_message_whose_place_a_host_s_prompt_takes_is_no_tool_result() -> None:
+    engine, ctx = await session({"role": "system", "content": "You help."}, user("Go on."))
+    await ctx.set_system_prompt("You help well.", replaces_stored=True)
+    left = (await engine.lost("s")).messages
+    assert (left.left, left.left_by) == (1, {"replaced": 1})
+    await ctx.set_system_prompt(None)
+    assert (await engine.lost("s")).messages.left == 0
+
+
 async def test_a_text_that_came_with_the_set_that_took_messages_out_is_a_summary() -> None:
     engine, ctx = await session(user("Never touch the migrations of the shop."), model("ok"))
     await ctx.set_messages([user("Summary: never touch the migrations of the shop!"), model("ok")])

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
+from eventctx.messages.facts_reader import is_from_hook
 from eventctx.session.context import Context
 
 CHARACTERS_PER_TOKEN: Final = 4
@@ -73,13 +74,17 @@ def check_size(paths: Sequence[Path], limit: int) -> None:
     characters = {path: _characters_of(path, most) for path in sizes}
     if sum(characters.values()) <= most:
         return
-    listed = ", ".join(
-        [f"{path} (~{size // CHARACTERS_PER_TOKEN:,})" for path, size in characters.items()]
-    )
+    listed = ", ".join([f"{path} ({_tokens(size, most)})" for path, size in characters.items()])
     raise InvalidSetting(
         f"memory_files: expected files that fit into max_tokens ({limit:,} tokens), "
         f"found {listed}; shorten them, or raise max_tokens"
     )
+
+
+def _tokens(characters: int, most: int) -> str:
+    """A file's size in words; one that is larger than the budget alone was not read to its end."""
+    tokens = f"~{min(characters, most) // CHARACTERS_PER_TOKEN:,}"
+    return f"more than {tokens}" if characters > most else tokens
 
 
 def _bytes_of(path: Path) -> int | None:
@@ -104,12 +109,23 @@ class TooLarge(ValueError):
     """A file's text is longer than the budget."""
 
 
-async def put_before(context: Context, paths: Sequence[Path], limit: int) -> None:
-    """Put the files before every view of the session; what did not change is not recorded again."""
+async def put_before(context: Context, paths: Sequence[Path], limit: int) -> bool:
+    """Put the files before every view of the session; what did not change is not recorded again.
+
+    Rows of the files in the transcript, which a session of context-persistent brought with it, are
+    taken out: no request has a file twice. Returns whether there were any.
+    """
     recorded = await context.memory()
-    if paths or recorded:
-        texts = await asyncio.to_thread(texts_of, paths, limit, recorded)
-        await context.set_memory(texts)
+    if not paths and not recorded:
+        return False
+    rows = await context.get_messages() if paths else []
+    others = [row for row in rows if not is_memory(row, paths)]
+    brought = [row["content"] for row in rows if is_memory(row, paths)]
+    texts = await asyncio.to_thread(texts_of, paths, limit, (*recorded, *brought))
+    await context.set_memory(texts)
+    if brought:
+        await context.set_messages(others)
+    return bool(brought)
 
 
 def texts_of(paths: Sequence[Path], limit: int, recorded: Sequence[str] = ()) -> tuple[str, ...]:
@@ -146,9 +162,12 @@ def _label(path: Path) -> str:
     return f"[Context from {path.name}]\n\n"
 
 
-def is_row_of(text: object, paths: Sequence[Path]) -> bool:
-    """Whether a text is the row of one of the files."""
-    return isinstance(text, str) and any(text.startswith(_label(path)) for path in paths)
+def is_memory(row: dict[str, Any], paths: Sequence[Path]) -> bool:
+    """Whether a message is the row of one of the files."""
+    text = row.get("content")
+    if row.get("role") != "system" or not isinstance(text, str) or is_from_hook(row):
+        return False
+    return any(text.startswith(_label(path)) for path in paths)
 
 
 def _read(path: Path, most: int) -> str:

@@ -8,6 +8,7 @@ until the host runs the session, such messages are recognised and not added (``_
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -147,8 +148,11 @@ class AmplifierContext:
         context = await self._to_write()
         await self._nothing_comes_again(context)
         if not self._memory_read:
-            await put_before(context, self._config.memory_files, self._config.room_for_memory)
+            room = self._config.room_for_memory
+            changed = await put_before(context, self._config.memory_files, room)
             self._memory_read = True
+            if changed and self._file is not None:
+                await self._file.replaced(context)
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
         try:
@@ -256,7 +260,10 @@ class AmplifierContext:
         """Record that the host ended the session, if the session was opened."""
         if self._context is not None and data.get("session_id") in (None, self._host_session):
             await self.host_turns.caught_up()
-            await self._context.emit(await self.host_turns.end_session(await self._following()))
+            ended = await self.host_turns.end_session(await self._following())
+            # The turn was refused with the same error, so the registry need not print it, too.
+            with contextlib.suppress(ImportedSession):
+                await self._context.emit(ended)
 
     async def close(self) -> None:
         """Release the store. The mount's cleanup calls it; a second call does nothing."""

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from eventctx.adapters.amplifier.memory_files import is_row_of
+from eventctx.adapters.amplifier.memory_files import is_memory
 from eventctx.adapters.amplifier.plain import converted_to_json
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.arguments import shown
@@ -51,6 +51,8 @@ class TranscriptFile:
     def __init__(self, path: Path, memory_files: Sequence[Path]) -> None:
         self._path = path
         self._memory_files = memory_files
+        self._whole = False
+        """Whether the last line is known to have its end."""
 
     async def opened(self, context: Context) -> bool:
         """Give an empty session the messages of the file; write the file if it is missing.
@@ -58,7 +60,7 @@ class TranscriptFile:
         Returns whether the file had messages for it.
         """
         if await context.get_messages():
-            if not self._path.exists():
+            if self._is_missing():
                 await self.replaced(context)
             return False
         rows = await asyncio.to_thread(self._rows)
@@ -86,17 +88,35 @@ class TranscriptFile:
             _log.warning("the copy of the transcript cannot be written: %s", error)
 
     def _append(self, line: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line)
+        with self._path.open("a+b") as file:
+            if not self._whole and file.tell():
+                # A process that was killed may have left half a line.
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else f"\n{line}"
+            file.write(line.encode())
+            self._whole = True
 
     def _write(self, text: str) -> None:
         # A reader sees the old file or the new one, also when this process is killed.
         new = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(self._path)
+        try:
+            new.write_text(text, encoding="utf-8")
+            new.replace(self._path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+
+    def _is_missing(self) -> bool:
+        try:
+            return not self._path.exists()
+        except OSError:
+            return True  # writing it says what is wrong
 
     def _rows(self) -> list[dict[str, Any]]:
-        """The file's messages. Rows of memory files stand before the view, and are left out."""
+        """The file's messages. Rows of memory files stand before the view, and are left out.
+
+        That of a file which is gone is its only text, and is moved with the first request.
+        """
         try:
             if not self._path.is_file():
                 return []
@@ -104,6 +124,7 @@ class TranscriptFile:
         except (OSError, ValueError) as error:
             _log.warning("the transcript %s cannot be read and is not used: %s", self._path, error)
             return []
+        there = [one for one in self._memory_files if _is_file(one)]
         rows: list[dict[str, Any]] = []
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
@@ -111,12 +132,16 @@ class TranscriptFile:
             row = _message(line)
             if row is None:
                 _log.warning("%s, line %d is no message and is skipped", self._path, number)
-            elif not (row.get("role") == "system" and self._is_memory(row)):
+            elif not is_memory(row, there):
                 rows.append(row)
         return rows
 
-    def _is_memory(self, row: dict[str, Any]) -> bool:
-        return is_row_of(row.get("content"), self._memory_files)
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _line(message: dict[str, Any]) -> str:

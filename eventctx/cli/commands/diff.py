@@ -55,7 +55,7 @@ _GROUPS: Final = {
     "assistant": "answers of the model",
     "result": "tool results",
     "other": "others",
-    "inserted": "summaries, notices, memory",
+    "inserted": "prompt, summaries, notices, memory",
     "made_up": "made-up results",
 }
 _BESIDE: Final = "beside: system prompt, tools"

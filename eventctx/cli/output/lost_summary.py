@@ -24,6 +24,7 @@ BY_IN_WORDS: Final[dict[LeftBy, str]] = {
     "compaction": "by a compaction",
     "set": "by a set of the transcript",
     "clear": "by a clear of the transcript",
+    "replaced": "for the host's own system prompt",
     "erased": "erased",
     "unanswered": "as results whose call is not in view",
 }

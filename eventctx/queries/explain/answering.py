@@ -76,6 +76,8 @@ async def difference(
             return ExtraEntry(kind, ref.position, None, ref.stands_for, texts[address_of(ref)])
         return ExtraEntry(kind, None, None if ref is None else ref.number, (), None)
 
+    came = [extra(one.kind, one.ref) for one in compared.came]
+    went = [extra(one.kind, one.ref) for one in compared.went]
     return ViewDiff(
         stream,
         _side(earlier, before),
@@ -92,10 +94,23 @@ async def difference(
                 for one in compared.differences
             ]
         ),
-        tuple([extra(one.kind, one.ref) for one in compared.came]),
-        tuple([extra(one.kind, one.ref) for one in compared.went]),
+        _without(came, went),
+        _without(went, came),
         compared.passed,
     )
+
+
+def _without(entries: Sequence[ExtraEntry], others: Sequence[ExtraEntry]) -> tuple[ExtraEntry, ...]:
+    """The entries whose text is not among ``others``: a change of one system row records all."""
+    same = [(one.kind, one.stands_for, one.message) for one in others if one.message is not None]
+    found: list[ExtraEntry] = []
+    for one in entries:
+        text = (one.kind, one.stands_for, one.message)
+        if text in same:
+            same.remove(text)
+        else:
+            found.append(one)
+    return tuple(found)
 
 
 async def _explained(

@@ -19,6 +19,7 @@ _LEFT_BY: Final[dict[str, LeftBy]] = {
     **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),
     "set": "set",
     "cleared": "clear",
+    "replaced": "replaced",
     "erased": "erased",
 }
 _STANDS_FOR_OTHERS: Final = ("summary", "notice", "memory")

@@ -84,29 +84,3 @@ async def test_a_call_that_is_cancelled_while_the_session_opens_costs_no_event(
         opened.set()
         await host.turns.caught_up()
         assert await types_in(engine) == ["provider:request", "provider:response", "tool:pre"]
-
-
-def test_a_host_in_a_second_loop_has_its_events_recorded_by_themselves_too(tmp_path: Path) -> None:
-    async def first() -> tuple[Host, Engine]:
-        engine = await eventctx.open(tmp_path / "store.db", receipts=False)
-        following = (await engine.session("s")).following()
-
-        async def of_session() -> Following:
-            return following
-
-        host = Host(of_session)
-        await host.in_a_tool()
-        return host, engine
-
-    async def second(host: Host, engine: Engine) -> None:
-        await host.in_a_tool()
-        async with asyncio.timeout(30):
-            async for record in engine.store.subscribe(stream="s"):
-                turns.add(record.turn_id)
-                if record.type == "tool:pre" and len(turns) == 3:  # none, the first, the second
-                    break
-        await engine.close()
-
-    turns: set[str | None] = set()
-    host, engine = asyncio.run(first())
-    asyncio.run(second(host, engine))

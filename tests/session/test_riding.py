@@ -19,7 +19,8 @@ from eventctx.errors import StoreFull
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
-from eventctx.session.appends.riding import IDLE_SECONDS, MAX_RIDING
+from eventctx.session.appends.idle import IDLE_SECONDS
+from eventctx.session.appends.riding import MAX_RIDING
 from eventctx.stores.memory import MemoryStore
 
 USER = {"role": "user", "content": "hello"}
@@ -320,3 +321,21 @@ def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> No
     gc.collect()  # the engine, which lets what rides go
     gc.collect()
     assert store() is None
+
+
+def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
+    async def begins() -> tuple[Engine, eventctx.Context]:
+        engine = Engine(Counting())
+        ctx = await engine.session("s")
+        await ctx.emit(PlanStart(name="there"))
+        return engine, ctx
+
+    async def goes_on(engine: Engine, ctx: eventctx.Context) -> None:
+        await ctx.emit(PlanStart(name="here"))
+        async with asyncio.timeout(30):
+            async for _ in engine.store.subscribe(stream="s", after=1):
+                break
+
+    stands_still = asyncio.new_event_loop()
+    asyncio.run(goes_on(*stands_still.run_until_complete(begins())))
+    stands_still.close()

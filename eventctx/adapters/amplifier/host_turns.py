@@ -18,12 +18,12 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
-from eventctx.aio import KeyedLock
+from eventctx.aio import KeyedLock, finish
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
 from eventctx.log.ids import is_turn_id
@@ -32,13 +32,11 @@ from eventctx.log.usage import Usage, form_of_host, read_usage
 from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts
 from eventctx.messages.tool_results import answer_of_copy, failure_of_copy, failure_of_row
+from eventctx.session.appends.idle import Idle
 from eventctx.session.host_turns import Following
 
 MAX_MESSAGE: Final = 2_000
 """Longest text of an error in a record, in characters."""
-
-IDLE_SECONDS: Final = 0.05
-"""How long a noted event waits at most for the next call of the context."""
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
@@ -73,7 +71,7 @@ class HostTurns:
         following: Callable[[], Awaitable[Following]],
         owned: Callable[[object], bool],
         call_id: Callable[[str, object], str | None],
-        sent: Callable[[Data], Awaitable[None]] | None,
+        sent: Callable[[Data], Coroutine[Any, Any, None]] | None,
     ) -> None:
         self._session = session
         self._following = following
@@ -83,7 +81,7 @@ class HostTurns:
         self._began = False
         self._noted: deque[Noted] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._alarmed = False
+        self._idle = Idle(self._rang)
         self._late: set[asyncio.Task[None]] = set()
         self._catching_up = KeyedLock()
         self._awaited = False
@@ -125,20 +123,15 @@ class HostTurns:
         def note(event: str, data: Data) -> None:
             # The kernel calls this in a thread of its own.
             if self._concerns_us(event, data):
+                if not self._noted:
+                    self._idle.start()
                 self._noted.append(Noted(step, event, data, time_ns(), self._awaited))
-                self._alarm()
+                if self._loop is not None:
+                    self._idle.set(loop=self._loop)
 
         return note
 
-    def _alarm(self) -> None:
-        """Have the loop record what is noted after a while; asked once, since it wakes the loop."""
-        if not self._alarmed and self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: the next call records it
-                self._loop.call_soon_threadsafe(self._loop.call_later, IDLE_SECONDS, self._rang)
-                self._alarmed = True
-
     def _rang(self) -> None:
-        self._alarmed = False
         if self._noted:
             late = asyncio.ensure_future(self._catch_up_late())
             self._late.add(late)
@@ -164,9 +157,15 @@ class HostTurns:
         if not self._noted:
             return
         async with self._catching_up(self._session):
+            with suppress(EventctxError):
+                await self._following()  # a cancellation while it opens costs no event
             while self._noted:
                 try:
                     await self._take(self._noted[0])
+                except Exception:
+                    # The caller asks for something else, and must not fail for a payload.
+                    event = self._noted[0].event
+                    _log.exception("%s of session %r is not recorded", event, self._session)
                 finally:
                     # Only now: while the event is in the queue, other callers wait for its record.
                     self._noted.popleft()
@@ -214,7 +213,7 @@ class HostTurns:
 
     async def _report_sent(self, data: Data) -> None:
         if self._sent is not None:
-            await self._sent(data)
+            await finish(self._sent(data))
 
     async def _responded(self, following: Following, data: Data) -> None:
         raw = data.get("raw")

@@ -1,22 +1,15 @@
-"""What rides: the wait until it goes by itself, and its way to the store when nobody waits."""
+"""What rides: how much of it may, and its way to the store when nobody waits."""
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
-from collections.abc import Callable
-from contextlib import suppress
-from time import perf_counter
 from typing import Final, Protocol
 
 from eventctx.log.store import EventStore
 
 MAX_RIDING: Final = 64
 """Activity events that may ride; the next one takes them all to the store."""
-
-IDLE_SECONDS: Final = 0.05
-"""How long an activity event rides at most while nothing is appended that is waited for."""
 
 GOES: Final = frozenset(("prompt:complete", "session:end"))
 """Activity events that take to the store what rides, as nothing is to be expected soon."""
@@ -73,31 +66,3 @@ def send_all(store: EventStore | None = None) -> None:
 if hasattr(os, "register_at_fork"):
     # What rides is the parent's.
     os.register_at_fork(after_in_child=_riding.clear)
-
-
-class Idle:
-    """Calls ``rang`` in the loop of whoever sets it, ``IDLE_SECONDS`` after it was last started."""
-
-    def __init__(self, rang: Callable[[], None]) -> None:
-        self._rang = rang
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._since = 0.0
-
-    def start(self) -> None:
-        """Count from now on."""
-        self._since = perf_counter()
-
-    def set(self, seconds: float = IDLE_SECONDS) -> None:
-        """Have it ring, if this thread has a loop and no running loop will do so already."""
-        if self._loop is None or not self._loop.is_running():
-            with suppress(RuntimeError):  # no loop: what rides goes with the next append
-                self._loop = asyncio.get_running_loop()
-                self._loop.call_later(seconds, self._ring)
-
-    def _ring(self) -> None:
-        self._loop = None
-        early = self._since + IDLE_SECONDS - perf_counter()
-        if early > 0:
-            self.set(early)  # what it was set for went with another append
-        else:
-            self._rang()

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import StoreFull
+from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
 from eventctx.session.appends.idle import IDLE_SECONDS
 from eventctx.session.appends.riding import MAX_RIDING
+from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
 
 USER = {"role": "user", "content": "hello"}
@@ -339,3 +341,76 @@ def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
     stands_still = asyncio.new_event_loop()
     asyncio.run(goes_on(*stands_still.run_until_complete(begins())))
     stands_still.close()
+
+
+class Held(Counting):
+    """A store whose appends are acknowledged when ``release`` is called, if ``holds``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self.took = asyncio.Event()
+        self._held: list[tuple[Ack[Appended], Awaitable[Appended]]] = []
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        done = super().append(stream, drafts, expected)
+        if not self.holds:
+            return done
+        self._held.append((Ack(), done))
+        self.took.set()
+        return self._held[-1][0]
+
+    async def release(self, error: Exception | None = None) -> None:
+        """Acknowledge all, the last one first."""
+        self.holds = False
+        for ack, done in reversed(self._held):
+            settle([(ack, None, error) if error else (ack, await done, None)])
+            await asyncio.sleep(0)
+
+
+async def test_a_call_that_is_cancelled_on_its_requests_way_to_the_disk_has_an_end() -> None:
+    store = Held()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        store.holds = True
+        asking = asyncio.create_task(ctx.get_messages_for_request(call=cycle.provider_call("m")))
+        await store.took.wait()
+        asking.cancel()
+        await asyncio.sleep(0)
+        await store.release()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
+    assert ends == ["provider:request", "provider:error"]
+
+
+class Refusing(Held):
+    """Keeps nothing of what it holds."""
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        if not self.holds:
+            return super().append(stream, drafts, expected)
+        self._held.append((Ack(), Ack()))
+        return self._held[-1][0]
+
+
+async def test_what_is_sent_again_keeps_its_order_whichever_failure_is_heard_first() -> None:
+    store = Refusing()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    store.holds = True
+    for number in range(2 * (MAX_RIDING + 1)):
+        await ctx.emit(PlanStart(name=str(number)))
+    await asyncio.sleep(0)
+    await store.release(StoreFull("the disk is full"))
+    await ctx.add_message(ANSWER)
+    records = [one async for one in engine.records("s") if one.type == "plan:start"]
+    names = [getattr(decode_event(one), "name", None) for one in records]
+    assert names == [str(number) for number in range(2 * (MAX_RIDING + 1))]

@@ -415,6 +415,7 @@ class Engine:
 
         ``began`` is called with each session's name, the number of those done, and that of all.
         """
+        await self._sessions.send()
         receipts = await self._receipts.receipts()
         return await verify_store(self.store, receipts, facts=facts, began=began)
 
@@ -425,6 +426,7 @@ class Engine:
         it stays where it is when something is found. Raises InvalidSetting (there is something at
         ``path``, or the store is no file), StoreFull, StoreReadOnly, StoreUnavailable.
         """
+        await self._sessions.send()
         # Read first: the copy holds every record that has a receipt by now.
         receipts = await self._receipts.receipts()
         return await back_up(self.store, Path(path), receipts)
@@ -439,7 +441,7 @@ class Engine:
 
         ``key`` is made by ``eventctx.signer``. Raises StreamNotFound, InvalidSetting.
         """
-        check_session_id(session)
+        await self._readable(session)
         return await sign(self.store, self._sessions, session, key)
 
     async def why(
@@ -570,8 +572,10 @@ class Engine:
 
     def __del__(self) -> None:
         """Write what is queued, and end the threads, of an engine that nobody closed."""
+        store = getattr(self, "store", None)
+        if store is not None:
+            send_all(store)  # what rides would else keep the store for good
         if self._opened is not None:
-            send_all(self.store)
             run_apart(partial(_release, self.hooks, self._losses, self.store), "eventctx-release")
             warnings.warn(
                 f"the engine of {self._opened} was dropped without a close: use `async with "

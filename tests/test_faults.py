@@ -101,7 +101,7 @@ async def test_an_unwritten_activity_event_is_raised_by_the_next_awaited_call() 
     store = Failing()
     engine = Engine(store)
     ctx = await engine.session("s")
-    store.failures = 1
+    store.failures = 1  # the event rides on the message, so one append holds both
     await ctx.emit(PlanStart())
     with pytest.raises(StoreFull):
         await ctx.add_message(USER)

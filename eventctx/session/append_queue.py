@@ -210,10 +210,12 @@ class AppendQueue:
         if mirrored is not None and asked is not None:
             raise ImportedSession(self._stream, mirrored, asked)
         with self._lock:
+            first = not self._unsent
             self._appends += 1
             one = Unsent(self._appends, draft, None)
             if self._stale:
                 self._unsent.append(one)
+                rides(self)
             else:
                 self._ride(one)
             goes = draft.type in GOES or len(self._unsent) > MAX_RIDING
@@ -222,6 +224,8 @@ class AppendQueue:
             self._idle.set()
         else:
             self._watch(pending)
+        if first:
+            self.used()
 
     def _ride(self, one: Unsent) -> None:
         if not self._unsent:
@@ -265,13 +269,16 @@ class AppendQueue:
         with contextlib.suppress(EventctxError):
             await self.flushed()
 
-    def send(self, store: EventStore | None = None) -> None:
+    def appends_to(self, store: EventStore, stream: str | None = None) -> bool:
+        """As ``Riding.appends_to``."""
+        return store is self._store and stream in (None, self._stream)
+
+    def send(self) -> None:
         """As ``Riding.send``. Callable from any thread."""
-        if store is self._store or store is None:
-            with self._lock:
-                pending = self._submit((), 0) if self._unsent and not self._stale else None
-            if pending is not None:
-                self._watch(pending)
+        with self._lock:
+            pending = self._submit((), 0) if self._unsent and not self._stale else None
+        if pending is not None:
+            self._watch(pending)
 
     # -- waiting for the disk --------------------------------------------------------------------
 
@@ -280,8 +287,10 @@ class AppendQueue:
         try:
             return await self._ended(pending)
         except asyncio.CancelledError:
-            # The append continues without its caller, and its outcome still has to be handled.
-            self._watch(pending)
+            # The append continues without its caller, and its outcome still has to be handled. A
+            # task of the queue itself is cancelled by a loop that ends, and runs no more tasks.
+            if asyncio.current_task() not in self._tasks:
+                self._watch(pending)
             raise
 
     def _watch(self, pending: PendingAppend) -> None:
@@ -348,6 +357,10 @@ class AppendQueue:
             if conflict or draft.id not in self._awaited_ids:
                 origin = pending if conflict else None
                 self._unsent.append(Unsent(pending.number, draft, origin))
+        if self._unsent:
+            rides(self)
+            if conflict:
+                self._idle.set()  # perhaps nobody waits who would send them again
 
     # -- staying in step with the store ----------------------------------------------------------
 

@@ -129,9 +129,12 @@ class Drafts:
         )
 
     def follow(self, time: int) -> None:
-        """Let no later draft have an earlier time than a record of the store has."""
+        """Let the next draft be placed behind a record of ``time``, the last one of the store.
+
+        What was placed before and was not written keeps its own time, as far as that allows.
+        """
         self._made = max(self._made, time)
-        self._sent = max(self._sent, time)
+        self._sent = time
 
     def placed(self, draft: Draft) -> Draft:
         """The draft as it goes to its place: times do not run backwards along the log."""

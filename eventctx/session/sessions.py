@@ -40,6 +40,7 @@ from eventctx.policies.recorded import recorded_settings
 from eventctx.search.recall import Recall
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.appends.pending import Clock, Listener
+from eventctx.session.appends.riding import Riding, rides_no_more, riding_to
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context, Observe
 from eventctx.session.open_session import OpenSession
@@ -195,13 +196,14 @@ class Sessions:
         if found is not None:
             await found.close()
 
-    async def send(self, session: str) -> None:
-        """Write what rides in a session, so that it can be read. No error if it is not open."""
-        found = self._found.get(session)
-        if found is not None:
+    async def send(self, session: str | None = None) -> None:
+        """Write what rides in a session, or in all, so that it can be read."""
+        found = None if session is None else self._found.get(session)
+        queues: list[Riding] = [] if found is None else [found.appends]
+        for queue in [*queues, *riding_to(self._environment.store, session)]:
             # Reading goes on without it; the next append that is waited for raises the error.
             with suppress(StoreError):
-                await found.appends.flushed()
+                await queue.flushed()
 
     async def renew(self, session: str) -> None:
         """Forget what is held of a session, since contents of it were destroyed."""
@@ -229,6 +231,13 @@ class Sessions:
                 await self.close(session)
             except BaseException as error:  # a cancellation, too, waits until all are closed
                 failed = failed or error
+        for queue in riding_to(self._environment.store):
+            try:
+                await queue.flushed()
+            except BaseException as error:
+                rides_no_more(queue)
+                if not isinstance(error, SessionWasDeleted):  # its events went with it
+                    failed = failed or error
         if failed is not None:
             raise failed
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Sequence
+from itertools import pairwise
 from pathlib import Path
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
@@ -13,11 +16,13 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import StoreFull
+from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
 from eventctx.session.appends.idle import IDLE_SECONDS
 from eventctx.session.appends.riding import MAX_RIDING
+from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
 
 USER = {"role": "user", "content": "hello"}
@@ -195,3 +200,217 @@ async def _interleaved(path: Path, steps: list[tuple[str, str]]) -> None:
         assert (await engine.verify("s")).ok
         for row in (await engine.audit("s")).requests:
             assert (await engine.request_view("s", position=row.position)).verified
+
+
+# -- whatever happens meanwhile ------------------------------------------------------------------
+
+
+async def types_in(path: Path, session: str = "s") -> list[str]:
+    async with eventctx.open(path, receipts=False) as engine:
+        return [record.type async for record in engine.records(session)]
+
+
+async def test_what_rides_keeps_its_times_when_another_process_wrote_in_between(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    now = iter(range(1_000, 100_000, 1_000))
+    async with (
+        eventctx.open(path, receipts=False, clock=lambda: next(now)) as engine,
+        eventctx.open(path, receipts=False, clock=lambda: 1) as other,
+    ):
+        ctx = await engine.session("s")
+        behind = await other.session("s")
+        await behind.add_message(USER)
+        for number in range(3):
+            await ctx.emit(PlanStart(name=str(number)))
+        await ctx.add_message(ANSWER)
+        records = [record async for record in engine.records("s")]
+    times = [record.time for record in records if record.type == "plan:start"]
+    assert [later - earlier for earlier, later in pairwise(times)] == [1_000, 1_000]
+
+
+async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with (
+        eventctx.open(path, receipts=False) as engine,
+        eventctx.open(path, receipts=False) as other,
+    ):
+        ctx = await engine.session("s")
+        async with ctx.turn():
+            await engine.verify("s")  # nothing rides any more, and no alarm is set
+            await asyncio.sleep(2 * IDLE_SECONDS)
+            await (await other.session("s")).add_message(USER)
+        async with asyncio.timeout(30):
+            async for record in other.store.subscribe(stream="s"):
+                if record.type == "prompt:complete":
+                    break
+
+
+async def test_what_rides_in_a_session_that_was_let_go_is_read_and_written(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with eventctx.open(path, receipts=False, most_open_sessions=1) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        for _ in range(2):
+            await (await engine.session("other")).add_message(USER)
+        await ctx.emit(PlanStart())
+        del ctx
+        assert [one.type async for one in engine.records("s", 2)] == ["plan:start"]
+
+
+async def test_closing_an_engine_writes_what_rides_in_a_session_that_was_closed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        ctx = await engine.session("s")
+        await engine.close_session("s")
+        await ctx.emit(PlanStart())
+    assert await types_in(path) == ["session:start", "plan:start"]
+
+
+async def test_a_backup_and_a_signature_hold_what_rides(tmp_path: Path) -> None:
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    forms = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    plain = (forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+    key = ed25519.Ed25519PrivateKey.generate().private_bytes(*plain)
+    path, copy = tmp_path / "store.db", tmp_path / "copy.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        ctx = await engine.session("s")
+        await ctx.emit(PlanStart())
+        await engine.backup(copy)
+        assert await types_in(copy) == ["session:start", "plan:start"]
+        await ctx.emit(PlanStart())
+        signed = await engine.sign("s", eventctx.signer(key))
+        assert signed.position == 3
+
+
+def test_a_loop_that_ends_while_something_goes_by_itself_complains_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(Counting):
+        def append(
+            self, stream: str, drafts: Sequence[Draft], expected: Expected
+        ) -> Awaitable[Appended]:
+            done = super().append(stream, drafts, expected)
+            return _later(done) if drafts[0].type == "plan:start" else done
+
+    async def program() -> None:
+        ctx = await Engine(Slow()).session("s")
+        await ctx.emit(PlanStart())
+        await asyncio.sleep(2 * IDLE_SECONDS)
+
+    asyncio.run(program())
+    gc.collect()
+    assert caplog.messages == []
+
+
+async def _later(done: Awaitable[Appended]) -> Appended:
+    await asyncio.sleep(3600)
+    return await done
+
+
+def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> None:
+    async def program() -> ref[Counting]:
+        store = Counting()
+        ctx = await Engine(store).session("s")
+        await ctx.add_message(USER)
+        await ctx.emit(PlanStart())
+        return ref(store)
+
+    store = asyncio.run(program())
+    gc.collect()  # the engine, which lets what rides go
+    gc.collect()
+    assert store() is None
+
+
+def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
+    async def begins() -> tuple[Engine, eventctx.Context]:
+        engine = Engine(Counting())
+        ctx = await engine.session("s")
+        await ctx.emit(PlanStart(name="there"))
+        return engine, ctx
+
+    async def goes_on(engine: Engine, ctx: eventctx.Context) -> None:
+        await ctx.emit(PlanStart(name="here"))
+        async with asyncio.timeout(30):
+            async for _ in engine.store.subscribe(stream="s", after=1):
+                break
+
+    stands_still = asyncio.new_event_loop()
+    asyncio.run(goes_on(*stands_still.run_until_complete(begins())))
+    stands_still.close()
+
+
+class Held(Counting):
+    """A store whose appends are acknowledged when ``release`` is called, if ``holds``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self.took = asyncio.Event()
+        self._held: list[tuple[Ack[Appended], Awaitable[Appended]]] = []
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        done = super().append(stream, drafts, expected)
+        if not self.holds:
+            return done
+        self._held.append((Ack(), done))
+        self.took.set()
+        return self._held[-1][0]
+
+    async def release(self, error: Exception | None = None) -> None:
+        """Acknowledge all, the last one first."""
+        self.holds = False
+        for ack, done in reversed(self._held):
+            settle([(ack, None, error) if error else (ack, await done, None)])
+            await asyncio.sleep(0)
+
+
+async def test_a_call_that_is_cancelled_on_its_requests_way_to_the_disk_has_an_end() -> None:
+    store = Held()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        store.holds = True
+        asking = asyncio.create_task(ctx.get_messages_for_request(call=cycle.provider_call("m")))
+        await store.took.wait()
+        asking.cancel()
+        await asyncio.sleep(0)
+        await store.release()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
+    assert ends == ["provider:request", "provider:error"]
+
+
+class Refusing(Held):
+    """Keeps nothing of what it holds."""
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        if not self.holds:
+            return super().append(stream, drafts, expected)
+        self._held.append((Ack(), Ack()))
+        return self._held[-1][0]
+
+
+async def test_what_is_sent_again_keeps_its_order_whichever_failure_is_heard_first() -> None:
+    store = Refusing()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    store.holds = True
+    for number in range(2 * (MAX_RIDING + 1)):
+        await ctx.emit(PlanStart(name=str(number)))
+    await asyncio.sleep(0)
+    await store.release(StoreFull("the disk is full"))
+    await ctx.add_message(ANSWER)
+    records = [one async for one in engine.records("s") if one.type == "plan:start"]
+    names = [getattr(decode_event(one), "name", None) for one in records]
+    assert names == [str(number) for number in range(2 * (MAX_RIDING + 1))]

@@ -18,12 +18,12 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
-from eventctx.aio import KeyedLock
+from eventctx.aio import KeyedLock, finish
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
 from eventctx.log.ids import is_turn_id
@@ -71,7 +71,7 @@ class HostTurns:
         following: Callable[[], Awaitable[Following]],
         owned: Callable[[object], bool],
         call_id: Callable[[str, object], str | None],
-        sent: Callable[[Data], Awaitable[None]] | None,
+        sent: Callable[[Data], Coroutine[Any, Any, None]] | None,
     ) -> None:
         self._session = session
         self._following = following
@@ -157,9 +157,15 @@ class HostTurns:
         if not self._noted:
             return
         async with self._catching_up(self._session):
+            with suppress(EventctxError):
+                await self._following()  # a cancellation while it opens costs no event
             while self._noted:
                 try:
                     await self._take(self._noted[0])
+                except Exception:
+                    # The caller asks for something else, and must not fail for a payload.
+                    event = self._noted[0].event
+                    _log.exception("%s of session %r is not recorded", event, self._session)
                 finally:
                     # Only now: while the event is in the queue, other callers wait for its record.
                     self._noted.popleft()
@@ -207,7 +213,7 @@ class HostTurns:
 
     async def _report_sent(self, data: Data) -> None:
         if self._sent is not None:
-            await self._sent(data)
+            await finish(self._sent(data))
 
     async def _responded(self, following: Following, data: Data) -> None:
         raw = data.get("raw")

@@ -18,8 +18,16 @@ GOES: Final = frozenset(("prompt:complete", "session:end"))
 class Riding(Protocol):
     """A queue with drafts that ride."""
 
-    def send(self, store: EventStore | None = None) -> None:
-        """Hand them to the store and wait for nothing; only if it is ``store``, where given."""
+    def appends_to(self, store: EventStore, stream: str | None = None) -> bool:
+        """Whether it appends to ``store``, and to ``stream``, where given."""
+        ...
+
+    def send(self) -> None:
+        """Hand them to the store and wait for nothing."""
+        ...
+
+    async def flushed(self) -> None:
+        """Hand them to the store and wait for the disk. Raises what the store raises."""
         ...
 
 
@@ -36,14 +44,23 @@ def rides(queue: Riding) -> None:
 
 
 def rides_no_more(queue: Riding) -> None:
-    """Forget a queue, whose drafts were sent."""
+    """Forget a queue: its drafts were sent, or nobody will try it again."""
     _riding.discard(queue)
+
+
+def riding_to(store: EventStore, stream: str | None = None) -> list[Riding]:
+    """The queues with drafts that ride to a store, or to one stream of it.
+
+    Also those of sessions that were closed, and are still used by somebody who held them.
+    """
+    return [queue for queue in list(_riding) if queue.appends_to(store, stream)]
 
 
 def send_all(store: EventStore | None = None) -> None:
     """Let all queues of a store, or of all stores, send what rides. Waits for nothing."""
-    for queue in list(_riding):
-        queue.send(store)
+    for queue in list(_riding) if store is None else riding_to(store):
+        queue.send()
+        rides_no_more(queue)  # also one that cannot send now: there is no later
 
 
 if hasattr(os, "register_at_fork"):

@@ -71,6 +71,16 @@ async def test_options_about_tools_go_into_requests_with_tools_alone(
     assert not options.keys() & without.keys()
 
 
+async def test_keys_that_hosts_and_contexts_write_are_not_sent(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [json_reply(kit.text)]
+    theirs = {"metadata": {"_seq": 1}, "timestamp": "2026-01-01", "_stubbed": True}
+    await connect(kit).complete(Request([{**HELLO, **theirs}], IDS))
+    (sent,) = server.requests
+    assert not any(str(key) in str(sent.body) for key in theirs)
+
+
 async def test_a_streamed_answer_is_the_same_as_a_whole_one(
     kit: Kit, connect: Connect, server: Server
 ) -> None:

@@ -160,6 +160,8 @@ class UnansweredCalls(SoundContext):
 class Reorders(SoundContext):
     def compacted(self, view: Rows, budget: int) -> Rows:
         made = super().compacted(view, budget)
+        if made[-1]["role"] == "tool":
+            return made
         return [made[0], made[-1], *made[1:-1]]
 
 

@@ -196,6 +196,11 @@ def drops_the_factory_s_prompt(base: Any) -> Any:
     return sending(lambda view: view[1:] if view[0]["role"] == "system" else view)(base)
 
 
+@breaks("pairs")
+def drops_the_newest_result(base: Any) -> Any:
+    return sending(lambda view: view[:-1] if view[-1]["role"] == "tool" else view)(base)
+
+
 @breaks("latest_stays")
 def sends_the_view_that_it_sent(base: Any) -> Any:
     class Mutant(base):

@@ -462,6 +462,29 @@ async def test_an_immediate_stop_ends_a_model_call(monkeypatch: pytest.MonkeyPat
         assert activity(await records(engine))[-2:] == ["provider:error", "prompt:complete"]
 
 
+async def test_an_immediate_stop_before_a_wait_leaves_no_wait_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        begun.append(seconds)
+
+    def wait(seconds: float) -> Any:
+        waits.append(sleep(seconds))
+        return waits[-1]
+
+    async def refused() -> None:
+        session.coordinator.cancellation.request_immediate()
+        raise ConnectionError("gone")
+
+    waits: list[Any] = []
+    module = Module(refused)
+    async with kernel(monkeypatch, MockContextManager(), module, sleep=wait) as session:
+        assert await session.execute("go") == ""
+    assert len(begun) == len(waits)
+
+
 async def test_a_tool_finds_the_call_that_it_runs_for(monkeypatch: pytest.MonkeyPatch) -> None:
     tool, module = Writes(), Module(calls("c1", "write"), says("ok"))
     found: list[Any] = []

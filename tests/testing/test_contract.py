@@ -102,6 +102,15 @@ async def test_a_check_that_waits_for_ever_is_ended(tmp_path):
     assert seen(findings, "clearing") == "it did not return within 1 s"
 
 
+@pytest.mark.parametrize(
+    ("name", "error"), [("times_out", "TimeoutError"), ("cancels", "CancelledError")]
+)
+async def test_an_error_of_its_own_is_no_wait_and_names_its_line(name, error, tmp_path):
+    findings = await found(f"{BROKEN}:{name}", tmp_path)
+    expected = rf"raised {error}: no lock \(broken_contexts\.py:\d+\)"
+    assert re.fullmatch(expected, seen(findings, "clearing"))
+
+
 async def test_after_three_checks_that_do_not_return_no_more_is_waited_for(tmp_path):
     target = resolve(f"{BROKEN}:never_adds", ROOT)
     findings = [one async for one in examine(target, {}, tmp_path, seconds=0.2)]

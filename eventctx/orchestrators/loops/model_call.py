@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
@@ -18,6 +18,7 @@ from eventctx.orchestrators.host.hooks import HookAnswers
 from eventctx.orchestrators.limits import within
 from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
 from eventctx.orchestrators.loops.run import Denied, TurnRun
+from eventctx.orchestrators.loops.settings import Sleep
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, Usage
 from eventctx.orchestrators.providers.failures import as_failure, problem_with, usable_usage
 from eventctx.session.turns import ProviderCall
@@ -125,8 +126,8 @@ class ModelCaller:
                 if shown or not failure.retryable or retries == settings.max_retries:
                     raise
                 retries += 1
-                wait = settings.sleep(self._wait(retries, failure.retry_after))
-                await within(_awaited(wait), None, self._run.stop)
+                wait = _slept(settings.sleep, self._wait(retries, failure.retry_after))
+                await within(wait, None, self._run.stop)
                 self._run.check_stop()
 
     def _refuses_choice(self, failure: ProviderFailed) -> bool:
@@ -298,8 +299,8 @@ def _blocks(answer: Answer) -> list[Any]:
     return blocks
 
 
-async def _awaited(wait: Awaitable[None]) -> None:
-    await wait
+async def _slept(sleep: Sleep, seconds: float) -> None:
+    await sleep(seconds)
 
 
 def usage_payload(usage: Usage) -> dict[str, int]:

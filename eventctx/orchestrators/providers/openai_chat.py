@@ -18,7 +18,7 @@ from eventctx.orchestrators.providers.arguments import read_arguments
 from eventctx.orchestrators.providers.openai_chat_stream import StreamedCompletion
 from eventctx.orchestrators.providers.openai_client import usable
 from eventctx.orchestrators.providers.sdk_calling import window
-from eventctx.orchestrators.providers.sdk_provider import SdkProvider, without_metadata
+from eventctx.orchestrators.providers.sdk_provider import SdkProvider, without_host_keys
 
 
 class OpenAIChatProvider(SdkProvider):
@@ -60,7 +60,7 @@ class OpenAIChatProvider(SdkProvider):
         return {"type": "function", "function": {**function, "parameters": dict(tool.parameters)}}
 
     def _conversation(self, request: Request) -> dict[str, Any]:
-        rows = [without_metadata(row) for row in request.messages if not _is_empty(row)]
+        rows = [without_host_keys(row) for row in request.messages if not _is_empty(row)]
         return {"messages": rows}
 
     def _stream_arguments(self) -> dict[str, Any]:

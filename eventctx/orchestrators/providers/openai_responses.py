@@ -18,7 +18,7 @@ from eventctx.orchestrators.providers import sdk_failing
 from eventctx.orchestrators.providers.arguments import read_arguments
 from eventctx.orchestrators.providers.openai_client import usable
 from eventctx.orchestrators.providers.sdk_calling import window
-from eventctx.orchestrators.providers.sdk_provider import SdkProvider, without_metadata
+from eventctx.orchestrators.providers.sdk_provider import SdkProvider, without_host_keys
 
 _DELTAS: Final[dict[str, Literal["text", "thinking"]]] = {
     "response.output_text.delta": "text",
@@ -85,7 +85,7 @@ class OpenAIResponsesProvider(SdkProvider):
 
     def _conversation(self, request: Request) -> dict[str, Any]:
         rows = [item for item in request.messages if not _is_empty(item)]
-        return {"input": [without_metadata(item) for item in _without_lone_reasoning(rows)]}
+        return {"input": [without_host_keys(item) for item in _without_lone_reasoning(rows)]}
 
     def _collector(self) -> StreamedResponse:
         return StreamedResponse(self.name)

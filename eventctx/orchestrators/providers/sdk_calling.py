@@ -17,13 +17,15 @@ from eventctx.orchestrators.protocol import Ids
 from eventctx.orchestrators.providers import sdk_failing
 
 _OURS: Final = frozenset(("messages", "input", "model", "stream"))
+_OF_TOOLS: Final = frozenset(("tool_choice", "parallel_tool_calls"))
+"""Options that the APIs refuse in a request without tools."""
 
 
 class Connection:
     """Asks ``endpoint``, an SDK's resource with a ``create`` method.
 
-    ``options`` go into each request as they are, except those that are None. With ``propagate`` a
-    request carries its span as ``traceparent``.
+    ``options`` go into each request as they are, except those that are None, and those about tools
+    where the request has none. With ``propagate`` a request carries its span as ``traceparent``.
     """
 
     def __init__(
@@ -73,7 +75,10 @@ class Connection:
         parent = ids.traceparent() if self._propagate else None
         if parent is not None:
             headers["traceparent"] = parent
-        return {**self._options, **arguments, "extra_headers": headers}
+        given = self._options
+        if "tools" not in arguments and "extra_body" not in given:
+            given = {name: value for name, value in given.items() if name not in _OF_TOOLS}
+        return {**given, **arguments, "extra_headers": headers}
 
     def _checked(self, body: Any) -> dict[str, Any]:
         if not isinstance(body, dict):

@@ -140,6 +140,13 @@ class SdkProvider:
         raise NotImplementedError
 
 
-def without_metadata(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without a host's ``metadata``: the APIs refuse keys that they do not know."""
-    return {key: value for key, value in row.items() if key != "metadata"}
+def without_host_keys(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without the keys of hosts and contexts: the APIs refuse keys that they do not know.
+
+    Amplifier's modules write ``metadata``, ``timestamp``, and marks such as ``_stubbed``.
+    """
+    return {
+        key: value
+        for key, value in row.items()
+        if key not in ("metadata", "timestamp") and not key.startswith("_")
+    }

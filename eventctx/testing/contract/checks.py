@@ -1,11 +1,11 @@
 """The checks in one table: the contract's checklist, and the rules in its text.
 
 *Required* are the rules of the contract's checklist, those that its text demands of every context
-(headings "REQUIRED", "Critical", "Protocol Definition", "Implementation Requirements"), and three
-things without which no host can work with a context: the system prompt survives, no setting is
-refused, compactions are not silent. *Recommended* is the contract's second list, the role of a
-message (the contract's own canonical example takes messages without one), and behaviour that known
-hosts rely on.
+(headings "REQUIRED", "Critical", "Protocol Definition", "Implementation Requirements"), and four
+things without which no host can work with a context: the system prompt survives, thinking is sent
+as it came, no setting is refused, compactions are not silent. *Recommended* is the contract's
+second list, the role of a message (the contract's own canonical example takes messages without
+one), and behaviour that known hosts rely on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from eventctx.testing.contract import (
     settings,
     structure,
     telling,
+    thinking,
 )
 from eventctx.testing.contract.subject import Subject
 from eventctx.testing.contract.verdicts import Level
@@ -120,6 +121,10 @@ CHECKS: Final = (
     Check(
         "latest_stays", "required", "The latest message of the user is in every request",
         _STRATEGIES, prompting.latest_stays,
+    ),
+    Check(
+        "thinking", "required", "Thinking keeps its blocks and signatures in every request",
+        _HOSTS, thinking.thinking,
     ),
     Check(
         "told", "required", "No compaction is silent: an event tells of it",

@@ -105,6 +105,11 @@ async def pairs(subject: Subject) -> None:
             check_pairs(view, f"a request of {budget:,} tokens after {end} messages")
         for budget in BUDGETS:
             check_pairs(await one.request(budget), f"a request of {budget:,} tokens")
+        # Most requests of an agent end in the results of the tools that it has just called.
+        await one.add(talk(ROUNDS + 1)[len(rows) : -1])
+        for budget in BUDGETS:
+            where = f"a request of {budget:,} tokens that ends in results"
+            check_pairs(await one.request(budget), where)
 
 
 async def order(subject: Subject) -> None:

@@ -107,12 +107,15 @@ async def _problem(
 ) -> BaseException | None:
     with sandbox(folder):
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 await check.run(subject)
-        except TimeoutError:
-            return Broken(f"it {_HUNG} {seconds:g} s")
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return error  # the module's own
         except (Exception, SystemExit) as error:
-            return error
+            return Broken(f"it {_HUNG} {seconds:g} s") if limit.expired() else error
     return None
 
 

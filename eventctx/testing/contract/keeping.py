@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 
-from eventctx.testing.contract.conversations import Row, check_same, difference, short, talk
+from eventctx.testing.contract.conversations import Row, check_same, difference, giant, short, talk
 from eventctx.testing.contract.subject import Subject, mounted
 from eventctx.testing.contract.verdicts import Broken, sees
 
@@ -20,6 +20,12 @@ async def transcript(subject: Subject) -> None:
     async with mounted(subject, {"max_tokens": 8_000}) as one:
         await one.add(copy.deepcopy(rows))
         check_same(await one.transcript(), rows, "get_messages() with max_tokens 8,000")
+    # People repeat themselves, and files are long.
+    again = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Done."}]
+    rows = [*giant(100_000), *again, *again, again[0], again[0]]
+    async with mounted(subject) as one:
+        await one.add(copy.deepcopy(rows))
+        check_same(await one.transcript(), rows, "get_messages() with repeated and long messages")
 
 
 async def exactness(subject: Subject) -> None:

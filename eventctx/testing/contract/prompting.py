@@ -138,3 +138,10 @@ async def latest_stays(subject: Subject) -> None:
             view = await one.request(budget)
             there = any(payload_of(row) == latest for row in view)
             sees(there, f"a request of {budget:,} tokens lacks it: {short(latest)}")
+        # It is the latest also while the model works on it.
+        await one.add(talk(1)[2:5])
+        for budget in BUDGETS:
+            view = await one.request(budget)
+            there = any(payload_of(row) == latest for row in view)
+            seen = f"a request of {budget:,} tokens, with results behind it, lacks it"
+            sees(there, f"{seen}: {short(latest)}")

@@ -55,6 +55,32 @@ async def test_an_answer_says_what_the_api_said(kit: Kit, connect: Connect, serv
     assert (answer.usage.cache_read, answer.usage.reasoning) == (100, 3)
 
 
+async def test_options_about_tools_go_into_requests_with_tools_alone(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [json_reply(kit.text) for _ in range(2)]
+    wanted: Any = {"type": "auto"} if kit is ANTHROPIC else "required"
+    options: dict[str, Any] = {"tool_choice": wanted}
+    if kit is not ANTHROPIC:
+        options["parallel_tool_calls"] = False
+    provider = connect(kit, **options)
+    await provider.complete(hello(READ))
+    await provider.complete(hello())
+    with_tools, without = [one.body for one in server.requests]
+    assert {name: with_tools[name] for name in options} == options
+    assert not options.keys() & without.keys()
+
+
+async def test_keys_that_hosts_and_contexts_write_are_not_sent(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [json_reply(kit.text)]
+    theirs = {"metadata": {"_seq": 1}, "timestamp": "2026-01-01", "_stubbed": True}
+    await connect(kit).complete(Request([{**HELLO, **theirs}], IDS))
+    (sent,) = server.requests
+    assert not any(str(key) in str(sent.body) for key in theirs)
+
+
 async def test_a_streamed_answer_is_the_same_as_a_whole_one(
     kit: Kit, connect: Connect, server: Server
 ) -> None:

@@ -160,6 +160,8 @@ class UnansweredCalls(SoundContext):
 class Reorders(SoundContext):
     def compacted(self, view: Rows, budget: int) -> Rows:
         made = super().compacted(view, budget)
+        if made[-1]["role"] == "tool":
+            return made
         return [made[0], made[-1], *made[1:-1]]
 
 
@@ -405,3 +407,23 @@ async def prints(coordinator: Any, config: dict[str, Any] | None = None) -> None
     """Prints lines to stdout that look like findings."""
     os.write(1, b'{"check": "transcript", "verdict": "does not hold"}\n')
     await mount_class(SoundContext, coordinator, config)
+
+
+async def times_out(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Raises a TimeoutError of its own in ``clear``."""
+
+    class TimingOut(SoundContext):
+        async def clear(self) -> None:
+            raise TimeoutError("no lock")
+
+    await mount_class(TimingOut, coordinator, config)
+
+
+async def cancels(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    """Raises a CancelledError of its own in ``clear``."""
+
+    class Cancelling(SoundContext):
+        async def clear(self) -> None:
+            raise asyncio.CancelledError("no lock")
+
+    await mount_class(Cancelling, coordinator, config)

@@ -171,3 +171,25 @@ def takes_the_list_itself(base: Any) -> Any:
             return await super().get_messages() if self.given is None else list(self.given)
 
     return Mutant
+
+
+@breaks("transcript")
+def swallows_repetitions(base: Any) -> Any:
+    class Mutant(base):
+        last: Row | None = None
+
+        async def add_message(self, message: Row) -> None:
+            if message != self.last:
+                await super().add_message(message)
+            self.last = copy.deepcopy(message)
+
+    return Mutant
+
+
+@breaks("transcript")
+def cuts_what_is_long(base: Any) -> Any:
+    def cut(row: Row) -> Row:
+        content = row.get("content")
+        return {**row, "content": content[:20_000]} if isinstance(content, str) else row
+
+    return adding(cut)(base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.testing.modules.mutants.making import Rows, breaks, sending
+from tests.testing.modules.mutants.making import Row, Rows, breaks, sending
 
 
 @breaks("compacts")
@@ -196,6 +196,11 @@ def drops_the_factory_s_prompt(base: Any) -> Any:
     return sending(lambda view: view[1:] if view[0]["role"] == "system" else view)(base)
 
 
+@breaks("pairs")
+def drops_the_newest_result(base: Any) -> Any:
+    return sending(lambda view: view[:-1] if view[-1]["role"] == "tool" else view)(base)
+
+
 @breaks("latest_stays")
 def sends_the_view_that_it_sent(base: Any) -> Any:
     class Mutant(base):
@@ -222,3 +227,45 @@ def drops_the_question(base: Any) -> Any:
         return without(view, max(n for n, row in enumerate(view) if row["role"] == "user"))
 
     return sending(unasked)(base)
+
+
+@breaks("latest_stays")
+def drops_the_question_once_it_is_worked_on(base: Any) -> Any:
+    def unasked(view: Rows) -> Rows:
+        latest = max(n for n, row in enumerate(view) if row["role"] == "user")
+        return view if latest == len(view) - 1 else without(view, latest)
+
+    return sending(unasked)(base)
+
+
+@breaks("thinking")
+def sends_thinking_unsigned(base: Any) -> Any:
+    def unsigned(block: Any) -> Any:
+        return {key: value for key, value in block.items() if key != "signature"}
+
+    return sending(lambda view: [_blocks(row, unsigned) for row in view], always=True)(base)
+
+
+@breaks("thinking")
+def drops_thinking_wherever_it_compacts(base: Any) -> Any:
+    def silent(block: Any) -> Any:
+        return None if block.get("type") == "thinking" else block
+
+    return sending(lambda view: [_blocks(row, silent) for row in view])(base)
+
+
+@breaks("thinking")
+def sends_texts_for_blocks(base: Any) -> Any:
+    def flat(row: Row) -> Row:
+        if not isinstance(row.get("content"), list) or row.get("tool_calls"):
+            return row
+        return {**row, "content": "".join(block.get("text", "") for block in row["content"])}
+
+    return sending(lambda view: [flat(row) for row in view])(base)
+
+
+def _blocks(row: Row, change: Any) -> Row:
+    content = row.get("content")
+    if not isinstance(content, list):
+        return row
+    return {**row, "content": [new for block in content if (new := change(block)) is not None]}

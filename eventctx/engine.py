@@ -50,7 +50,7 @@ from eventctx.queries.verification.whole_store import StoreVerification, verify_
 from eventctx.search import documents as recall_documents
 from eventctx.search.recall import Recall, Recalled
 from eventctx.session.appends.pending import Listener
-from eventctx.session.appends.riding import send_all
+from eventctx.session.appends.riding import flush_all, riding_to
 from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
 from eventctx.session.evidence import deleting
@@ -572,10 +572,13 @@ class Engine:
 
     def __del__(self) -> None:
         """Write what is queued, and end the threads, of an engine that nobody closed."""
-        store = getattr(self, "store", None)
-        if store is not None:
-            send_all(store)  # what rides would else keep the store for good
-        if self._opened is not None:
+        # A collection of garbage may run this in the middle of the store's code, so nothing here
+        # may take a lock: what is to be written is written in a thread of its own.
+        if self._opened is None:
+            store = getattr(self, "store", None)
+            if store is not None and riding_to(store):
+                run_apart(partial(flush_all, store), "eventctx-flush")
+        else:
             run_apart(partial(_release, self.hooks, self._losses, self.store), "eventctx-release")
             warnings.warn(
                 f"the engine of {self._opened} was dropped without a close: use `async with "
@@ -603,8 +606,9 @@ def _stored(receipts: ReceiptKeeper, hooks: Hooks, record: Record) -> None:
 
 
 async def _release(hooks: Hooks, losses: HookFailures, store: EventStore) -> None:
-    # Handlers may wait for a loop that has ended, so they get little time.
     try:
+        await flush_all(store)
+        # Handlers may wait for a loop that has ended, so they get little time.
         await hooks.close(timeout=1.0)
         await losses.close()
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Awaitable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -320,7 +321,10 @@ def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> No
         return ref(store)
 
     store = asyncio.run(program())
-    gc.collect()  # the engine, which lets what rides go
+    gc.collect()  # the engine, which lets what rides go in a thread of its own
+    for thread in threading.enumerate():
+        if thread.name == "eventctx-flush":
+            thread.join(30)
     gc.collect()
     assert store() is None
 
@@ -414,3 +418,23 @@ async def test_what_is_sent_again_keeps_its_order_whichever_failure_is_heard_fir
     records = [one async for one in engine.records("s") if one.type == "plan:start"]
     names = [getattr(decode_event(one), "name", None) for one in records]
     assert names == [str(number) for number in range(2 * (MAX_RIDING + 1))]
+
+
+def test_an_engine_that_is_dropped_in_the_middle_of_its_stores_work_waits_for_no_lock() -> None:
+    store = MemoryStore()
+
+    async def ride() -> None:
+        ctx = await Engine(store).session("s")
+        await ctx.add_message(USER)
+        await ctx.emit(PlanStart())
+
+    def drop() -> None:
+        asyncio.run(ride())
+        # A collection of garbage may begin anywhere, also here.
+        with store._lock:
+            gc.collect()
+
+    dropping = threading.Thread(target=drop, daemon=True)
+    dropping.start()
+    dropping.join(30)
+    assert not dropping.is_alive()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
+from contextlib import suppress
 from typing import Final, Protocol
 
+from eventctx.errors import EventctxError
 from eventctx.log.store import EventStore
 
 MAX_RIDING: Final = 64
@@ -56,9 +58,17 @@ def riding_to(store: EventStore, stream: str | None = None) -> list[Riding]:
     return [queue for queue in list(_riding) if queue.appends_to(store, stream)]
 
 
-def send_all(store: EventStore | None = None) -> None:
-    """Let all queues of a store, or of all stores, send what rides. Waits for nothing."""
-    for queue in list(_riding) if store is None else riding_to(store):
+async def flush_all(store: EventStore) -> None:
+    """Write what rides to a store whose engine is gone; what cannot be written now is dropped."""
+    for queue in riding_to(store):
+        with suppress(EventctxError):
+            await queue.flushed()
+        rides_no_more(queue)
+
+
+def send_all() -> None:
+    """Let all queues send what rides, as the interpreter ends. Waits for nothing."""
+    for queue in list(_riding):
         queue.send()
         rides_no_more(queue)  # also one that cannot send now: there is no later
 

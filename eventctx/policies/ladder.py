@@ -11,7 +11,7 @@ Amplifier's context-simple; there, as here, the reduction stops at the target.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -45,13 +45,11 @@ class Ladder(msgspec.Struct, frozen=True):
     name: str = "ladder"
     version: int = 1
 
+    max_messages: ClassVar[int | None] = None
+    """The ladder counts tokens, not messages."""
+
     def __post_init__(self) -> None:
         check(self)
-
-    @property
-    def max_messages(self) -> int | None:
-        """The ladder counts tokens, not messages."""
-        return None
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""

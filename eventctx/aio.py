@@ -210,8 +210,10 @@ async def in_own_thread(function: Callable[[], Any], name: str) -> Any:
         with suppress(RuntimeError):  # a closed loop: nobody waits for the result any more
             loop.call_soon_threadsafe(settle, result, raised)
 
-    Thread(target=work, name=name, daemon=True).start()
+    thread = Thread(target=work, name=name, daemon=True)
+    thread.start()
     result, raised = await ended
+    thread.join()  # it has no more to do, and nobody shall find it still there
     if raised is None:
         return result
     if isinstance(raised, Exception):

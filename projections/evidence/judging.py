@@ -1,0 +1,141 @@
+"""How much of a need a view holds, and what that says of a session's requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Set
+from functools import lru_cache
+from statistics import fmean
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eventctx.projections.evidence.reuse import Need, ReusedSpan
+
+STARVED: Final = 0.5
+"""A request that holds less than this share of what it needs is starved."""
+
+_POINTER: Final = re.compile(r"(?:#|\b[Mm]essage )([0-9]+)\b")
+
+
+class HeldTexts(NamedTuple):
+    """What a view holds: the numbers of the messages in it whole, and all its other texts.
+
+    ``others`` are shortened copies and insertions, as ``normalised`` reads them. They are the same
+    from one compaction to the next, so ``joined`` them once: many long texts take longer to search
+    than one.
+    """
+
+    whole: Collection[int]
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def joined(cls, whole: Collection[int], others: Iterable[str]) -> HeldTexts:
+        """Make it with one text of many. No span crosses a line, so none crosses a seam."""
+        return cls(whole, ("\n".join(others),))
+
+    def holds(self, text: str, carriers: Collection[int]) -> bool:
+        """Whether the view has the text, which stands in ``carriers`` and nowhere else."""
+        whole = self.whole
+        if isinstance(whole, Set):
+            if not whole.isdisjoint(carriers):
+                return True
+        elif any(number in whole for number in carriers):
+            return True
+        return any(text in other for other in self.others)
+
+    def names(self, carriers: Collection[int]) -> bool:
+        """Whether a shortened copy or an insertion points to a carrier: ``#41``, ``message 41``."""
+        return any(not pointers(other).isdisjoint(carriers) for other in self.others)
+
+
+@lru_cache(maxsize=64)
+def pointers(text: str) -> frozenset[int]:
+    """The numbers of messages that a text names, so that a recall tool could fetch them."""
+    return frozenset([int(number) for number in _POINTER.findall(text) if len(number) < 10])
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """What one request needed of earlier messages, in weights, and what its view held of it.
+
+    ``names`` count numbers in. ``pointed`` is the weight of lost spans of which the view names a
+    carrier. ``lost`` are all spans that the view does not hold. If ``needed`` is 0, the action
+    reused nothing but what was fresh.
+    """
+
+    request: int
+    needed: float
+    held: float
+    quotes_needed: float
+    quotes_held: float
+    names_needed: float
+    names_held: float
+    pointed: float
+    lost: tuple[ReusedSpan, ...]
+
+
+def judged(need: Need, shown: HeldTexts, *, least_age: int = 1) -> Judged:
+    """Hold a need against the view of its request.
+
+    Spans younger than ``least_age`` requests are left out; every policy shows the fresh ones.
+    """
+    needed = {"quote": 0.0, "name": 0.0, "number": 0.0}
+    held = needed.copy()
+    pointed = 0.0
+    lost: list[ReusedSpan] = []
+    for span in need.spans:
+        if span.age < least_age:
+            continue
+        needed[span.kind] += span.weight
+        if shown.holds(span.text, span.carriers):
+            held[span.kind] += span.weight
+            continue
+        lost.append(span)
+        if shown.names(span.carriers):
+            pointed += span.weight
+    names_needed, names_held = (each["name"] + each["number"] for each in (needed, held))
+    return Judged(
+        need.request,
+        needed["quote"] + names_needed,
+        held["quote"] + names_held,
+        needed["quote"],
+        held["quote"],
+        names_needed,
+        names_held,
+        pointed,
+        tuple(lost),
+    )
+
+
+class Evidence(msgspec.Struct, frozen=True, gc=False):
+    """Evidence recall, as shares from 0 to 1, over ``requests`` that reused something.
+
+    Each figure is a mean over requests, so that a long action counts as much as a short one; those
+    of quotes and names are over the requests that reused any. None: there was nothing to judge.
+    Read quotes beside names: a bare list of names would score.
+    """
+
+    recall: float | None
+    quotes: float | None
+    names: float | None
+    with_pointer: float | None
+    starved: float | None
+    requests: int
+
+
+def evidence(judgements: Iterable[Judged]) -> Evidence:
+    """Sum up requests, of one session or of several."""
+    counted = [one for one in judgements if one.needed]
+    shares = [one.held / one.needed for one in counted]
+    return Evidence(
+        _mean(shares),
+        _mean([one.quotes_held / one.quotes_needed for one in counted if one.quotes_needed]),
+        _mean([one.names_held / one.names_needed for one in counted if one.names_needed]),
+        _mean([min(1.0, (one.held + one.pointed) / one.needed) for one in counted]),
+        _mean([float(share < STARVED) for share in shares]),
+        len(counted),
+    )
+
+
+def _mean(shares: list[float]) -> float | None:
+    return fmean(shares) if shares else None

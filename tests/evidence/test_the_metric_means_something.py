@@ -159,7 +159,7 @@ async def test_a_setting_moves_the_figures(recorded_sessions: Path) -> None:
 async def test_actions_laid_over_an_unrelated_session_reuse_next_to_nothing(
     recorded_sessions: Path,
 ) -> None:
-    """Measured: 0.5 % as many spans, 0.1 % of the quotes; at most 7 % over a kindred session.
+    """Measured: 0.4 % as many spans (quotes 0.1 %, names 0.8 %); 7 % over a kindred session.
 
     The two sessions of mini-swe-agent share a task's template and a language.
     """

@@ -22,7 +22,8 @@ _WORD: Final = re.compile(r"\w+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.$@~#][A-Za-z0-9_./:@#~+$-]*[A-Za-z0-9_]")
 _TELLING: Final = re.compile(r"[0-9_/.:]|[a-z][A-Z]")
 """What a name has and a word has not; words joined by hyphens have none of it."""
-_HEX: Final = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,40}", re.IGNORECASE)
+_HEX: Final = re.compile(r"(?=[a-f]*[0-9])[0-9a-f]{7,40}", re.IGNORECASE)
+"""With a digit, and with a letter, too: digits alone are a number."""
 LEAST_DIGITS: Final = 4
 
 

@@ -8,7 +8,7 @@ carries it (``reuse``).
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -22,7 +22,8 @@ _WORD: Final = re.compile(r"\w+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.$@~#][A-Za-z0-9_./:@#~+$-]*[A-Za-z0-9_]")
 _TELLING: Final = re.compile(r"[0-9_/.:]|[a-z][A-Z]")
 """What a name has and a word has not; words joined by hyphens have none of it."""
-_HEX: Final = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,40}", re.IGNORECASE)
+_HEX: Final = re.compile(r"(?=[a-f]*[0-9])[0-9a-f]{7,40}", re.IGNORECASE)
+"""With a digit, and with a letter, too: digits alone are a number."""
 LEAST_DIGITS: Final = 4
 
 
@@ -85,19 +86,39 @@ def _runs_of(
     line: str, texts: Sequence[str], beginnings: Beginnings, settings: EvidenceSettings
 ) -> Iterator[tuple[int, int]]:
     """Starts and ends of the runs in a line, one behind the other."""
-    tokens = [token.span() for token in _TOKEN.finditer(line)]
-    ends = [end for _, end in tokens]
-    covered = 0
-    for start, _ in tokens:
-        if start < covered:
+    starts, ends = [], []
+    for token in _TOKEN.finditer(line):
+        starts.append(token.start())
+        ends.append(token.end())
+    skipped = 0
+    for start in starts:
+        if start < skipped:
             continue
         known = beginnings.messages(line[start : start + settings.least_run])
         if not known:
             continue
         end = _longest(line, start, ends, [texts[number] for number in known], settings)
-        if end is not None and _is_telling(line[start:end]):
-            yield start, end
-            covered = end
+        if end is None:
+            continue
+        if not _is_telling(line[start:end]):
+            # Trying every token of a long line of dashes would take the square of its length.
+            latest = end - settings.least_run
+            within = starts[bisect_right(starts, start) : bisect_right(starts, latest)]
+            skipped = _telling_start(line, within, end, latest + 1)
+            continue
+        yield start, end
+        skipped = end
+
+
+def _telling_start(line: str, starts: list[int], end: int, otherwise: int) -> int:
+    """The first of the starts from which the line to ``end`` has letters and digits enough."""
+    first, letters, behind = otherwise, 0, end
+    for start in reversed(starts):
+        letters += sum(map(str.isalnum, line[start:behind]))
+        behind = start
+        if 2 * letters >= end - start:
+            first = start
+    return first
 
 
 def _longest(

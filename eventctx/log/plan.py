@@ -77,7 +77,8 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
     session's dialect. The insertion stands before message ``before``; ``None`` is the start of the
     conversation, behind the leading system messages. ``stands_for`` are the runs of numbers
     ``[first, last]`` that a summary replaces, and ``depth`` is how many times its content was
-    summarised.
+    summarised. ``demands`` are runs of numbers of messages of a person whose demands stand in the
+    insertion, word by word.
     """
 
     kind: InsertionKind
@@ -86,6 +87,7 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
     before: int | None = None
     stands_for: tuple[tuple[int, int], ...] = ()
     depth: int = 0
+    demands: tuple[tuple[int, int], ...] = ()
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):

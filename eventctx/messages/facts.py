@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 4
+READER: Final = 5
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -22,7 +22,10 @@ of OpenAI's Responses API are told apart by type (``item``): shell commands, pat
 searches pair with their answers; what cannot be cut in an item counts as prose. Images, documents
 and recordings are ``media``, no longer tokens by one provider's rule or the characters of their
 base64; digits, spaces, and bytes beyond one a character are counted.
+5: a person's demands are counted.
 """
+
+FIRST_WITH_DEMANDS: Final = 5
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
 """``human``: written by a person. ``user``: role user, written by a harness. ``result``: carries
@@ -59,7 +62,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     none); the reader itself never sets it. ``digits`` are those among the characters of ``prose``,
     ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond one a
     character, ``spaces`` the pairs of spaces in them. ``item`` is the type of an item of OpenAI's
-    Responses API that has no role.
+    Responses API that has no role. ``demands`` is how many demands a person makes in it
+    (``messages.demands``).
     """
 
     reader: int
@@ -82,6 +86,12 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     spaces: int = 0
     media: tuple[Medium, ...] = ()
     item: str = ""
+    demands: int = 0
+
+    @property
+    def may_demand(self) -> bool:
+        """Whether a person makes demands here, or an older reader did not look for them."""
+        return self.human and (self.demands > 0 or self.reader < FIRST_WITH_DEMANDS)
 
 
 NO_FACTS: Final = Facts(READER, "erased", "other", "chat")

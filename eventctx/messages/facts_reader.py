@@ -13,6 +13,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage
 from eventctx.messages import response_items as items
+from eventctx.messages.demands import MARKS, demands_in
 from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium
 from eventctx.messages.images import image_medium
 from eventctx.messages.media import shown_of
@@ -109,6 +110,7 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
     by_person = by_person or (bool(media) and first is None)
     digits, wide, spaces = _weighed(texts)
     human = role == "user" and by_person and not by_harness and not is_from_hook(message)
+    spoken = human and (prose > 0 or not results)
     kind_of_row = _kind(role, human, bool(results))
     return Facts(
         READER,
@@ -123,7 +125,7 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         thinking,
         found,
         _mark(role, first or ""),
-        human and (prose > 0 or not results),
+        spoken,
         bound if kind_of_row == "assistant" else 0,
         0,
         digits,
@@ -131,7 +133,17 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         spaces,
         tuple(media) if media else (),
         item,
+        len(demands_in(message)) if spoken and _has_cue(texts) else 0,
     )
+
+
+def _has_cue(texts: list[str]) -> bool:
+    """Whether a person's words may hold a demand; seen here, since most messages hold none."""
+    for text in texts:
+        lowered = text.lower()
+        if any(mark in lowered for mark in MARKS):
+            return True
+    return False
 
 
 def _dialect(message: dict[str, Any], item: str) -> Dialect:

@@ -14,10 +14,10 @@ import base64
 import binascii
 from typing import Any, Final, NamedTuple
 
-from eventctx.messages.audio_length import audio_tenths
 from eventctx.messages.facts import Medium
 from eventctx.messages.images import image_medium
-from eventctx.messages.pdf_pages import BYTES_PER_PAGE, MOST_GUESSED, pdf_pages
+from eventctx.messages.lengths.audio_length import audio_tenths
+from eventctx.messages.lengths.pdf_pages import BYTES_PER_PAGE, MOST_GUESSED, pdf_pages
 
 UNKNOWN_PAGES: Final = 10
 """Pages of a document that is given by a URL or an id: nothing of it is in the message."""

@@ -64,6 +64,11 @@ _NOTICE: Final = re.compile(
 )
 """The line that Claude Code writes behind a notification."""
 
+_ELEMENT: Final = re.compile(
+    rf"<({'|'.join([name for name in _ELEMENTS if name != 'command-args'])})[ >\n]"
+)
+"""The beginning of an element; the arguments of a prompt command are a person's."""
+
 _ARGUMENTS: Final = re.compile(r"<command-args>\s*(?!</command-args>)\S")
 _TAG: Final = re.compile(r"<([a-z][a-z_-]*)")
 _SPACE: Final = re.compile(r"\s*")
@@ -72,7 +77,12 @@ BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
 
 
 def is_of_harness(text: str) -> bool:
-    """Whether a harness wrote all of a text: behind its elements may come a person's words.
+    """Whether a harness wrote all of a text: behind its elements may come a person's words."""
+    return persons_part(text) is None
+
+
+def persons_part(text: str) -> int | None:
+    """Where a person's words begin in a text; None if a harness wrote all of it.
 
     Of a prompt command of Claude Code (it names itself in ``command-message`` first, a local
     command in ``command-name``) the arguments are a person's words.
@@ -82,20 +92,40 @@ def is_of_harness(text: str) -> bool:
     """
     head = text[:1]
     if head not in BEGINNINGS and not head.isspace():
-        return not text  # most texts by far
+        return 0 if text else None  # most texts by far
     at, prompts = 0, text.startswith("<command-message>")
     while at < len(text):
         space = _SPACE.match(text, at)
         at = at if space is None else space.end()
         if not text.startswith(HARNESS_PREFIXES, at):
-            return at == len(text)
+            return None if at == len(text) else at
         if prompts and _ARGUMENTS.match(text, at):
-            return False
+            return at
         end = _end_of_element(text, at)
         if end is None:
-            return True
+            return None
         at = end
-    return True
+    return None
+
+
+def without_elements(text: str) -> str:
+    """A text without the elements that a harness wrote into it, wherever they stand.
+
+    Each leaves an empty line, so that the words around it do not become one sentence.
+    """
+    kept: list[str] = []
+    at = 0
+    open_to_the_end: set[str] = set()
+    for tag in _ELEMENT.finditer(text):
+        if tag.start() < at or tag[1] in open_to_the_end:
+            continue
+        end = text.find(f"</{tag[1]}>", tag.end())
+        if end < 0:
+            open_to_the_end.add(tag[1])
+            continue
+        kept.append(text[at : tag.start()])
+        at = end + len(tag[1]) + 3
+    return "\n".join([*kept, text[at:]]) if kept else text
 
 
 def _end_of_element(text: str, at: int) -> int | None:

@@ -23,6 +23,7 @@ from eventctx.policies.policy import (
     AskMemory,
     AskScores,
     AskSummary,
+    AskTexts,
     Budget,
     PolicyState,
     Proposal,
@@ -61,10 +62,10 @@ class Custom(msgspec.Struct, frozen=True, dict=True):
 
     def propose(
         self, visible: Visible, budget: Budget, state: PolicyState
-    ) -> Proposal | AskSummary | AskScores | AskMemory:
+    ) -> Proposal | AskSummary | AskScores | AskMemory | AskTexts:
         """The function's proposal or question. Raises CompactionError for anything else."""
         answer = self.call(visible, budget, state)
-        if isinstance(answer, Proposal | AskSummary | AskScores | AskMemory):
+        if isinstance(answer, Proposal | AskSummary | AskScores | AskMemory | AskTexts):
             return answer
         if inspect.iscoroutine(answer):
             answer.close()
@@ -86,7 +87,7 @@ def _checked(function: object) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(found):
         raise InvalidSetting(
             f"{EXPECTED}, found {path}, which is async; a policy is pure and asks questions "
-            "(AskSummary, AskScores, AskMemory) instead of waiting"
+            "(AskTexts, AskSummary, AskScores, AskMemory) instead of waiting"
         )
     return found
 

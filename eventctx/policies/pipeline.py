@@ -127,6 +127,8 @@ def reduced(visible: Visible, proposal: Proposal) -> Visible:
         WorkingSet(visible, proposal).total,
         visible.estimator,
         visible.made_up,
+        visible.spoken,
+        visible.gone,
     )
 
 

@@ -51,6 +51,8 @@ def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
         layout.tokens,
         view.estimator,
         made_up_tokens(layout),
+        view.spoken,
+        view.gone,
     )
 
 
@@ -125,12 +127,22 @@ def complete(
         elif disposition == "shortened":
             dispositions[number] = ("kept", reason)
     insertions = [
-        Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
+        Insertion(
+            one.kind, one.index, one.position, one.before, one.stands_for, one.depth, one.demands
+        )
         for one in proposal.kept_insertions
     ]
     for new in proposal.insertions:
         insertions.append(
-            Insertion(new.kind, len(bodies), None, new.before, new.stands_for, new.depth)
+            Insertion(
+                new.kind,
+                len(bodies),
+                None,
+                new.before,
+                new.stands_for,
+                new.depth,
+                new.demands,
+            )
         )
         bodies.append(make(new.message))
     scores = None

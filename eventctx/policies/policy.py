@@ -18,11 +18,12 @@ from typing import Any, Protocol, TypeGuard
 import msgspec
 
 from eventctx.log.events import Trigger
-from eventctx.log.plan import Disposition, InsertionKind
+from eventctx.log.plan import Disposition, InsertionKind, Run
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tokens import BY_KIND, UNANSWERED_TOKENS, Estimator
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.spoken import NOTHING, Spoken
 
 
 class Visible(msgspec.Struct, frozen=True, dict=True):
@@ -31,6 +32,8 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     ``tokens`` is the whole view's count by ``estimator``, synthetic results included. ``groups``
     are the rows of ``messages`` that stand or fall together. ``made_up`` are the tokens of the
     synthetic results, by message number and call id; of others they are ``UNANSWERED_TOKENS``.
+    ``spoken`` are the first task and a person's demands, in view or not; ``gone`` the messages that
+    earlier compactions took out of view.
     """
 
     messages: Sequence[MessageRef]
@@ -39,6 +42,8 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     tokens: int
     estimator: Estimator = BY_KIND
     made_up: Mapping[tuple[int, str], int] = {}
+    spoken: Spoken = NOTHING
+    gone: tuple[Run, ...] = ()
 
     def tokens_made_up(self, group: Group) -> int:
         """Tokens of the results that a view makes up for the calls of a round."""
@@ -102,7 +107,14 @@ class AskMemory(msgspec.Struct, frozen=True):
     staying: tuple[int, ...] = ()
 
 
-Ask = AskSummary | AskScores | AskMemory
+class AskTexts(msgspec.Struct, frozen=True):
+    """A request for the messages ``numbers`` of the transcript, in view or not."""
+
+    key: str
+    numbers: tuple[int, ...]
+
+
+Ask = AskSummary | AskScores | AskMemory | AskTexts
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -125,7 +137,16 @@ class Memory(msgspec.Struct, frozen=True):
     snippets: tuple[str, ...]
 
 
-Answer = Summary | Scores | Memory
+class MessageTexts(msgspec.Struct, frozen=True):
+    """The answer to ``AskTexts``: messages by number, as they were added; erased ones are absent.
+
+    A policy must not change them.
+    """
+
+    messages: Mapping[int, dict[str, Any]]
+
+
+Answer = Summary | Scores | Memory | MessageTexts
 
 
 class PolicyState(msgspec.Struct, frozen=True):
@@ -153,6 +174,7 @@ class NewInsertion(msgspec.Struct, frozen=True):
     before: int | None = None
     stands_for: tuple[tuple[int, int], ...] = ()
     depth: int = 0
+    demands: tuple[tuple[int, int], ...] = ()
 
 
 class Proposal(msgspec.Struct, frozen=True):

@@ -58,6 +58,8 @@ def _check_insertions(proposal: Proposal) -> None:
     for new in proposal.insertions:
         runs = new.stands_for
         numbers = [number for run in runs for number in run] if isinstance(runs, tuple) else [""]
+        if isinstance(new.demands, tuple):
+            numbers += [number for run in new.demands for number in run]
         sound = (
             new.kind in get_args(InsertionKind)
             and type(new.depth) is int

@@ -37,7 +37,7 @@ from eventctx.policies.planner import (
     texts_needed,
     visible_of,
 )
-from eventctx.policies.policy import Answer, Ask, Budget, Policy, PolicyState, Visible
+from eventctx.policies.policy import Answer, Ask, AskTexts, Budget, Policy, PolicyState, Visible
 from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import Frame
 from eventctx.projections.view import planned
@@ -45,7 +45,7 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import NoAnswer, PolicyQuestions, placeholder
+from eventctx.session.questions import ModelAsk, NoAnswer, PolicyQuestions, placeholder
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
@@ -133,6 +133,9 @@ class CompactionRun:
             goal = msgspec.structs.replace(goal, target=max(1, min(goal.target, share)))
         while True:
             outcome = self._outline(visible, goal, view)
+            if isinstance(outcome, AskTexts):
+                await self._read(outcome, frame)
+                continue
             if not isinstance(outcome, Fitted):
                 await self._ask(outcome, view)
                 return None
@@ -238,7 +241,16 @@ class CompactionRun:
         assert isinstance(outcome, Fitted)  # noqa: S101 - the ladder asks nothing
         return outcome
 
-    async def _ask(self, ask: Ask, view: ViewState) -> None:
+    async def _read(self, ask: AskTexts, frame: Frame) -> None:
+        """Answer a question from the log: no model is called, so the decision goes on at once."""
+        try:
+            self._answers[ask.key] = await self._questions.texts(ask, frame.view, frame.version)
+        except StoreError:
+            raise
+        except EventctxError as error:
+            self._fall_back(error)
+
+    async def _ask(self, ask: ModelAsk, view: ViewState) -> None:
         if self._dry_run:
             self._answers[ask.key] = placeholder(ask)
             return

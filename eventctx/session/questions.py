@@ -30,11 +30,12 @@ from eventctx.policies.advisers import (
 )
 from eventctx.policies.policy import (
     Answer,
-    Ask,
     AskMemory,
     AskScores,
     AskSummary,
+    AskTexts,
     Memory,
+    MessageTexts,
     Scores,
     Summary,
 )
@@ -49,6 +50,10 @@ from eventctx.session.turns import ProviderCall, adviser_call
 
 MAX_QUERY = 2_000
 """Characters of a message that a memory search uses: a longer query would match anything."""
+
+
+ModelAsk = AskSummary | AskScores | AskMemory
+"""Questions that a model, a user's function or a search answers."""
 
 
 class NoAnswer(CompactionError):
@@ -72,7 +77,9 @@ class PolicyQuestions:
         self._emitter = emitter
         self._advisers = advisers
 
-    async def answer(self, ask: Ask, view: ViewState, scope: Scope, hint: str | None) -> Answer:
+    async def answer(
+        self, ask: ModelAsk, view: ViewState, scope: Scope, hint: str | None
+    ) -> Answer:
         """The answer to one question. Raises NoAnswer, and what the store raises."""
         if isinstance(ask, AskSummary):
             return await self._summary(ask, view, scope, hint)
@@ -143,6 +150,27 @@ class PolicyQuestions:
             raise NoAnswer(_failed("recall", error)) from error
         return Memory(tuple([text for text in found if isinstance(text, str)]))
 
+    async def texts(self, ask: AskTexts, view: ViewState, version: int) -> MessageTexts:
+        """The messages that a policy asks for, from a view at position ``version`` or the log.
+
+        Calls no model and waits for nobody. Raises what the store raises.
+        """
+        wanted = set(ask.numbers)
+        places = {
+            ref.number: Address(ref.position, ref.index)
+            for ref in view.layout.refs
+            if ref.number in wanted and not ref.shortened
+        }
+        if len(places) < len(wanted):
+            lines = (await self._session.lines.at(version)).lines
+            missing = wanted - places.keys()
+            places.update({one.number: one.address for one in lines if one.number in missing})
+        texts = await self._session.bodies.texts(list(places.values()))
+        found = {number: texts[place] for number, place in places.items()}
+        known = {number: data for number, data in found.items() if data is not None}
+        messages = decode_bodies(list(known.values()))
+        return MessageTexts(dict(zip(known, messages, strict=True)))
+
     async def _called(self, call: Callable[[], Awaitable[Any]], scope: Scope, who: str) -> Any:
         """Await a model call inside a span of its own, and return its answer."""
         span = adviser_call(self._emitter, scope)
@@ -174,7 +202,7 @@ class PolicyQuestions:
         return min(found, default=None), max(found, default=None)
 
 
-def placeholder(ask: Ask) -> Answer:
+def placeholder(ask: ModelAsk) -> Answer:
     """A placeholder for an answer in a dry run, which calls no model."""
     if isinstance(ask, AskSummary):
         return Summary(f"(a summary of {len(ask.numbers)} messages will stand here)")

@@ -31,8 +31,10 @@ from eventctx.policies.policy import (
     Ask,
     AskMemory,
     AskSummary,
+    AskTexts,
     Budget,
     Memory,
+    MessageTexts,
     Policy,
     PolicyState,
     Proposal,
@@ -43,6 +45,7 @@ from eventctx.policies.policy import (
 from eventctx.policies.trigger import make_budget
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.spoken import NOTHING, added
 from eventctx.session.settings import Settings
 
 Row = dict[str, Any]
@@ -58,10 +61,12 @@ def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
     Messages are numbered from 0. Raises InvalidMessage.
     """
     refs = []
+    spoken = NOTHING
     for number, row in enumerate(messages):
         facts = read_facts(row)
         refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
-    return Visible(refs, (), frozenset(pins), build(refs).tokens)
+        spoken = added(spoken, refs[-1])
+    return Visible(refs, (), frozenset(pins), build(refs).tokens, spoken=spoken)
 
 
 class Answers:
@@ -72,7 +77,9 @@ class Answers:
         summary: str = "(summary)",
         scores: float | Mapping[int, float] = 0.5,
         memory: Sequence[str] = (),
+        messages: Sequence[Row] = (),
     ) -> None:
+        self.messages = messages
         self.summary = summary
         self.scores = scores
         self.memory = tuple(memory)
@@ -81,6 +88,8 @@ class Answers:
         """The answer to a question."""
         if isinstance(question, AskMemory):
             return Memory(self.memory)
+        if isinstance(question, AskTexts):
+            return MessageTexts({number: self.messages[number] for number in question.numbers})
         if isinstance(question, AskSummary):
             return Summary(self.summary)
         scores = self.scores
@@ -143,7 +152,7 @@ class Given:
         ``scores`` is one score for all messages, or scores by message number (0.5 for others);
         ``memory`` are the snippets that are found.
         """
-        answers = Answers(summary, scores, memory)
+        answers = Answers(summary, scores, memory, self.messages)
         return Given(self.messages, self.budget, self.visible.pins, self.state, answers)
 
     def when(self, policy: str | Policy, **settings: Any) -> Outcome:
@@ -181,7 +190,7 @@ def given(
     if not isinstance(budget, Budget):
         budget = make_budget(budget, usual.compact_threshold, usual.target_usage)
     state = PolicyState(trigger, compactions, hint)
-    return Given(messages, budget, pins, state, Answers())
+    return Given(messages, budget, pins, state, Answers(messages=messages))
 
 
 class Outcome:

@@ -189,6 +189,7 @@ def insertion_refs(
                 insertion.stands_for,
                 state.next_number - 1,
                 insertion.depth,
+                insertion.demands,
             )
         )
     return refs

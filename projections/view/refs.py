@@ -47,8 +47,8 @@ class CallEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An insertion in a view; its body is ``index`` of the record at ``position``.
 
-    ``before``, ``stands_for`` and ``depth`` are as in ``plan.Insertion``. ``through`` is the last
-    message number at the time of the insertion.
+    ``before``, ``stands_for``, ``depth`` and ``demands`` are as in ``plan.Insertion``. ``through``
+    is the last message number at the time of the insertion.
     """
 
     kind: InsertionKind
@@ -61,3 +61,13 @@ class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stands_for: tuple[tuple[int, int], ...]
     through: int
     depth: int = 0
+    demands: tuple[tuple[int, int], ...] = ()
+
+
+class DemandRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A person's message with ``demands`` demands; its body is ``index`` of ``position``."""
+
+    number: int
+    position: int
+    index: int
+    demands: int

@@ -19,10 +19,10 @@ from eventctx.log.record import Record
 from eventctx.log.wire import WireForm
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Calibration, Scale
-from eventctx.messages.facts import decode_facts
+from eventctx.messages.facts import Facts, decode_facts
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view import unended
+from eventctx.projections.view import spoken, unended
 from eventctx.projections.view.call_ends import end_in
 from eventctx.projections.view.entries import RENDERER, digest_of
 from eventctx.projections.view.layout import Layout
@@ -125,9 +125,8 @@ def _ours(state: ViewState, record: Record) -> ViewState:
 
 def _added(state: ViewState, record: Record) -> ViewState:
     number = state.next_number
-    layout = layouts.append(
-        state.layout, reference(record, 0, number, FAMILIES[state.calibration.family])
-    )
+    ref = reference(record, 0, number, FAMILIES[state.calibration.family])
+    layout = layouts.append(state.layout, ref)
     breaks = state.breaks
     if layout.late != state.layout.late:
         breaks = _with_break(breaks, "late_result")
@@ -154,7 +153,13 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.tools,
         state.mirror,
         state.spans,
+        spoken.added(state.spoken, ref) if _asks(state, ref.facts) else state.spoken,
     )
+
+
+def _asks(state: ViewState, facts: Facts) -> bool:
+    """Whether a message is the first task or holds demands; few are either."""
+    return facts.human and (facts.demands > 0 or state.spoken.task is None)
 
 
 def _built(refs: list[MessageRef], layout: Layout) -> Layout:
@@ -190,6 +195,9 @@ def _set(state: ViewState, record: Record) -> ViewState:
         breaks=_with_break(state.breaks, "set"),
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
         pins=state.pins.intersection(ref.number for ref in refs),
+        spoken=spoken.only_of(
+            state.spoken, event.order, [ref for ref in refs if ref.number >= state.next_number]
+        ),
     )
 
 
@@ -328,7 +336,9 @@ def _erased(state: ViewState, record: Record) -> ViewState:
     if event.unbound:
         refs = stripped_in(layout.refs, event.unbound, state.estimator)
         layout = _built(refs, layout)
-    return state._replace(layout=layout, breaks=_with_break(state.breaks, "erase"))
+    left = spoken.without(state.spoken, event.numbers)
+    breaks = _with_break(state.breaks, "erase")
+    return state._replace(layout=layout, breaks=breaks, spoken=left)
 
 
 def _compacted(state: ViewState, record: Record) -> ViewState:

@@ -16,6 +16,7 @@ from eventctx.projections.view.call_ends import CallEnds
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
+from eventctx.projections.view.spoken import Spoken
 from eventctx.projections.view.unended import Unended
 
 NAME: Final = "request_view"
@@ -23,7 +24,7 @@ NAME: Final = "request_view"
 
 CHECKSUM_BYTES: Final = 16
 
-VERSION = 5
+VERSION = 6
 """Version of the stored state; a snapshot of another version is not read."""
 
 
@@ -49,6 +50,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     ends: list[tuple[int, str, CallEnd]]
     plain_until: int
     spans: Unended
+    spoken: Spoken
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -81,6 +83,7 @@ def dump(state: ViewState) -> bytes:
             [(*key, end) for key, end in sorted(ends.known.items(), key=_by_call)],
             ends.plain_until,
             state.spans,
+            state.spoken,
         )
     )
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
@@ -119,4 +122,5 @@ def load(data: bytes) -> ViewState:
         frozenset(stored.tools),
         stored.mirror,
         stored.spans,
+        stored.spoken,
     )

@@ -11,6 +11,7 @@ from eventctx.messages.calibration import Calibration
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.layout import Layout
+from eventctx.projections.view.spoken import NOTHING, Spoken
 from eventctx.projections.view.unended import Unended
 
 
@@ -36,6 +37,7 @@ class ViewState(NamedTuple):
     - ``calibration``: the relation of our token counts to those that the provider reports.
     - ``tools``: digests of the tool definitions whose contents are in the log.
     - ``mirror``: the name of the file that the stream mirrors; None for a session of ours.
+    - ``spoken``: the first task and the demands of a person, in view or not.
     - ``spans``: the stream's own spans that have begun and not ended, the newest last.
     """
 
@@ -57,6 +59,7 @@ class ViewState(NamedTuple):
     tools: frozenset[str] = frozenset()
     mirror: str | None = None
     spans: Unended = ()
+    spoken: Spoken = NOTHING
 
     @property
     def estimator(self) -> Estimator:

@@ -1,0 +1,128 @@
+"""Demands: sentences of a person that ask for or forbid something, such as "Never touch main.py".
+
+They are what a compaction must not lose: in a published experiment agents broke a rule in 38 % of
+the runs where a compaction had dropped it, and in none where it was kept
+(https://arxiv.org/abs/2606.22528).
+
+A demand is told by its form alone: a sentence of 3 to 60 words with one of ``CUES``, outside code.
+The cues are English. A sentence never crosses a line, so every demand stands in its text as it is.
+What a harness wrote is nobody's demand, wherever it stands in a message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from eventctx.messages.parts import read_parts
+from eventctx.messages.speaker import persons_part, without_elements
+
+LEAST_WORDS: Final = 3
+MOST_WORDS: Final = 60
+MOST_DEMANDS: Final = 12
+"""Demands of one message. Of more, those with a strong cue are taken, the first ones first."""
+
+MOST_CHARACTERS: Final = 100_000
+"""Characters of a text that are read: what a person pastes beyond that is no list of demands."""
+
+STRONG: Final = (
+    *("never", "always", "must", "mustn't", "don't", "only", "ensure", "forbidden", "require"),
+    *("required", "do not", "make sure", "not allowed", "under no circumstances", "no matter"),
+)
+"""Words that mark a sentence as a demand, and as one that matters most."""
+
+CUES: Final = (
+    *STRONG,
+    *("should", "shouldn't", "shall", "instead", "without", "avoid", "use", "keep", "prefer"),
+    *("please", "can't", "cannot", "won't", "stop", "remember", "leave", "let's", "need to"),
+    *("needs to", "has to", "have to", "be sure", "no longer", "stick to", "at most", "at least"),
+    *("rather than", "i want", "i'd like"),
+)
+"""Words that mark a sentence as a demand."""
+
+_STRONG_WORDS: Final = frozenset([cue for cue in STRONG if " " not in cue])
+_WORDS: Final = frozenset([cue for cue in CUES if " " not in cue])
+_STRONG_PHRASES: Final = tuple([f" {cue} " for cue in STRONG if " " in cue])
+_PHRASES: Final = tuple([f" {cue} " for cue in CUES if " " in cue])
+
+MARKS: Final = tuple(dict.fromkeys([max(re.split("[ ']", cue), key=len) for cue in CUES]))
+"""The longest part of each cue; a text without any of these has no demand."""
+
+_FENCES: Final = ("```", "~~~")
+_BREAK: Final = re.compile(
+    r"(?<=[.!?])[\"'”)\]]*\s+(?=[\"'“(\[*`]*[A-Z0-9])|</?[a-zA-Z][\w-]*>|[。！？]"
+)
+_LEAD: Final = re.compile(r"(?:[-*+•>#]+|\d{1,3}[.)])\s+")
+_WORD: Final = re.compile(r"[a-z0-9_][\w'./-]*")
+_CODE: Final = re.compile(
+    r"[;{}]\s*$|^\s*(?:\$|>>>|[+-]{3} |@@|import |from \S+ import |def |class )|=>|->|\|\|"
+)
+
+
+def demands_of(text: str) -> tuple[str, ...]:
+    """The demands of a text that a person wrote, as they stand in it, in order."""
+    text = text[:MOST_CHARACTERS]
+    if "<" in text:
+        text = without_elements(text)
+    found: list[tuple[bool, str]] = []
+    in_code = False
+    for line in text.splitlines():
+        if line.lstrip().startswith(_FENCES):
+            in_code = not in_code
+        elif not in_code:
+            found += [one for one in map(_demand, _BREAK.split(line)) if one is not None]
+    unlike = dict.fromkeys(found)
+    if len(unlike) > MOST_DEMANDS:
+        ranked = sorted(unlike, key=lambda one: not one[0])
+        chosen = set(ranked[:MOST_DEMANDS])
+        return tuple([sentence for strong, sentence in unlike if (strong, sentence) in chosen])
+    return tuple([sentence for _, sentence in unlike])
+
+
+def demands_in(message: dict[str, Any]) -> tuple[str, ...]:
+    """The demands in a message that a person wrote. What a harness wrote beside them is left out.
+
+    For a message of anybody else the answer means nothing: ``Facts.human`` tells who spoke.
+    """
+    texts = [part.value for part in read_parts(message) if part.kind == "text"]
+    return demands_of_texts(texts)
+
+
+def demands_of_texts(texts: list[str]) -> tuple[str, ...]:
+    """The demands of the texts of one message."""
+    found: dict[str, None] = {}
+    for text in texts:
+        begins = persons_part(text)
+        if begins is not None:
+            found.update(dict.fromkeys(demands_of(text[begins:])))
+    return tuple(found)[:MOST_DEMANDS]
+
+
+def _demand(sentence: str) -> tuple[bool, str] | None:
+    """A sentence without its list mark, and whether its cue is strong; None if it is no demand."""
+    sentence = sentence.strip()
+    lead = _LEAD.match(sentence)
+    sentence = sentence if lead is None else sentence[lead.end() :].strip()
+    strong = _strength(sentence)
+    if strong is None or _CODE.search(sentence):
+        return None
+    if not LEAST_WORDS <= len(_words(sentence)) <= MOST_WORDS:
+        return None
+    readable = sum([one.isalpha() or one.isspace() for one in sentence])
+    return (strong, sentence) if readable * 10 >= len(sentence) * 7 else None
+
+
+def _strength(text: str) -> bool | None:
+    """Whether a text has a strong cue; None if it has none at all."""
+    words = _words(text)
+    spoken = f" {' '.join(words)} "
+    if not _STRONG_WORDS.isdisjoint(words) or any(one in spoken for one in _STRONG_PHRASES):
+        return True
+    if not _WORDS.isdisjoint(words) or any(one in spoken for one in _PHRASES):
+        return False
+    return None
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text in lower case, with one form of the apostrophe."""
+    return [word.rstrip("'./-") for word in _WORD.findall(text.lower().replace("’", "'"))]

@@ -34,7 +34,9 @@ from eventctx.policies.planner import (
 from eventctx.policies.policy import (
     Answer,
     Ask,
+    AskTexts,
     Budget,
+    MessageTexts,
     Policy,
     PolicyState,
 )
@@ -47,7 +49,7 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.compaction_run import FALLBACK, MAX_QUESTIONS
-from eventctx.session.questions import NoAnswer, placeholder
+from eventctx.session.questions import ModelAsk, NoAnswer, placeholder
 from eventctx.session.requests import is_stuck
 
 THRESHOLD = 0.92
@@ -134,7 +136,7 @@ def play(
         return played
 
 
-def stand_in(ask: Ask) -> Answer:
+def stand_in(ask: ModelAsk) -> Answer:
     """The answer of no model."""
     return placeholder(ask)
 
@@ -148,7 +150,7 @@ def steps(
     target: float = TARGET,
     threshold: float = THRESHOLD,
     watch: Watch | None = None,
-) -> Generator[tuple[Ask, ViewState], Answer | Exception, Played]:
+) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, Played]:
     """As ``play``, for a caller that answers the policy's questions itself."""
     recording = messages if isinstance(messages, Recording) else Recording(messages)
     limits = None if budget is None else make_budget(budget, threshold, target)
@@ -180,7 +182,7 @@ class _Run:
         self._shown: list[Entry] = []
         self._view = view_state.initial()
 
-    def played(self) -> Generator[tuple[Ask, ViewState], Answer | Exception, Played]:
+    def played(self) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, Played]:
         """Play all messages; yields the policy's questions."""
         recording = self._recording
         requests = recording.requests
@@ -222,7 +224,7 @@ class _Run:
 
     def _compact_if_due(
         self, before: int
-    ) -> Generator[tuple[Ask, ViewState], Answer | Exception, None]:
+    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, None]:
         view, budget, policy = self._view, self._budget, self._policy
         if budget is None or policy is None:
             return
@@ -242,11 +244,12 @@ class _Run:
 
     def _compact(
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
-    ) -> Generator[tuple[Ask, ViewState], Answer | Exception, None]:
+    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, None]:
         view, goal = frame.view, frame.goal
         visible = visible_of(view)
         answers: dict[str, Answer] = {}
         fallback: str | None = None
+        asked = False
         while True:
             state = PolicyState(trigger, view.compactions, None, dict(answers))
             outcome: Fitted | Ask
@@ -255,11 +258,14 @@ class _Run:
                 if not isinstance(outcome, Fitted):
                     if outcome.key in answers or len(answers) >= MAX_QUESTIONS:
                         raise NoAnswer(f"policy {policy.name!r} asks again and again")
+                    if isinstance(outcome, AskTexts):
+                        answers[outcome.key] = self._messages(outcome)
+                        continue
                     answer = yield outcome, view
                     if isinstance(answer, Exception):
                         raise answer
                     answers[outcome.key] = answer
-                    goal = frame.goal
+                    asked, goal = True, frame.goal
                     continue
             except Exception as error:
                 if fallback is not None:
@@ -269,7 +275,7 @@ class _Run:
                 continue
             if changes_nothing(view, outcome.proposal):
                 self._skipped += 1
-                if answers or trigger == "threshold":
+                if asked or trigger == "threshold":
                     self._view = view_state.after_compaction(view)
                 return
             try:
@@ -302,6 +308,10 @@ class _Run:
                 fallback,
             )
         )
+
+    def _messages(self, ask: AskTexts) -> MessageTexts:
+        messages = self._recording.messages
+        return MessageTexts({one: messages[one] for one in ask.numbers if one < len(messages)})
 
     def _plan(self, view: ViewState, fitted: Fitted) -> Completed:
         needed = texts_needed(view, fitted.proposal)

@@ -13,32 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
+from eventctx.comparison.decision import Bodies, DecidedView, Deciding, Question, Reply
 from eventctx.comparison.numbers import Numbers
-from eventctx.comparison.recording import Recording, body_of, record_of
-from eventctx.errors import EventctxError
+from eventctx.comparison.recording import Recording, record_of
 from eventctx.log import events
-from eventctx.log.events import PostCompact, Trigger
+from eventctx.log.events import Trigger
 from eventctx.messages import calibration
 from eventctx.messages.encoding import decode_body
-from eventctx.policies.fit import Fitted
-from eventctx.policies.planner import (
-    Completed,
-    changes_nothing,
-    complete,
-    outline,
-    texts_needed,
-    visible_of,
-)
 from eventctx.policies.policy import (
     Answer,
-    Ask,
     AskTexts,
     Budget,
     MessageTexts,
     Policy,
-    PolicyState,
 )
 from eventctx.policies.trigger import Frame, due, make_budget
 from eventctx.projections.evidence import Shown, normalised
@@ -48,8 +35,7 @@ from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.compaction_run import FALLBACK, MAX_QUESTIONS
-from eventctx.session.questions import ModelAsk, NoAnswer, placeholder
+from eventctx.session.questions import ModelAsk, placeholder
 from eventctx.session.requests import is_stuck
 
 THRESHOLD = 0.92
@@ -245,82 +231,51 @@ class _Run:
     def _compact(
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
     ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, None]:
-        view, goal = frame.view, frame.goal
-        visible = visible_of(view)
-        answers: dict[str, Answer] = {}
-        fallback: str | None = None
-        asked = False
-        while True:
-            state = PolicyState(trigger, view.compactions, None, dict(answers))
-            outcome: Fitted | Ask
-            try:
-                outcome = outline(visible, policy if fallback is None else FALLBACK, goal, state)
-                if not isinstance(outcome, Fitted):
-                    if outcome.key in answers or len(answers) >= MAX_QUESTIONS:
-                        raise NoAnswer(f"policy {policy.name!r} asks again and again")
-                    if isinstance(outcome, AskTexts):
-                        answers[outcome.key] = self._messages(outcome)
-                        continue
-                    answer = yield outcome, view
-                    if isinstance(answer, Exception):
-                        raise answer
-                    answers[outcome.key] = answer
-                    asked, goal = True, frame.goal
-                    continue
-            except Exception as error:
-                if fallback is not None:
-                    raise
-                # A policy may be a user's code: in a live session the ladder would decide.
-                fallback = str(error)
-                continue
-            if changes_nothing(view, outcome.proposal):
-                self._skipped += 1
-                if asked or trigger == "threshold":
-                    self._view = view_state.after_compaction(view)
-                return
-            try:
-                made = self._plan(view, outcome)
-            except EventctxError as error:
-                if fallback is not None:
-                    raise
-                fallback = str(error)
-                continue
-            after = self._after(view, trigger, made)
-            surplus = after.layout.tokens - frame.goal.tokens
-            if surplus <= 0 or outcome.overflow or goal.tokens == 1:
-                break
-            goal = msgspec.structs.replace(goal, tokens=max(1, goal.tokens - surplus))
-        stripped = planned.stripped_by(view.layout, after.layout)
-        if stripped:
-            after = planned.with_stripped(after, stripped)
-        for index, body in enumerate(made.bodies):
+        deciding = Deciding(frame.view, policy, frame.goal, trigger, self._next).steps()
+        decided = yield from self._answered(deciding, frame.view)
+        if decided.record is None:
+            self._skipped += 1
+            if decided.asked or trigger == "threshold":
+                self._view = view_state.after_compaction(frame.view)
+            return
+        for index, body in enumerate(decided.record.bodies):
             assert body.data is not None  # noqa: S101 - it was made just now
             self._texts[self._next, index] = body.data
         self._next += 1
-        self._view = after
+        self._view = decided.after
         self._compactions.append(
             Compaction(
                 before,
                 trigger,
-                frame.tokens_of(view),
-                frame.tokens_of(after),
-                dict(outcome.proposal.dispositions),
-                fallback,
+                frame.tokens_of(frame.view),
+                frame.tokens_of(decided.after),
+                dict(decided.proposal.dispositions),
+                decided.fallback,
             )
         )
 
-    def _messages(self, ask: AskTexts) -> MessageTexts:
-        messages = self._recording.messages
-        return MessageTexts({one: messages[one] for one in ask.numbers if one < len(messages)})
+    def _answered(
+        self, deciding: Generator[Question, Reply | None, DecidedView], view: ViewState
+    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, DecidedView]:
+        reply: Reply | None = None
+        while True:
+            try:
+                question = deciding.send(reply)
+            except StopIteration as end:
+                decided: DecidedView = end.value
+                return decided
+            reply = yield from self._reply(question, view)
 
-    def _plan(self, view: ViewState, fitted: Fitted) -> Completed:
-        needed = texts_needed(view, fitted.proposal)
-        texts = {ref.number: self._data((ref.position, ref.index)) for ref in needed}
-        return complete(view, fitted.proposal, texts, body_of, bytes)
-
-    def _after(self, view: ViewState, trigger: Trigger, made: Completed) -> ViewState:
-        event = PostCompact("applied", trigger, "", 0, 0, 0, 0, 0, "", plan=made.plan)
-        return request_view.evolve(view, record_of(event, self._next, made.bodies))
+    def _reply(
+        self, question: Question, view: ViewState
+    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, Reply]:
+        if isinstance(question, Bodies):
+            return {one.number: self._data((one.position, one.index)) for one in question.refs}
+        if isinstance(question, AskTexts):
+            messages = self._recording.messages
+            asked = [one for one in question.numbers if one < len(messages)]
+            return MessageTexts({one: messages[one] for one in asked})
+        return (yield question, view)
 
     # -- requests --------------------------------------------------------------------------------
 

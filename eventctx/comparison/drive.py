@@ -93,6 +93,15 @@ class Played(NamedTuple):
     skipped: int
 
 
+class Asked(NamedTuple):
+    """A policy's question in a run, and what is needed to answer it: ``body`` reads a body."""
+
+    question: ModelAsk
+    view: ViewState
+    recording: Recording
+    body: Callable[[tuple[int, int]], bytes | None]
+
+
 def play(
     messages: Sequence[dict[str, Any]] | Recording,
     policy: Policy | None,
@@ -116,15 +125,10 @@ def play(
     try:
         ask = next(run)
         while True:
-            ask = run.send(stand_in(ask[0]))
+            ask = run.send(placeholder(ask.question))
     except StopIteration as end:
         played: Played = end.value
         return played
-
-
-def stand_in(ask: ModelAsk) -> Answer:
-    """The answer of no model."""
-    return placeholder(ask)
 
 
 def steps(
@@ -136,7 +140,7 @@ def steps(
     target: float = TARGET,
     threshold: float = THRESHOLD,
     watch: Watch | None = None,
-) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, Played]:
+) -> Generator[Asked, Answer | Exception, Played]:
     """As ``play``, for a caller that answers the policy's questions itself."""
     recording = messages if isinstance(messages, Recording) else Recording(messages)
     limits = None if budget is None else make_budget(budget, threshold, target)
@@ -168,7 +172,7 @@ class _Run:
         self._shown: list[Entry] = []
         self._view = view_state.initial()
 
-    def played(self) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, Played]:
+    def played(self) -> Generator[Asked, Answer | Exception, Played]:
         """Play all messages; yields the policy's questions."""
         recording = self._recording
         requests = recording.requests
@@ -208,9 +212,7 @@ class _Run:
 
     # -- compactions -----------------------------------------------------------------------------
 
-    def _compact_if_due(
-        self, before: int
-    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, None]:
+    def _compact_if_due(self, before: int) -> Generator[Asked, Answer | Exception, None]:
         view, budget, policy = self._view, self._budget, self._policy
         if budget is None or policy is None:
             return
@@ -230,7 +232,7 @@ class _Run:
 
     def _compact(
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
-    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, None]:
+    ) -> Generator[Asked, Answer | Exception, None]:
         deciding = Deciding(frame.view, policy, frame.goal, trigger, self._next).steps()
         decided = yield from self._answered(deciding, frame.view)
         if decided.record is None:
@@ -256,7 +258,7 @@ class _Run:
 
     def _answered(
         self, deciding: Generator[Question, Reply | None, DecidedView], view: ViewState
-    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, DecidedView]:
+    ) -> Generator[Asked, Answer | Exception, DecidedView]:
         reply: Reply | None = None
         while True:
             try:
@@ -268,14 +270,14 @@ class _Run:
 
     def _reply(
         self, question: Question, view: ViewState
-    ) -> Generator[tuple[ModelAsk, ViewState], Answer | Exception, Reply]:
+    ) -> Generator[Asked, Answer | Exception, Reply]:
         if isinstance(question, Bodies):
             return {one.number: self._data((one.position, one.index)) for one in question.refs}
         if isinstance(question, AskTexts):
             messages = self._recording.messages
             asked = [one for one in question.numbers if one < len(messages)]
             return MessageTexts({one: messages[one] for one in asked})
-        return (yield question, view)
+        return (yield Asked(question, view, self._recording, self._data))
 
     # -- requests --------------------------------------------------------------------------------
 

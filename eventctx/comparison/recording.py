@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -10,9 +10,11 @@ from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Record, make_body
+from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import encode_plain, plain_message
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.projections.evidence import CarriedDemand, Need, carried_demands, needs
 
 STREAM: Final = "what-if"
 """The session id in the records of a run; no store ever sees it."""
@@ -54,23 +56,60 @@ def record_of(event: Event, position: int, bodies: tuple[Body, ...] = ()) -> Rec
 class Recording:
     """The messages of one session, in order, with their bodies, and where the model answered.
 
-    Message ``n`` is body 0 of the record at position ``n``; what a run records lies behind.
+    A message's place is its number in a run; ``number_of(place)`` is its number in the session,
+    which differs where a host replaced messages. Message ``n`` is body 0 of the record at position
+    ``n``; what a run records lies behind.
     """
 
-    def __init__(self, messages: Sequence[dict[str, Any]]) -> None:
-        """Raises InvalidMessage."""
+    def __init__(
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        name: str = "",
+        model: str | None = None,
+        numbers: Sequence[int] | None = None,
+        harness: Collection[int] = (),
+        left_out: int = 0,
+    ) -> None:
+        """``harness`` are the places of messages that the log says a harness wrote.
+
+        ``left_out`` messages of the session are not played. Raises InvalidMessage.
+        """
         self.messages = tuple(messages)
+        self.name = name
+        self.model = model
+        self.left_out = left_out
+        self._numbers = numbers
         self.facts: list[Facts] = []
         self.records: list[Record] = []
         for number, message in enumerate(self.messages):
             message = plain_message(message)
-            facts = read_facts(message)
+            facts = read_facts(message, by_harness=number in harness)
             body = make_body(encode_plain(message), encode_facts(facts), bytes)
             self.facts.append(facts)
             self.records.append(record_of(events.MessageAdded(), number, (body,)))
 
     def __len__(self) -> int:
         return len(self.messages)
+
+    def number_of(self, place: int) -> int:
+        """The number of the message at ``place`` in its session."""
+        return place if self._numbers is None else self._numbers[place]
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """What every request needed."""
+        return needs(self.messages)
+
+    @cached_property
+    def demands(self) -> tuple[CarriedDemand, ...]:
+        """The demands of the persons in the session."""
+        place = {id(message): place for place, message in enumerate(self.messages)}
+
+        def demanded(message: dict[str, Any]) -> tuple[str, ...]:
+            return demands_in(message) if self.facts[place[id(message)]].human else ()
+
+        return carried_demands(self.messages, demanded)
 
     @cached_property
     def requests(self) -> frozenset[int]:

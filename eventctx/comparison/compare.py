@@ -97,7 +97,7 @@ class ComparedSession(msgspec.Struct, frozen=True):
     left_out: int
 
 
-class PassedOver(msgspec.Struct, frozen=True):
+class UnusedSession(msgspec.Struct, frozen=True):
     """A session that could not be used, and why."""
 
     session: str
@@ -108,7 +108,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Rows by budget, the largest first; the first one is without compaction."""
 
     sessions: tuple[ComparedSession, ...]
-    passed_over: tuple[PassedOver, ...]
+    passed_over: tuple[UnusedSession, ...]
     rows: tuple[PolicyRow, ...]
     losses: tuple[NeededAgain, ...]
 
@@ -155,13 +155,16 @@ async def compare(
     scorer: Scorer | None = None,
     prices: Prices = PRICES,
     losses: int = LOSSES,
-    passed_over: Sequence[PassedOver] = (),
+    passed_over: Sequence[UnusedSession] = (),
     progress: Progress | None = None,
 ) -> Comparison:
     """Play every policy with every budget over the sessions, and sum up.
 
     Raises InvalidSetting; what a policy raises makes the ladder decide, and is counted.
     """
+    if not recordings:
+        reasons = "; ".join([one.reason for one in passed_over][:3])
+        raise InvalidSetting(reasons or "sessions: expected at least one, found none")
     chosen = contenders(policies, summarizer, scorer)
     runs = await run_all(
         recordings,
@@ -201,8 +204,6 @@ async def run_all(
     progress: Progress | None = None,
 ) -> list[RunOver]:
     """A run without compaction, then every contender with every budget."""
-    if not recordings:
-        raise InvalidSetting("sessions: expected at least one that can be played, found none")
     pairs = [(one, budget) for budget in budgets for one in chosen]
     runs = [
         RunOver(contender, budget, [], [])

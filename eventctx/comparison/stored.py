@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventctx.comparison.compare import PassedOver
+from eventctx.comparison.compare import UnusedSession
 from eventctx.comparison.recording import Recording
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
@@ -55,20 +55,13 @@ async def recording_of(store: EventStore, stream: str) -> Recording:
 
 async def recordings_of(
     store: EventStore, streams: Sequence[str]
-) -> tuple[list[Recording], list[PassedOver]]:
-    """The sessions that can be played, and those that cannot. Raises InvalidSetting if none can."""
+) -> tuple[list[Recording], list[UnusedSession]]:
+    """The sessions that can be played, and those that cannot. Raises StreamNotFound."""
     found: list[Recording] = []
-    passed_over: list[PassedOver] = []
+    unused: list[UnusedSession] = []
     for stream in dict.fromkeys(streams):
         try:
             found.append(await recording_of(store, stream))
         except InvalidSetting as error:
-            if len(streams) == 1:
-                raise
-            passed_over.append(PassedOver(stream, str(error)))
-    if passed_over and not found:
-        raise InvalidSetting(
-            f"sessions: expected one with an answer of a model, found none in {len(passed_over)}: "
-            f"{passed_over[0].reason}"
-        )
-    return found, passed_over
+            unused.append(UnusedSession(stream, str(error)))
+    return found, unused

@@ -63,7 +63,10 @@ def contenders(
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise InvalidSetting(f"policies: expected each once, found {', '.join(twice)} twice")
-    return [one for one in found if one.label not in (WHOLE, HINDSIGHT)]
+    chosen = [one for one in found if one.label not in (WHOLE, HINDSIGHT)]
+    if not chosen:
+        raise InvalidSetting("policies: expected at least one beside whole and hindsight")
+    return chosen
 
 
 def without_compaction() -> Contender:

@@ -44,7 +44,7 @@ async def test_rows_are_without_compaction_then_all_policies_and_hindsight_by_bu
     assert (whole.evidence.value, whole.demands, whole.compactions) == (1, 1, 0)
     assert hindsight.evidence.value == 1
     assert found.row("simple", 6_000).evidence.value == 0
-    assert found.row("simple", 6_000).cost < whole.cost
+    assert found.row("simple", 6_000).tokens < whole.tokens
     assert [one.session for one in found.sessions] == ["s0", "s1"]
 
 
@@ -207,7 +207,7 @@ async def test_a_users_own_policy_is_measured_over_transcripts() -> None:
     own = found.row("latest")
     assert own.evidence.value == 0
     assert own.evidence.difference is not None
-    assert own.cost < found.row("ladder").cost
+    assert own.tokens < found.row("ladder").tokens
     with pytest.raises(InvalidSetting, match=r"found latest at 1$"):
         found.row("latest", 1)
     with pytest.raises(InvalidSetting, match="transcript 2: expected an answer"):

@@ -8,7 +8,7 @@ carries it (``reuse``).
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -85,19 +85,42 @@ def _runs_of(
     line: str, texts: Sequence[str], beginnings: Beginnings, settings: EvidenceSettings
 ) -> Iterator[tuple[int, int]]:
     """Starts and ends of the runs in a line, one behind the other."""
-    tokens = [token.span() for token in _TOKEN.finditer(line)]
-    ends = [end for _, end in tokens]
-    covered = 0
-    for start, _ in tokens:
-        if start < covered:
+    starts, ends = [], []
+    for token in _TOKEN.finditer(line):
+        starts.append(token.start())
+        ends.append(token.end())
+    skipped = 0
+    for start in starts:
+        if start < skipped:
             continue
         known = beginnings.messages(line[start : start + settings.least_run])
         if not known:
             continue
         end = _longest(line, start, ends, [texts[number] for number in known], settings)
-        if end is not None and _is_telling(line[start:end]):
-            yield start, end
-            covered = end
+        if end is None:
+            continue
+        if not _is_telling(line[start:end]):
+            # Trying every token of a long line of dashes would take the square of its length.
+            latest = end - settings.least_run
+            within = starts[bisect_right(starts, start) : bisect_right(starts, latest)]
+            found = _telling_start(line, within, end)
+            if found is None:
+                skipped = latest + 1
+                continue
+            start = found
+        yield start, end
+        skipped = end
+
+
+def _telling_start(line: str, starts: list[int], end: int) -> int | None:
+    """The first of the starts from which the run to ``end`` is telling."""
+    first, letters, behind = None, 0, end
+    for start in reversed(starts):
+        letters += sum(map(str.isalnum, line[start:behind]))
+        behind = start
+        if 2 * letters >= end - start:
+            first = start
+    return first if first is not None and _is_telling(line[first:end]) else None
 
 
 def _longest(

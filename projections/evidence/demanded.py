@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from eventctx.messages.demands import demands_in
+from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.evidence.judging import HeldTexts
 from eventctx.projections.evidence.texts import normalised, normalised_text
-
-DemandsIn = Callable[[dict[str, Any]], Iterable[str]]
-"""The demand sentences of a message; none for a message that is not a person's."""
 
 
 class CarriedDemand(msgspec.Struct, frozen=True, gc=False):
@@ -40,20 +39,23 @@ class DemandRecall(msgspec.Struct, frozen=True, gc=False):
 
 
 def carried_demands(
-    messages: Sequence[dict[str, Any]], demands_in: DemandsIn
+    messages: Sequence[dict[str, Any]], persons: Collection[int] | None = None
 ) -> tuple[CarriedDemand, ...]:
-    """The demands of a session's persons, each text once, with the messages that contain it."""
+    """The demands of a session's persons, each text once, with the messages that contain it.
+
+    ``persons`` are the numbers of the messages that a person wrote, where a log knows them; without
+    it the messages' own facts tell. Raises InvalidMessage as ``needs`` does.
+    """
     first: dict[str, int] = {}
     for number, message in enumerate(messages):
-        for sentence in demands_in(message):
-            first.setdefault(normalised_text(sentence), number)
+        if read_facts(message).human if persons is None else number in persons:
+            for sentence in demands_in(message):
+                first.setdefault(normalised_text(sentence), number)
     texts = [normalised(message) for message in messages] if first else []
     return tuple(
         [
-            CarriedDemand(
-                number, demand, tuple([n for n, text in enumerate(texts) if demand in text])
-            )
-            for demand, number in first.items()
+            CarriedDemand(at, demand, tuple([n for n, text in enumerate(texts) if demand in text]))
+            for demand, at in first.items()
         ]
     )
 

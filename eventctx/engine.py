@@ -14,13 +14,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from eventctx.aio import run_apart
-from eventctx.comparison.compare import LOSSES, Comparison, Progress, compare
-from eventctx.comparison.contenders import BUDGETS
-from eventctx.comparison.figures import PRICES, Prices
-from eventctx.comparison.stored import recordings_of
+from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.errors import InvalidSetting, StoreReadOnly
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
@@ -76,6 +73,9 @@ from eventctx.session.sessions import (
 )
 from eventctx.session.settings import by_own_name, check_advised, choose
 from eventctx.stores.location import default_book, open_store
+
+if TYPE_CHECKING:
+    from eventctx.comparison.compare import Comparison
 
 
 class Engine:
@@ -527,6 +527,10 @@ class Engine:
         of the worst losses are listed for each policy and budget. ``progress`` is called with the
         runs that are done, and with all of them. Raises InvalidSetting and StreamNotFound.
         """
+        # Loaded here, because few programs compare, and all of them start.
+        from eventctx.comparison.compare import compare
+        from eventctx.comparison.stored import recordings_of
+
         if isinstance(sessions, str):
             raise InvalidSetting(
                 f"sessions: expected a list of session ids, found {shown(sessions)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from eventctx.comparison.drive import Asked, Played, Watch, steps
+from eventctx.comparison.drive import AskedInRun, Played, Watch, steps
 from eventctx.comparison.recording import STREAM, Recording
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_body
@@ -62,7 +62,9 @@ async def play_with(
             reply = error
 
 
-async def _answer(asked: Asked, summarizer: Summarizer | None, scorer: Scorer | None) -> Answer:
+async def _answer(
+    asked: AskedInRun, summarizer: Summarizer | None, scorer: Scorer | None
+) -> Answer:
     question, messages = asked.question, asked.recording.messages
     if isinstance(question, AskSummary) and summarizer is not None:
         text = await _called(summarizer(_summary_request(asked, question)))
@@ -76,7 +78,7 @@ async def _answer(asked: Asked, summarizer: Summarizer | None, scorer: Scorer | 
     return placeholder(question)
 
 
-def _summary_request(asked: Asked, question: AskSummary) -> SummaryRequest:
+def _summary_request(asked: AskedInRun, question: AskSummary) -> SummaryRequest:
     entries = asked.view.layout.entries()
     wanted = set(question.numbers)
     refs = [ref for ref in asked.view.layout.refs if ref.number in wanted]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +11,6 @@ import msgspec
 from eventctx.comparison import statistics
 from eventctx.comparison.asking import play_with
 from eventctx.comparison.contenders import (
-    BUDGETS,
     HINDSIGHT,
     WHOLE,
     Contender,
@@ -20,7 +19,8 @@ from eventctx.comparison.contenders import (
     with_hindsight,
     without_compaction,
 )
-from eventctx.comparison.figures import PRICES, Prices, RunFigures, figures
+from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
+from eventctx.comparison.figures import RunFigures, figures
 from eventctx.comparison.losses import LostByRule, NeededAgain, by_rule, needed_again, worst
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.statistics import Interval
@@ -28,13 +28,8 @@ from eventctx.errors import InvalidSetting
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy
 
-Progress = Callable[[int, int], None]
-"""Called with the runs that are done, and with all of them."""
 
-LOSSES = 10
-
-
-class Difference(msgspec.Struct, frozen=True):
+class ShareDifference(msgspec.Struct, frozen=True):
     """A share less that of the first policy with the same budget, over the same sessions.
 
     ``within_noise``: the interval holds 0, or there are too few sessions for one.
@@ -50,7 +45,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     value: float | None
     interval: Interval | None = None
-    difference: Difference | None = None
+    difference: ShareDifference | None = None
 
 
 class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,4 +272,4 @@ def _measured(
     assert base is not None  # noqa: S101 - judged on the same requests
     between = statistics.interval_of_difference(own, others, drawn)
     noise = between is None or between.holds_zero
-    return Measured(value, found, Difference(value - base, between, noise))
+    return Measured(value, found, ShareDifference(value - base, between, noise))

@@ -24,7 +24,6 @@ WHOLE: Final = "whole"
 
 HINDSIGHT: Final = "hindsight"
 ON_REQUEST: Final = ("recency", "random")
-BUDGETS: Final = (100_000, 50_000, 16_000)
 
 _SETTING: Final = re.compile(r":(?=[a-z_]+=)")
 _BUDGET: Final = re.compile(r"([0-9][0-9_]*|[0-9]+\.[0-9]+)([kKmM]?)")

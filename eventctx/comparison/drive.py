@@ -93,7 +93,7 @@ class Played(NamedTuple):
     skipped: int
 
 
-class Asked(NamedTuple):
+class AskedInRun(NamedTuple):
     """A policy's question in a run, and what is needed to answer it: ``body`` reads a body."""
 
     question: ModelAsk
@@ -140,7 +140,7 @@ def steps(
     target: float = TARGET,
     threshold: float = THRESHOLD,
     watch: Watch | None = None,
-) -> Generator[Asked, Answer | Exception, Played]:
+) -> Generator[AskedInRun, Answer | Exception, Played]:
     """As ``play``, for a caller that answers the policy's questions itself."""
     recording = messages if isinstance(messages, Recording) else Recording(messages)
     limits = None if budget is None else make_budget(budget, threshold, target)
@@ -172,7 +172,7 @@ class _Run:
         self._shown: list[Entry] = []
         self._view = view_state.initial()
 
-    def played(self) -> Generator[Asked, Answer | Exception, Played]:
+    def played(self) -> Generator[AskedInRun, Answer | Exception, Played]:
         """Play all messages; yields the policy's questions."""
         recording = self._recording
         requests = recording.requests
@@ -212,7 +212,7 @@ class _Run:
 
     # -- compactions -----------------------------------------------------------------------------
 
-    def _compact_if_due(self, before: int) -> Generator[Asked, Answer | Exception, None]:
+    def _compact_if_due(self, before: int) -> Generator[AskedInRun, Answer | Exception, None]:
         view, budget, policy = self._view, self._budget, self._policy
         if budget is None or policy is None:
             return
@@ -232,7 +232,7 @@ class _Run:
 
     def _compact(
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
-    ) -> Generator[Asked, Answer | Exception, None]:
+    ) -> Generator[AskedInRun, Answer | Exception, None]:
         deciding = Deciding(frame.view, policy, frame.goal, trigger, self._next).steps()
         decided = yield from self._answered(deciding, frame.view)
         if decided.record is None:
@@ -258,7 +258,7 @@ class _Run:
 
     def _answered(
         self, deciding: Generator[Question, Reply | None, DecidedView], view: ViewState
-    ) -> Generator[Asked, Answer | Exception, DecidedView]:
+    ) -> Generator[AskedInRun, Answer | Exception, DecidedView]:
         reply: Reply | None = None
         while True:
             try:
@@ -270,14 +270,14 @@ class _Run:
 
     def _reply(
         self, question: Question, view: ViewState
-    ) -> Generator[Asked, Answer | Exception, Reply]:
+    ) -> Generator[AskedInRun, Answer | Exception, Reply]:
         if isinstance(question, Bodies):
             return {one.number: self._data((one.position, one.index)) for one in question.refs}
         if isinstance(question, AskTexts):
             messages = self._recording.messages
             asked = [one for one in question.numbers if one < len(messages)]
             return MessageTexts({one: messages[one] for one in asked})
-        return (yield Asked(question, view, self._recording, self._data))
+        return (yield AskedInRun(question, view, self._recording, self._data))
 
     # -- requests --------------------------------------------------------------------------------
 

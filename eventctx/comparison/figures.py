@@ -9,29 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
 
+from eventctx.comparison.defaults import PRICES, Prices
 from eventctx.comparison.drive import Played
 from eventctx.projections.evidence import CarriedDemand, Judged, Need, demand_recall, judged
 from eventctx.projections.evidence.judging import STARVED
-
-
-class Prices(NamedTuple):
-    """Prices of a prompt's tokens: those read from the provider's cache, and all others.
-
-    The defaults are in units of the plain input price: a cached token costs a tenth, and a token
-    that is written to the cache a quarter more.
-    """
-
-    cached: float = 0.1
-    written: float = 1.25
-
-    def of(self, tokens: int, cached: int) -> float:
-        """The price of ``tokens``, of which ``cached`` were read from the cache."""
-        return self.cached * cached + self.written * (tokens - cached)
-
-
-PRICES: Final = Prices()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

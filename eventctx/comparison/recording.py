@@ -10,7 +10,6 @@ from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Record, make_body
-from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import encode_plain, plain_message
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -104,12 +103,8 @@ class Recording:
     @cached_property
     def demands(self) -> tuple[CarriedDemand, ...]:
         """The demands of the persons in the session."""
-        place = {id(message): place for place, message in enumerate(self.messages)}
-
-        def demanded(message: dict[str, Any]) -> tuple[str, ...]:
-            return demands_in(message) if self.facts[place[id(message)]].human else ()
-
-        return carried_demands(self.messages, demanded)
+        persons = [place for place, facts in enumerate(self.facts) if facts.human]
+        return carried_demands(self.messages, persons)
 
     @cached_property
     def requests(self) -> frozenset[int]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eventctx.comparison.compare import LOSSES, Comparison, compare
-from eventctx.comparison.contenders import BUDGETS
-from eventctx.comparison.figures import PRICES, Prices
+from eventctx.comparison.compare import Comparison, compare
+from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices
 from eventctx.comparison.recording import Recording
 from eventctx.errors import InvalidSetting
 from eventctx.policies.advisers import Scorer, Summarizer

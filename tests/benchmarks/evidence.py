@@ -14,7 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from eventctx.comparison.compare import RunOver, run_all
-from eventctx.comparison.contenders import BUDGETS, Contender, contenders, with_hindsight
+from eventctx.comparison.contenders import Contender, contenders, with_hindsight
+from eventctx.comparison.defaults import BUDGETS
 from eventctx.comparison.figures import RunFigures
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.statistics import at_equal_cost, draws, interval
@@ -99,9 +100,9 @@ def _row(figure: str, run: RunOver, whole: RunFigures) -> Row:
         unit="%",
         note=(
             f"{shown}quotes {_shown(total.recall_of_quotes)}, "
-            f"names {_shown(total.recall_of_names)}, with # {_shown(total.recall_with_pointers)}, demands {_shown(total.demand_recall)}, "
-            f"starved {_shown(total.starving)}, reuse {_shown(total.prefix_reuse)}, "
-            f"cost {100 * total.cost() / whole.cost():.0f}, "
+            f"names {_shown(total.recall_of_names)}, with # {_shown(total.recall_with_pointers)}, "
+            f"demands {_shown(total.demand_recall)}, starved {_shown(total.starving)}, "
+            f"reuse {_shown(total.prefix_reuse)}, cost {100 * total.cost() / whole.cost():.0f}, "
             f"{total.compactions_per_50 or 0:.1f} compactions per 50"
         ),
     )

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from eventctx.comparison import baselines
+from eventctx.comparison.defaults import Prices
 from eventctx.comparison.drive import Played, play
-from eventctx.comparison.figures import Prices, RunFigures, figures
+from eventctx.comparison.figures import RunFigures, figures
 from eventctx.comparison.losses import by_rule, needed_again
 from eventctx.comparison.numbers import Numbers
 from eventctx.comparison.recording import Recording

@@ -13,8 +13,8 @@ from eventctx.cli.output.comparison_tables import show_comparison, show_losses
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.comparison.compare import Comparison, UnusedSession, compare
-from eventctx.comparison.contenders import BUDGETS, budgets_of, contenders
-from eventctx.comparison.figures import PRICES, Prices
+from eventctx.comparison.contenders import budgets_of, contenders
+from eventctx.comparison.defaults import BUDGETS, PRICES, Prices
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.stored import recordings_of
 from eventctx.errors import InvalidSetting

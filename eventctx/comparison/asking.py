@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from eventctx.comparison.drive import AskedInRun, Played, Watch, steps
+from eventctx.comparison.drive import AskedInRun, Played, Watch, stand_in, steps
 from eventctx.comparison.recording import STREAM, Recording
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_body
@@ -21,7 +21,7 @@ from eventctx.policies.advisers import (
 )
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Policy, Scores, Summary
 from eventctx.projections.view.render import places, render
-from eventctx.session.questions import NoAnswer, around, checked_scores, placeholder
+from eventctx.session.questions import NoAnswer, around, checked_scores
 
 
 async def play_with(
@@ -75,7 +75,7 @@ async def _answer(
         chosen = [messages[number] for number in question.numbers]
         given = await _called(scorer(ScoreRequest(STREAM, question.numbers, chosen)))
         return Scores(checked_scores(given, question.numbers))
-    return placeholder(question)
+    return stand_in(asked)
 
 
 def _summary_request(asked: AskedInRun, question: AskSummary) -> SummaryRequest:

@@ -22,10 +22,15 @@ from eventctx.messages import calibration
 from eventctx.messages.encoding import decode_body
 from eventctx.policies.policy import (
     Answer,
+    AskScores,
+    AskSummary,
     AskTexts,
     Budget,
+    Memory,
     MessageTexts,
     Policy,
+    Scores,
+    Summary,
 )
 from eventctx.policies.trigger import Frame, due, make_budget
 from eventctx.projections.evidence import Shown, normalised
@@ -35,7 +40,7 @@ from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.questions import ModelAsk, placeholder
+from eventctx.session.questions import ModelAsk
 from eventctx.session.requests import is_stuck
 
 THRESHOLD = 0.92
@@ -102,6 +107,16 @@ class AskedInRun(NamedTuple):
     body: Callable[[tuple[int, int]], bytes | None]
 
 
+def stand_in(asked: AskedInRun) -> Answer:
+    """The answer where there is nobody to ask: a summary that says so, one half, no memory."""
+    question = asked.question
+    if isinstance(question, AskSummary):
+        return Summary(f"(a summary of {len(question.numbers)} messages will stand here)")
+    if isinstance(question, AskScores):
+        return Scores(dict.fromkeys(question.numbers, 0.5))
+    return Memory(())
+
+
 def play(
     messages: Sequence[dict[str, Any]] | Recording,
     policy: Policy | None,
@@ -125,7 +140,7 @@ def play(
     try:
         ask = next(run)
         while True:
-            ask = run.send(placeholder(ask.question))
+            ask = run.send(stand_in(ask))
     except StopIteration as end:
         played: Played = end.value
         return played

@@ -14,9 +14,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from eventctx.aio import run_apart
+from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.errors import InvalidSetting, StoreReadOnly
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
@@ -72,6 +73,9 @@ from eventctx.session.sessions import (
 )
 from eventctx.session.settings import by_own_name, check_advised, choose
 from eventctx.stores.location import default_book, open_store
+
+if TYPE_CHECKING:
+    from eventctx.comparison.compare import Comparison
 
 
 class Engine:
@@ -499,6 +503,53 @@ class Engine:
         selector = RequestSelector(turn)
         store = await self._readable(session)
         return await what_left(store, session, compaction=compaction, selector=selector)
+
+    async def compare(
+        self,
+        sessions: Sequence[str],
+        *,
+        policies: Sequence[str | Policy] | None = None,
+        budgets: Sequence[int | str] = BUDGETS,
+        summarizer: Summarizer | None = None,
+        scorer: Scorer | None = None,
+        prices: Prices = PRICES,
+        losses: int = LOSSES,
+        progress: Progress | None = None,
+    ) -> Comparison:
+        """What each policy would have kept of what the model needed, and at what cost.
+
+        Plays every session as if live, in memory, with each budget in tokens (``50_000``,
+        ``"50k"``); writes nothing and calls no model.
+
+        ``policies`` are names, with settings behind colons (``ladder:target_usage=0.3``), or
+        objects; without any, all that need no function of yours. A policy that asks a summarizer or
+        scorer gets yours. Every session is used up to its first compaction. ``losses`` is how many
+        of the worst losses are listed for each policy and budget. ``progress`` is called with the
+        runs that are done, and with all of them. Raises InvalidSetting and StreamNotFound.
+        """
+        # Loaded here, because few programs compare, and all of them start.
+        from eventctx.comparison.compare import compare
+        from eventctx.comparison.stored import recordings_of
+
+        if isinstance(sessions, str):
+            raise InvalidSetting(
+                f"sessions: expected a list of session ids, found {shown(sessions)}"
+            )
+        for session in sessions:
+            check_session_id(session)
+            await self._readable(session)
+        recordings, passed_over = await recordings_of(self.store, sessions)
+        return await compare(
+            recordings,
+            policies,
+            budgets,
+            summarizer=summarizer,
+            scorer=scorer,
+            prices=prices,
+            losses=losses,
+            passed_over=passed_over,
+            progress=progress,
+        )
 
     async def dry_run(
         self,

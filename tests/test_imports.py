@@ -25,6 +25,7 @@ FLOORS: list[set[str]] = [
     {"projections", "stores"},
     {"policies", "queries", "search", "importers"},
     {"session", "hooks"},
+    {"comparison"},
     {"engine", "orchestrators"},
     {"adapters", "testing"},
     {"cli", "web", "amplifier_source"},

@@ -9,6 +9,7 @@ import click
 from eventctx.cli.commands.audit import audit_command
 from eventctx.cli.commands.backup import backup_command, restore_backup_command
 from eventctx.cli.commands.compact import compact_command
+from eventctx.cli.commands.compare import compare_command
 from eventctx.cli.commands.diff import diff_command
 from eventctx.cli.commands.erasing import delete_command, erase_command, prune_command
 from eventctx.cli.commands.exports import export_command
@@ -68,6 +69,7 @@ for _command in (
     fork_command,
     restore_command,
     compact_command,
+    compare_command,
     verify_command,
     sign_command,
     backup_command,

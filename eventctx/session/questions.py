@@ -102,7 +102,7 @@ class PolicyQuestions:
         instruction = INSTRUCTION.format(tokens=ask.max_tokens)
         if hint:
             instruction += f" Above all, keep this: {hint}"
-        before, after = _around(entries, ask)
+        before, after = around(entries, ask)
         request = SummaryRequest(
             session=self._session.stream,
             numbers=tuple([ref.number for ref in refs]),
@@ -132,7 +132,7 @@ class PolicyQuestions:
             self._session.stream, tuple([ref.number for ref in refs]), _decoded(refs, texts), hint
         )
         given = await self._called(lambda: scorer(request), scope, "scorer")
-        return Scores(_checked_scores(given, request.numbers))
+        return Scores(checked_scores(given, request.numbers))
 
     async def _memory(self, ask: AskMemory, view: ViewState) -> Memory:
         rememberer = self._advisers.rememberer
@@ -230,7 +230,7 @@ def _chosen(view: ViewState, numbers: Sequence[int]) -> list[MessageRef]:
     return refs
 
 
-def _around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
+def around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
     """The numbers of entries before the first and behind the last one to summarize."""
     wanted = set(ask.numbers)
     rows = [
@@ -250,7 +250,8 @@ def _decoded(
     return decode_bodies([erased if data is None else data for data in found])
 
 
-def _checked_scores(given: object, numbers: Sequence[int]) -> dict[int, float]:
+def checked_scores(given: object, numbers: Sequence[int]) -> dict[int, float]:
+    """A scorer's answer by number. Raises NoAnswer for one that is not a score for each."""
     if isinstance(given, Mapping):
         values: list[object] = [given.get(number) for number in numbers]
     elif isinstance(given, Sequence) and len(given) == len(numbers):

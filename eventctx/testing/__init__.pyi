@@ -1,6 +1,7 @@
 """The public names, one a line; ``eventctx.lazy_names`` reads them."""
 
 from eventctx.testing.amplifier import ScriptedAmplifierProvider as ScriptedAmplifierProvider
+from eventctx.testing.comparing import compare_policies as compare_policies
 from eventctx.testing.contexts import MockContextManager as MockContextManager
 from eventctx.testing.fixed import FixedClock as FixedClock
 from eventctx.testing.fixed import FixedRandom as FixedRandom

@@ -30,6 +30,7 @@ MODULES = (
     "cycle",
     "starting",
     "tokens",
+    "evidence",
 )
 
 

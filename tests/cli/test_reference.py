@@ -55,6 +55,7 @@ def test_the_page_says_what_help_says() -> None:
         ("audit", "work"),
         ("replay", "work"),
         ("trace", "work"),
+        ("compare", "work", "--policies", "simple,ladder", "--budgets", "2k"),
         ("verify",),
         ("fork", "work", "new", "--at", 3),
     ],

@@ -1,0 +1,172 @@
+"""``compare``: what each policy would have kept of recorded sessions, and at what cost."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.comparison_tables import show_comparison, show_losses
+from eventctx.cli.output.program import run, spelling
+from eventctx.cli.output.screen import Screen, progress, put_document
+from eventctx.comparison.compare import Comparison, UnusedSession, compare
+from eventctx.comparison.contenders import budgets_of, contenders
+from eventctx.comparison.defaults import BUDGETS, PRICES, Prices
+from eventctx.comparison.recording import Recording
+from eventctx.comparison.stored import recordings_of
+from eventctx.errors import InvalidSetting
+from eventctx.importers.many import import_paths
+from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.policies.custom import imported
+from eventctx.stores.memory import MemoryStore
+
+LOSSES = 3
+MILLION = 1_000_000
+
+
+@click.command("compare", short_help="What each policy would have kept, and at what cost.")
+@click.argument("sessions", nargs=-1, required=True, metavar="SESSION…")
+@click.option(
+    "--policies",
+    metavar="A,B",
+    help="Policies, the first one to compare with; settings behind colons: "
+    "ladder:target_usage=0.3. Also recency and random. Default: all that need no function.",
+)
+@click.option(
+    "--budgets",
+    default=",".join([f"{budget // 1000}k" for budget in BUDGETS]),
+    show_default=True,
+    metavar="A,B",
+    help="Tokens per request.",
+)
+@click.option(
+    "--price",
+    metavar="INPUT/CACHED/WRITE",
+    help="Prices of a million prompt tokens: plain, read from the cache, written to it. "
+    "Default: 1/0.1/1.25, in plain tokens.",
+)
+@click.option(
+    "--losses",
+    type=click.IntRange(min=0),
+    default=LOSSES,
+    show_default=True,
+    metavar="N",
+    help="The worst losses of the first policy, for each budget.",
+)
+@click.option("--summarizer", metavar="MODULE:FUNCTION", help="Your async function, for summarize.")
+@click.option("--scorer", metavar="MODULE:FUNCTION", help="Your async function, for importance.")
+@opening.reading
+def compare_command(
+    sessions: tuple[str, ...],
+    policies: str | None,
+    budgets: str,
+    price: str | None,
+    losses: int,
+    summarizer: str | None,
+    scorer: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Play policies over recorded sessions as if live, and say what each would have kept.
+
+    SESSION is a session of the store, or a path to a recorded session of any format that `import`
+    reads. For each policy and budget: how much of what the model used again was still in its
+    requests, a person's demands, the reuse of the provider's cache, and the cost. The row "whole"
+    never compacts; "hindsight" knows what will be used. Every session is used up to its first
+    compaction. Nothing is written, and no model is called but by functions of yours.
+    """
+    options = _Options(
+        None if policies is None else [one.strip() for one in policies.split(",") if one.strip()],
+        budgets_of([one for one in budgets.split(",") if one.strip()]),
+        _prices(price),
+        losses,
+        None if summarizer is None else _function("summarizer", summarizer),
+        None if scorer is None else _function("scorer", scorer),
+    )
+    contenders(options.policies, options.summarizer, options.scorer)  # before hours of work
+    paths = [Path(name) for name in sessions if Path(name).exists()]
+    streams = [name for name in sessions if not Path(name).exists()]
+    found, stored = run(_compare(streams, paths, options, store))
+    if as_json:
+        put_document(found)
+        return
+    screen = Screen()
+    show_comparison(screen, found, price is not None)
+    first = next((row.policy for row in found.rows if row.budget is not None), "")
+    url = opening.named_store(store)
+    where = "" if url is None else f" --store {shlex.quote(url)}"
+    for loss in [one for one in found.losses if one.policy == first]:
+        why = f"{spelling()}{where} why {{session}}" if loss.session in stored else None
+        show_losses(screen, [loss], why)
+
+
+class _Options(NamedTuple):
+    policies: list[str] | None
+    budgets: list[int]
+    prices: Prices
+    losses: int
+    summarizer: Summarizer | None
+    scorer: Scorer | None
+
+
+async def _compare(
+    streams: list[str], paths: list[Path], options: _Options, store: str | None
+) -> tuple[Comparison, set[str]]:
+    """The comparison, and the sessions of it that lie in the store."""
+    recordings: list[Recording] = []
+    unused: list[UnusedSession] = []
+    stored: set[str] = set()
+    if streams:
+        async with opening.existing(store) as engine:
+            found = [(await opening.find_session(engine, name)).stream for name in streams]
+            recordings, unused = await recordings_of(engine.store, found)
+            stored = {one.name for one in recordings}
+    if paths:
+        memory = MemoryStore()
+        with progress("Reading"):
+            imports = await import_paths(memory, paths, complete=True)
+        failed = [one for one in imports.passed_over if one.error or one.path in paths]
+        unused += [UnusedSession(str(one.path), f"{one.path}: {one.reason}") for one in failed]
+        found = [one.session for one in imports.sessions if one.session is not None]
+        read = await recordings_of(memory, found)
+        recordings += read[0]
+        unused += read[1]
+    with progress("Playing", 1) as bar:
+        made = await compare(
+            recordings,
+            options.policies,
+            options.budgets,
+            summarizer=options.summarizer,
+            scorer=options.scorer,
+            prices=options.prices,
+            losses=options.losses,
+            passed_over=unused,
+            progress=bar.at,
+        )
+    return made, stored
+
+
+def _prices(given: str | None) -> Prices:
+    if given is None:
+        return PRICES
+    try:
+        prices = [float(one) for one in given.split("/")]
+    except ValueError:
+        prices = []
+    if not 1 <= len(prices) <= 3 or not all(0 <= one < MILLION for one in prices):
+        raise InvalidSetting(
+            "--price: expected prices of a million tokens as INPUT/CACHED/WRITE, such as "
+            f"3/0.3/3.75, found {given!r}"
+        )
+    cached, written = prices[min(1, len(prices) - 1)], prices[2 if len(prices) == 3 else 0]
+    return Prices(cached / MILLION, written / MILLION)
+
+
+def _function(option: str, path: str) -> Any:
+    found = imported(path)
+    if not callable(found):
+        raise InvalidSetting(f"--{option}: expected an async function, found {path!r}")
+    return found

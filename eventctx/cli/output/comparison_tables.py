@@ -1,0 +1,158 @@
+"""A comparison of policies on a screen: what their views held, what that cost, what was lost."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+
+from eventctx.cli.output.plain import number, one_line, plural
+from eventctx.cli.output.screen import Column, Screen
+from eventctx.comparison.compare import Comparison, Measured, PolicyRow
+from eventctx.comparison.losses import NeededAgain
+from eventctx.log.naming import message_name
+
+HELD = (
+    Column("policy", fold=True),
+    Column("held %", right=True),
+    Column("95 %", right=True),
+    Column("vs 1st", right=True),
+    Column("quotes", right=True),
+    Column("names", right=True),
+    Column("or #", right=True),
+    Column("starved", right=True),
+    Column("demands", right=True),
+)
+COST = (
+    Column("policy", fold=True),
+    Column("tokens", right=True),
+    Column("reuse %", right=True),
+    Column("cost", right=True),
+    Column("of whole", right=True),
+    Column("compactions", right=True),
+    Column("per 50", right=True),
+)
+LEGEND = (
+    "held: the share of what the model used again that its requests still held, in quotes and in "
+    "names; or #: with what they point to by number. starved: requests that held less than half. "
+    "demands: a person's, word for word. vs 1st: points above the first policy; ~ is within noise."
+)
+LONGEST = 60
+
+
+def show_comparison(screen: Screen, found: Comparison, priced: bool) -> None:
+    """The two tables, with a line before the rows of each budget."""
+    screen.line((_headline(found), "bold"))
+    for one in found.passed_over:
+        screen.line(("passed over: ", "yellow"), one.reason)
+    left = sum([one.left_out for one in found.sessions])
+    if left:
+        screen.line(
+            (f"{number(left)} messages behind a first compaction or an erasure are not used", "dim")
+        )
+    screen.blank()
+    notes = _notes(found.rows)
+    screen.table(HELD, [_held(row) for row in found.rows], notes)
+    screen.line((LEGEND, "dim"))
+    screen.blank()
+    screen.table(COST, [_cost(row, priced) for row in found.rows], notes)
+    unit = "by the given prices" if priced else "in tokens at the plain input price"
+    screen.line((f"cost: {unit}. reuse: tokens that a cache has from the request before.", "dim"))
+    for row in found.rows:
+        if row.over_budget or row.fallbacks:
+            screen.line(_warning(row))
+
+
+def show_losses(screen: Screen, losses: Sequence[NeededAgain], why: str | None) -> None:
+    """The worst losses; ``why`` is the beginning of the command to ask next, None without one."""
+    for one in losses:
+        screen.blank()
+        budget = "" if one.budget is None else f" with {number(one.budget)}"
+        screen.line(
+            (f"{one.policy}{budget} lost {message_name(one.message)}", "bold"),
+            f" of {one.session}: {one.disposition or 'cut'}"
+            + (f", {one.why}" if one.why else "")
+            + f"; {plural(one.requests, 'request')} needed it, the first behind "
+            + f"{message_name(one.behind)}",
+        )
+        screen.line((one_line(one.text, LONGEST), "dim"), indent=2)
+        if why is not None:
+            session = shlex.quote(one.session)
+            screen.line(f"{why.format(session=session)} {one.message}", indent=2)
+
+
+def policies_in(found: Comparison) -> list[str]:
+    """The policies of the rows, in their order."""
+    return list(dict.fromkeys([row.policy for row in found.rows]))
+
+
+def _headline(found: Comparison) -> str:
+    judged = sum([one.judged for one in found.sessions])
+    requests = sum([one.requests for one in found.sessions])
+    return (
+        f"{plural(len(found.sessions), 'session')}, {plural(requests, 'request')}; "
+        f"{number(judged)} used something again that was not fresh"
+    )
+
+
+def _notes(rows: Sequence[PolicyRow]) -> dict[int, Sequence[str | tuple[str, str]]]:
+    notes: dict[int, Sequence[str | tuple[str, str]]] = {}
+    seen: Collection[int | None] = {None}
+    for place, row in enumerate(rows):
+        if row.budget not in seen:
+            seen = {*seen, row.budget}
+            notes[place] = ((f"{number(row.budget)} tokens", "bold"),)
+    return notes
+
+
+def _held(row: PolicyRow) -> list[str]:
+    return [
+        row.policy,
+        _percent(row.evidence.value),
+        _range(row.evidence),
+        _against(row.evidence),
+        _percent(row.quotes.value),
+        _percent(row.names.value),
+        _percent(row.with_pointers),
+        _percent(row.starved),
+        _percent(row.demands),
+    ]
+
+
+def _cost(row: PolicyRow, priced: bool) -> list[str]:
+    return [
+        row.policy,
+        number(row.tokens),
+        _percent(row.prefix_reuse),
+        f"{row.cost:,.2f}" if priced else number(round(row.cost)),
+        _percent(row.cost_share),
+        number(row.compactions),
+        "" if row.compactions_per_50 is None else f"{row.compactions_per_50:.1f}",
+    ]
+
+
+def _warning(row: PolicyRow) -> str:
+    found = []
+    if row.over_budget:
+        found.append(f"{plural(row.over_budget, 'request')} over the budget, as too much must stay")
+    if row.fallbacks:
+        found.append(f"{plural(row.fallbacks, 'compaction')} decided by the ladder, as it failed")
+    budget = "" if row.budget is None else f" with {number(row.budget)}"
+    return f"{row.policy}{budget}: {'; '.join(found)}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _range(measured: Measured) -> str:
+    found = measured.interval
+    if found is None or found.low == found.high:
+        return ""
+    return f"{100 * found.low:.0f}–{100 * found.high:.0f}"
+
+
+def _against(measured: Measured) -> str:
+    found = measured.difference
+    if found is None:
+        return ""
+    return f"{'~' if found.within_noise else ''}{100 * found.value:+.1f}"

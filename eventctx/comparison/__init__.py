@@ -1,0 +1,1 @@
+"""What-if: policies driven over recorded transcripts, and how they compare."""

@@ -1,0 +1,188 @@
+"""What is compared: policies with their settings, by name or as objects, and the baselines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventctx.comparison import baselines
+from eventctx.comparison.drive import TARGET, THRESHOLD
+from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import shown
+from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.policies.named import ALIASES, DEFAULT, POLICIES, policy_named
+from eventctx.policies.policy import Policy, is_policy
+from eventctx.policies.trigger import make_budget
+from eventctx.projections.evidence import Need
+from eventctx.session.settings import by_own_name, check_advised
+
+WHOLE: Final = "whole"
+"""The row without any compaction."""
+
+HINDSIGHT: Final = "hindsight"
+ON_REQUEST: Final = ("recency", "random")
+
+_SETTING: Final = re.compile(r":(?=[a-z_]+=)")
+_BUDGET: Final = re.compile(r"([0-9][0-9_]*|[0-9]+\.[0-9]+)([kKmM]?)")
+_UNITS: Final = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+class Contender(NamedTuple):
+    """A policy to run, under a ``label``; ``make`` gives it what each session needed."""
+
+    label: str
+    make: Callable[[Sequence[Need]], Policy | None]
+    target: float = TARGET
+    threshold: float = THRESHOLD
+
+
+def contenders(
+    policies: Sequence[str | Policy] | None,
+    summarizer: Summarizer | None = None,
+    scorer: Scorer | None = None,
+) -> list[Contender]:
+    """The policies to compare; without any, all that need no function of the user's.
+
+    A policy is an object, or a text: its name, and settings of it or of the session behind colons
+    (``ladder:target_usage=0.3``). Raises InvalidSetting for one that is unknown or is there twice,
+    and for one that needs a function which is not given.
+    """
+    if policies is None:
+        others = [name for name in POLICIES if name != DEFAULT]
+        policies = [DEFAULT, *[name for name in others if _runs_alone(name)]]
+    if isinstance(policies, str):
+        raise InvalidSetting(f"policies: expected a list of policies, found {shown(policies)}")
+    if not policies:
+        raise InvalidSetting("policies: expected at least one, found none")
+    found = [_contender(one, summarizer, scorer) for one in policies]
+    labels = [one.label for one in found]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise InvalidSetting(f"policies: expected each once, found {', '.join(twice)} twice")
+    chosen = [one for one in found if one.label not in (WHOLE, HINDSIGHT)]
+    if not chosen:
+        raise InvalidSetting("policies: expected at least one beside whole and hindsight")
+    return chosen
+
+
+def without_compaction() -> Contender:
+    """The contender that never compacts."""
+    return Contender(WHOLE, lambda _: None)
+
+
+def with_hindsight() -> Contender:
+    """The contender that knows what will be reused."""
+    return Contender(HINDSIGHT, baselines.hindsight)
+
+
+def budgets_of(given: Sequence[int | str]) -> list[int]:
+    """Budgets in tokens, the largest first; ``100k`` and ``1M`` may be written so."""
+    if isinstance(given, str):
+        raise InvalidSetting(f"budgets: expected a list of budgets, found {shown(given)}")
+    found = sorted({_budget(one) for one in given}, reverse=True)
+    if not found:
+        raise InvalidSetting("budgets: expected at least one, found none")
+    return found
+
+
+def _budget(given: int | str) -> int:
+    if isinstance(given, str):
+        match = _BUDGET.fullmatch(given.strip())
+        if match is not None:
+            number = match[1].replace("_", "")
+            given = int(float(number) * _UNITS[match[2].lower()])
+    if type(given) is not int or given < 1:
+        raise InvalidSetting(f"budget: expected tokens, such as 50000 or 50k, found {shown(given)}")
+    return given
+
+
+def _runs_alone(name: str) -> bool:
+    try:
+        policy = policy_named(name)
+    except InvalidSetting:
+        return False  # a policy that is nothing without a setting, as `custom`
+    return not any(getattr(policy, f"needs_{one}", False) for one in ("summarizer", "scorer"))
+
+
+def _contender(
+    given: str | Policy, summarizer: Summarizer | None, scorer: Scorer | None
+) -> Contender:
+    if isinstance(given, str):
+        return _by_name(given.strip(), summarizer, scorer)
+    if not is_policy(given):
+        raise InvalidSetting(
+            "policies: expected names of policies, or objects with name, version, max_messages "
+            f"and propose(), found {shown(given)}"
+        )
+    check_advised(given, summarizer, scorer)
+    return Contender(given.name, lambda _: given, _target_of(given))
+
+
+def _by_name(given: str, summarizer: Summarizer | None, scorer: Scorer | None) -> Contender:
+    name, *rest = _SETTING.split(given)
+    settings: dict[str, Any] = {}
+    for one in rest:
+        key, _, value = one.partition("=")
+        settings[key] = _value(value)
+    settings = by_own_name(settings)
+    session = {
+        key: settings.pop(key) for key in ("target_usage", "compact_threshold") if key in settings
+    }
+    made: Callable[[Sequence[Need]], Policy | None]
+    target = TARGET
+    if name in (WHOLE, HINDSIGHT, *ON_REQUEST):
+        if settings:
+            raise InvalidSetting(f"policy {name!r}: expected no settings, found {sorted(settings)}")
+        made = _BASELINES[name]
+    else:
+        if name not in POLICIES and name not in ALIASES:
+            known = [*sorted(POLICIES), *ON_REQUEST]
+            raise InvalidSetting(f"policy: expected one of {known}, found {name!r}")
+        if scorer is not None and name in ("importance", "smart"):
+            settings.setdefault("scorer", "model")
+        policy = policy_named(name, settings)
+        check_advised(policy, summarizer, scorer)
+        target = _target_of(policy)
+        made = lambda _: policy  # noqa: E731 - one of two ways to make it
+    contender = Contender(
+        given,
+        made,
+        session.get("target_usage", target),
+        session.get("compact_threshold", THRESHOLD),
+    )
+    _check_shares(contender)
+    return contender
+
+
+_BASELINES: Final[dict[str, Callable[[Sequence[Need]], Policy | None]]] = {
+    WHOLE: lambda _: None,
+    HINDSIGHT: baselines.hindsight,
+    "recency": lambda _: baselines.recency(),
+    "random": lambda _: baselines.chance(),
+}
+
+
+def _target_of(policy: Policy) -> float:
+    """The target that a policy wants where the session's settings name none."""
+    own = getattr(policy, "target_usage", None)
+    return float(own) if isinstance(own, int | float) else TARGET
+
+
+def _check_shares(contender: Contender) -> None:
+    shares = (contender.threshold, contender.target)
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in shares):
+        raise InvalidSetting(
+            f"{contender.label}: expected target_usage and compact_threshold to be numbers, "
+            f"found {contender.target!r} and {contender.threshold!r}"
+        )
+    make_budget(1_000, contender.threshold, contender.target)
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,133 @@
+"""The figures of a run: what its views held of what the model needed, and what they cost.
+
+Every figure is kept as sums, so that those of several sessions are pooled by adding. A share is a
+mean over requests (of demands: over pairs of a demand and a later request), so a long session
+counts for more than a short one, and so does every request of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from eventctx.comparison.defaults import PRICES, Prices
+from eventctx.comparison.drive import Played
+from eventctx.projections.evidence import CarriedDemand, Judged, Need, demand_recall, judged
+from eventctx.projections.evidence.judging import STARVED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures:
+    """Sums over the requests of one session, or of several.
+
+    ``judged``, ``judged_quotes`` and ``judged_names`` are the requests that needed anything of that
+    kind; ``evidence``, ``quotes``, ``names`` and ``pointed`` the sums of the shares that were held.
+    ``pairs`` are of a demand and a later request, ``demands`` those where it was in view.
+    ``tokens`` were sent; ``cached`` of them stood at the start of the request before, too.
+    """
+
+    judged: int = 0
+    judged_quotes: int = 0
+    judged_names: int = 0
+    evidence: float = 0.0
+    quotes: float = 0.0
+    names: float = 0.0
+    pointed: float = 0.0
+    starved: int = 0
+    pairs: int = 0
+    demands: int = 0
+    requests: int = 0
+    tokens: int = 0
+    cached: int = 0
+    compactions: int = 0
+    floors: int = 0
+    fallbacks: int = 0
+
+    def __add__(self, other: RunFigures) -> RunFigures:
+        """The figures of both, as of two sessions."""
+        names = [field.name for field in fields(RunFigures)]
+        return RunFigures(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    @property
+    def recall(self) -> float | None:
+        """Evidence recall: the share of what was needed that the views held; None: nothing was."""
+        return _share(self.evidence, self.judged)
+
+    @property
+    def recall_of_quotes(self) -> float | None:
+        """Evidence recall of runs of words alone."""
+        return _share(self.quotes, self.judged_quotes)
+
+    @property
+    def recall_of_names(self) -> float | None:
+        """Evidence recall of names and numbers alone."""
+        return _share(self.names, self.judged_names)
+
+    @property
+    def recall_with_pointers(self) -> float | None:
+        """Evidence recall, if what a view points to by number counts as held."""
+        return _share(self.pointed, self.judged)
+
+    @property
+    def starving(self) -> float | None:
+        """The share of the judged requests that held less than half of what they needed."""
+        return _share(self.starved, self.judged)
+
+    @property
+    def demand_recall(self) -> float | None:
+        """The share of demands that stood word for word in each later request."""
+        return _share(self.demands, self.pairs)
+
+    @property
+    def prefix_reuse(self) -> float | None:
+        """The share of the tokens that the provider's cache had from the request before."""
+        return _share(self.cached, self.tokens)
+
+    @property
+    def compactions_per_50(self) -> float | None:
+        """Compactions per 50 requests."""
+        return _share(50 * self.compactions, self.requests)
+
+    def cost(self, prices: Prices = PRICES) -> float:
+        """The price of all prompts."""
+        return prices.of(self.tokens, self.cached)
+
+
+def figures(
+    played: Played, needs: Iterable[Need], demands: Sequence[CarriedDemand] = ()
+) -> RunFigures:
+    """The figures of a run over the session that ``needs`` and ``demands`` were read from."""
+    requests = played.requests
+    judgements = [one for one in judgements_of(played, needs) if one.needed]
+    shares = [one.held / one.needed for one in judgements]
+    quotes = [one.quotes_held / one.quotes_needed for one in judgements if one.quotes_needed]
+    names = [one.names_held / one.names_needed for one in judgements if one.names_needed]
+    recalled = demand_recall(demands, [(one.before, one.shown) for one in requests])
+    return RunFigures(
+        judged=len(judgements),
+        judged_quotes=len(quotes),
+        judged_names=len(names),
+        evidence=sum(shares),
+        quotes=sum(quotes),
+        names=sum(names),
+        pointed=sum([min(1.0, (one.held + one.pointed) / one.needed) for one in judgements]),
+        starved=sum([share < STARVED for share in shares]),
+        pairs=recalled.pairs,
+        demands=recalled.held,
+        requests=len(requests),
+        tokens=sum([one.tokens for one in requests]),
+        cached=sum([one.prefix for one in requests]),
+        compactions=len(played.compactions),
+        floors=sum([one.floor for one in requests]),
+        fallbacks=sum([one.fallback is not None for one in played.compactions]),
+    )
+
+
+def judgements_of(played: Played, needs: Iterable[Need]) -> list[Judged]:
+    """What each request needed, held against its view."""
+    shown = {request.before: request.shown for request in played.requests}
+    return [judged(need, shown[need.before]) for need in needs if need.before in shown]
+
+
+def _share(part: float, whole: int) -> float | None:
+    return part / whole if whole else None

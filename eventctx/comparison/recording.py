@@ -1,0 +1,117 @@
+"""A transcript made ready to be played: bodies and records once, for every policy and budget."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.events import Event
+from eventctx.log.record import Body, Record, make_body
+from eventctx.messages.encoding import encode_plain, plain_message
+from eventctx.messages.facts import Facts, encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.projections.evidence import CarriedDemand, Need, carried_demands, needs
+
+STREAM: Final = "what-if"
+"""The session id in the records of a run; no store ever sees it."""
+
+NO_ID: Final = bytes(16)
+
+
+def body_of(message: Any) -> Body:
+    """The body of a message with its facts. Raises InvalidMessage.
+
+    The salt is fixed, so that texts that are made again alike have one digest: what a provider's
+    cache sees is equal then, too.
+    """
+    message = plain_message(message)
+    return make_body(encode_plain(message), encode_facts(read_facts(message)), bytes)
+
+
+def record_of(event: Event, position: int, bodies: tuple[Body, ...] = ()) -> Record:
+    """The record of an event at ``position``, without id, time and digest: no fold reads them."""
+    name, version, payload = encode_event(event)
+    return Record(
+        STREAM,
+        position,
+        -1,
+        NO_ID,
+        name,
+        version,
+        0,
+        payload,
+        bodies,
+        None,
+        None,
+        None,
+        None,
+        b"",
+    )
+
+
+class Recording:
+    """The messages of one session, in order, with their bodies, and where the model answered.
+
+    A message's place is its number in a run; ``number_of(place)`` is its number in the session,
+    which differs where a host replaced messages. Message ``n`` is body 0 of the record at position
+    ``n``; what a run records lies behind.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        name: str = "",
+        model: str | None = None,
+        numbers: Sequence[int] | None = None,
+        harness: Collection[int] = (),
+        left_out: int = 0,
+    ) -> None:
+        """``harness`` are the places of messages that the log says a harness wrote.
+
+        ``left_out`` messages of the session are not played. Raises InvalidMessage.
+        """
+        self.messages = tuple(messages)
+        self.name = name
+        self.model = model
+        self.left_out = left_out
+        self._numbers = numbers
+        self.facts: list[Facts] = []
+        self.records: list[Record] = []
+        for number, message in enumerate(self.messages):
+            message = plain_message(message)
+            facts = read_facts(message, by_harness=number in harness)
+            body = make_body(encode_plain(message), encode_facts(facts), bytes)
+            self.facts.append(facts)
+            self.records.append(record_of(events.MessageAdded(), number, (body,)))
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def number_of(self, place: int) -> int:
+        """The number of the message at ``place`` in its session."""
+        return place if self._numbers is None else self._numbers[place]
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """What every request needed."""
+        return needs(self.messages)
+
+    @cached_property
+    def demands(self) -> tuple[CarriedDemand, ...]:
+        """The demands of the persons in the session."""
+        persons = [place for place, facts in enumerate(self.facts) if facts.human]
+        return carried_demands(self.messages, persons)
+
+    @cached_property
+    def requests(self) -> frozenset[int]:
+        """How many messages precede each request: there is one before every answer of the model."""
+        answers = [facts.kind == "assistant" for facts in self.facts]
+        return frozenset(
+            before
+            for before in range(1, len(answers))
+            if answers[before] and not answers[before - 1]
+        )

@@ -1,0 +1,226 @@
+"""Policies compared over sessions of a store, and a user's own in a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from eventctx.comparison.contenders import budgets_of, contenders
+from eventctx.comparison.drive import play
+from eventctx.comparison.recording import Recording
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.policies.named import policy_named
+from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.proposals import keep_only
+from eventctx.stores.memory import MemoryStore
+from eventctx.testing import compare_policies
+from tests.comparison.given import session, user
+from tests.policies.advisers import Scripted
+from tests.test_recorded_policies import recorded
+
+
+async def store_of(*sessions: list[dict[str, Any]], budget: int = 1_000_000) -> Engine:
+    engine = Engine(MemoryStore())
+    for place, messages in enumerate(sessions):
+        ctx = await engine.session(f"s{place}", max_tokens=budget)
+        for message in messages:
+            await ctx.add_message(message)
+    return engine
+
+
+async def test_rows_are_without_compaction_then_all_policies_and_hindsight_by_budget() -> None:
+    engine = await store_of(session(), session(14))
+    found = await engine.compare(["s0", "s1"], policies=["simple", "random"], budgets=["6k", 9_000])
+    assert [(row.policy, row.budget) for row in found.rows] == [
+        ("whole", None),
+        *[(name, 9_000) for name in ("simple", "random", "hindsight")],
+        *[(name, 6_000) for name in ("simple", "random", "hindsight")],
+    ]
+    whole, hindsight = found.row("whole"), found.row("hindsight", 6_000)
+    assert (whole.evidence.value, whole.demands, whole.compactions) == (1, 1, 0)
+    assert hindsight.evidence.value == 1
+    assert found.row("simple", 6_000).evidence.value == 0
+    assert found.row("simple", 6_000).tokens < whole.tokens
+    assert [one.session for one in found.sessions] == ["s0", "s1"]
+
+
+async def test_a_difference_is_to_the_first_policy_with_the_same_budget() -> None:
+    engine = await store_of(*[session(rounds) for rounds in range(10, 16)])
+    found = await engine.compare(
+        [f"s{place}" for place in range(6)],
+        policies=["simple", "hindsight", "ladder"],
+        budgets=[6_000],
+    )
+    assert found.row("simple").evidence.difference is None
+    assert found.row("hindsight").evidence.difference is None
+    difference = found.row("ladder").evidence.difference
+    assert difference is not None
+    assert difference.value == found.row("ladder").evidence.value
+
+
+class Keeper:
+    """Keeps the first round, which is needed at the end, and the last four messages."""
+
+    name, version, max_messages = "keeper", 1, None
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        numbers = [ref.number for ref in visible.messages]
+        return keep_only(visible, {*numbers[:3], *numbers[-4:]})
+
+
+async def test_one_session_has_no_interval_so_a_difference_may_be_noise() -> None:
+    engine = await store_of(session())
+    found = await engine.compare(["s0"], policies=["recency", Keeper()], budgets=[6_000])
+    difference = found.row("keeper").evidence.difference
+    assert difference is not None
+    assert (difference.value, difference.interval, difference.within_noise) == (1, None, True)
+
+
+async def test_nothing_is_written() -> None:
+    engine = await store_of(session())
+    before = [info.head for info in await engine.sessions()]
+    await engine.compare(["s0"], budgets=["6k"])
+    assert [info.head for info in await engine.sessions()] == before
+
+
+async def test_losses_say_what_to_ask_next() -> None:
+    engine = await store_of(session())
+    found = await engine.compare(["s0"], policies=["simple"], budgets=[6_000], losses=1)
+    (loss,) = found.losses
+    assert (loss.policy, loss.budget, loss.session, loss.message) == ("simple", 6_000, "s0", 2)
+    assert (await engine.why(loss.session, loss.message)).number == 2
+
+
+async def test_a_session_is_used_up_to_its_first_compaction() -> None:
+    engine = await store_of(session(), budget=6_000)
+    ctx = await engine.session("s0", max_tokens=6_000)
+    await ctx.get_messages_for_request()
+    await ctx.compact()
+    count = len(await ctx.get_messages())
+    for message in session(4):
+        await ctx.add_message(message)
+    found = await engine.compare(["s0"], policies=["ladder"], budgets=[6_000])
+    (one,) = found.sessions
+    assert (one.messages, one.left_out) == (count, len(session(4)))
+
+
+async def test_a_session_without_an_answer_is_passed_over_and_an_error_if_alone() -> None:
+    engine = await store_of(session(), [user("anyone?")])
+    found = await engine.compare(["s0", "s1"], budgets=["6k"])
+    assert [one.session for one in found.passed_over] == ["s1"]
+    with pytest.raises(InvalidSetting, match="'s1': expected an answer of a model"):
+        await engine.compare(["s1"], budgets=["6k"])
+    with pytest.raises(StreamNotFound):
+        await engine.compare(["s2"])
+    with pytest.raises(InvalidSetting, match="expected at least one, found none"):
+        await engine.compare([])
+
+
+# -- policies and budgets ------------------------------------------------------------------------
+
+
+def test_a_policy_may_have_settings_of_its_own_and_of_the_session() -> None:
+    (one,) = contenders(["simple:keep_recent=3:target_usage=0.3"])
+    assert (one.label, one.target) == ("simple:keep_recent=3:target_usage=0.3", 0.3)
+    assert one.make(()) == policy_named("simple", {"keep_recent": 3})
+    (custom,) = contenders(["custom:function=eventctx.policies.proposals:keep_only"])
+    assert custom.make(()) is not None
+
+
+def test_without_a_list_every_policy_is_compared_that_needs_no_function() -> None:
+    labels = [one.label for one in contenders(None)]
+    assert {"ladder", "simple", "truncate", "importance", "token-budget"} <= set(labels)
+    assert not {"custom", "summarize"} & set(labels)
+
+
+@pytest.mark.parametrize(
+    ("policies", "said"),
+    [
+        (["laddr"], "expected one of .*'ladder'.*found 'laddr'"),
+        (["ladder", "ladder"], "expected each once, found ladder twice"),
+        (["ladder:nothing=1"], "expected settings among .*found"),
+        (["random:seed=1"], "expected no settings"),
+        (["ladder:target_usage=high"], "to be numbers, found 'high'"),
+        (["ladder:target_usage=0.95"], "target_usage < compact_threshold"),
+        (["summarize"], "expected summarizer=, an async function"),
+        (["custom"], "expected a function"),
+        ([object()], "objects with name, version"),
+        ([], "expected at least one, found none"),
+        (["whole", "hindsight"], "expected at least one beside whole and hindsight"),
+        ("ladder", "expected a list of policies"),
+    ],
+)
+def test_a_policy_that_cannot_be_played_is_refused_in_words(policies: Any, said: str) -> None:
+    with pytest.raises(InvalidSetting, match=said):
+        contenders(policies)
+
+
+def test_budgets_are_tokens_and_may_be_short() -> None:
+    assert budgets_of(["16k", "0.5M", 4_000, "100_000"]) == [500_000, 100_000, 16_000, 4_000]
+    for wrong in ("", "k", "5x", "-3", "0", 0, 1.5, True):
+        with pytest.raises(InvalidSetting, match="budget: expected tokens, such as 50000 or 50k"):
+            budgets_of([wrong])  # type: ignore[list-item]
+
+
+# -- functions of the user's ---------------------------------------------------------------------
+
+
+async def test_a_policy_that_asks_gets_the_users_own_function() -> None:
+    scripted = Scripted()
+    found = await compare_policies(
+        [session(14)], ["summarize", "ladder"], budgets=[6_000], summarizer=scripted
+    )
+    assert scripted.requests
+    assert scripted.requests[0].messages[0] == session(14)[scripted.requests[0].numbers[0]]
+    assert found.row("summarize").fallbacks == 0
+    assert found.row("summarize").compactions > 0
+
+
+async def test_a_function_that_fails_leaves_the_decision_to_the_ladder() -> None:
+    failing = Scripted(*[RuntimeError("down")] * 99)
+    found = await compare_policies(
+        [session(14)], ["summarize", "ladder"], budgets=[6_000], summarizer=failing
+    )
+    row, ladder = found.row("summarize"), found.row("ladder")
+    assert row.fallbacks == row.compactions > 0
+    assert row.tokens == ladder.tokens
+
+
+# -- in a test of a user's own -------------------------------------------------------------------
+
+
+class Latest:
+    """A policy of a user's: the last four messages."""
+
+    name, version, max_messages = "latest", 1, None
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        return keep_only(visible, [ref.number for ref in visible.messages[-4:]])
+
+
+async def test_a_users_own_policy_is_measured_over_transcripts() -> None:
+    found = await compare_policies([session(), session(14)], ["ladder", Latest()], budgets=[6_000])
+    own = found.row("latest")
+    assert own.evidence.value == 0
+    assert own.evidence.difference is not None
+    assert own.tokens < found.row("ladder").tokens
+    with pytest.raises(InvalidSetting, match=r"found latest at 1$"):
+        found.row("latest", 1)
+    with pytest.raises(InvalidSetting, match="transcript 2: expected an answer"):
+        await compare_policies([session(), [user("?")]], ["ladder"])
+
+
+# -- speed ---------------------------------------------------------------------------------------
+
+
+async def test_500_requests_a_second_are_played_and_judged(recorded_sessions: Path) -> None:
+    found = await recorded(recorded_sessions / "pi/large-session.jsonl")
+    recording = Recording(found.messages)
+    assert recording.needs
+    started = perf_counter()
+    played = play(recording, policy_named("ladder"), 50_000)
+    assert len(played.requests) / (perf_counter() - started) >= 500

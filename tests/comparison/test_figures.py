@@ -1,0 +1,180 @@
+"""What a run's views held of what the model needed, and what they cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventctx.comparison import baselines
+from eventctx.comparison.defaults import Prices
+from eventctx.comparison.drive import Played, play
+from eventctx.comparison.figures import RunFigures, figures
+from eventctx.comparison.losses import by_rule, needed_again
+from eventctx.comparison.numbers import Numbers
+from eventctx.comparison.recording import Recording
+from eventctx.policies.named import policy_named
+from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.proposals import drop
+from tests.comparison.given import NAMES, session, user
+
+
+def run(name: str, budget: int | None, messages: Any = None) -> tuple[Recording, Played]:
+    recording = Recording(session() if messages is None else messages, name="s")
+    return recording, play(recording, policy_named(name), budget)
+
+
+def summed(recording: Recording, played: Played) -> RunFigures:
+    return figures(played, recording.needs, recording.demands)
+
+
+def test_without_compaction_nothing_is_lost_and_every_request_begins_with_the_one_before() -> None:
+    recording, played = run("ladder", None)
+    found = summed(recording, played)
+    assert (found.recall, found.demand_recall, found.starving) == (1, 1, 0)
+    for before, after in zip(played.requests, played.requests[1:], strict=False):
+        assert after.prefix == before.tokens
+    assert found.tokens - found.cached == played.requests[-1].tokens
+    assert (found.compactions, found.floors, found.fallbacks) == (0, 0, 0)
+
+
+def test_there_is_a_request_before_every_answer_of_the_model() -> None:
+    recording, played = run("ladder", None)
+    assert [one.before for one in played.requests] == [*range(1, 22, 2), 23]
+    assert [one.before for one in played.requests] == [need.before for need in recording.needs]
+
+
+def test_what_a_compaction_drops_is_lost_to_the_request_that_needs_it() -> None:
+    recording, played = run("simple", 6_000)
+    assert played.compactions
+    found = summed(recording, played)
+    assert found.judged == 1
+    assert (found.recall, found.recall_of_names, found.starving) == (0, 0, 1)
+    (loss,) = needed_again("simple", 6_000, recording, played)
+    assert (loss.message, loss.behind, loss.request, loss.requests) == (2, 20, 11, 1)
+    assert (loss.disposition, loss.reason, loss.session) == ("dropped", "older", "s")
+    assert NAMES[0] in loss.text
+    assert loss.weight == 1
+    (rule,) = by_rule([loss])
+    assert (rule.disposition, rule.reason, rule.share) == ("dropped", "older", 1)
+
+
+def test_a_shortened_text_counts_as_far_as_it_is_still_there() -> None:
+    recording, played = run("ladder", 6_000, session(4, size=6_000))
+    assert played.compactions[-1].dispositions[2] == ("shortened", "old_result")
+    assert 2 not in played.requests[-2].whole
+    assert summed(recording, played).recall == 1
+
+
+def test_a_text_that_was_cut_out_is_lost_by_the_rule_that_cut_it() -> None:
+    messages = session(4, size=6_000)
+    name, filler = messages[2]["content"].split("\n")
+    middle = len(filler) // 2
+    messages[2]["content"] = f"{filler[:middle]}\n{name}\n{filler[middle:]}"
+    recording, played = run("ladder", 6_000, messages)
+    (loss,) = needed_again("ladder", 6_000, recording, played)
+    assert (loss.message, loss.disposition, loss.reason) == (2, "shortened", "old_result")
+
+
+def test_a_message_number_is_that_of_the_session_that_was_played() -> None:
+    numbers = [number + 100 for number in range(len(session()))]
+    recording = Recording(session(), name="s", numbers=numbers)
+    played = play(recording, policy_named("simple"), 6_000)
+    (loss,) = needed_again("simple", 6_000, recording, played)
+    assert (loss.message, loss.behind) == (102, 120)
+
+
+def test_a_failing_policy_leaves_the_decision_to_the_ladder_and_is_counted() -> None:
+    class Broken:
+        name, version, max_messages = "broken", 1, None
+
+        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+            raise RuntimeError("no idea")
+
+    recording = Recording(session())
+    played = play(recording, Broken(), 6_000)
+    assert [one.fallback for one in played.compactions] == ["RuntimeError: no idea"] * len(
+        played.compactions
+    )
+    same = play(recording, policy_named("ladder"), 6_000)
+    assert [one.tokens for one in played.requests] == [one.tokens for one in same.requests]
+    assert summed(recording, played).fallbacks == len(played.compactions) > 0
+
+
+def test_a_compaction_that_drops_the_start_leaves_no_prefix_behind_it() -> None:
+    class DropsTheOldest:
+        name, version, max_messages = "oldest", 1, None
+
+        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+            return drop(visible, [ref.number for ref in visible.messages][:8])
+
+    played = play(Recording([*session(4), *session(9)]), DropsTheOldest(), 6_000)
+    compacted = {one.before for one in played.compactions}
+    assert compacted
+    for before, after in zip(played.requests, played.requests[1:], strict=False):
+        assert (after.prefix == before.tokens) == (after.before not in compacted)
+
+
+@pytest.mark.parametrize(("cached", "cost"), [(0, 125), (100, 10), (40, 79)])
+def test_cached_tokens_cost_a_tenth_and_all_others_a_quarter_more(cached: int, cost: int) -> None:
+    assert RunFigures(tokens=100, cached=cached).cost() == pytest.approx(cost)
+    assert RunFigures(tokens=100, cached=cached).cost(Prices(0, 2)) == 2 * (100 - cached)
+
+
+def test_figures_of_two_sessions_add_up() -> None:
+    recording, played = run("simple", 6_000)
+    one = summed(recording, played)
+    assert (one + one).judged == 2 * one.judged
+    assert (one + one).tokens == 2 * one.tokens
+    assert (one + one).recall == one.recall
+
+
+# -- baselines -----------------------------------------------------------------------------------
+
+
+def held_at_the_end(policy: Any, recording: Recording) -> set[int]:
+    return set(play(recording, policy, 6_000).requests[-2].whole)
+
+
+def test_recency_keeps_the_newest_rounds_and_hindsight_the_one_that_is_needed() -> None:
+    recording = Recording(session())
+    recent = held_at_the_end(baselines.recency(), recording)
+    assert 2 not in recent
+    assert {17, 18, 19, 20} <= recent
+    assert 2 in held_at_the_end(baselines.hindsight(recording.needs), recording)
+
+
+def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
+    recording = Recording([*session(10), *session(10)])
+    first, again, other = (
+        [set(one.whole) for one in play(recording, baselines.chance(seed), 6_000).requests]
+        for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_baselines_come_down_to_the_target() -> None:
+    recording = Recording(session(20))
+    for policy in (baselines.recency(), baselines.chance(), baselines.hindsight(recording.needs)):
+        for one in play(recording, policy, 8_000).compactions:
+            assert one.tokens_after <= 4_000
+
+
+# -- sets of numbers -----------------------------------------------------------------------------
+
+
+def test_numbers_are_a_set_of_whole_numbers() -> None:
+    numbers = Numbers.of([0, 3, 200])
+    assert list(numbers) == [0, 3, 200]
+    assert len(numbers) == 3
+    assert numbers == {0, 3, 200}
+    assert 3 in numbers
+    assert -1 not in numbers
+    assert "3" not in numbers
+    assert numbers.isdisjoint((1, 2))
+    assert not numbers.isdisjoint((1, 200))
+
+
+def test_a_session_of_one_side_has_no_requests() -> None:
+    assert play([user("anyone?")], policy_named("ladder"), 6_000).requests == ()

@@ -17,10 +17,8 @@ from eventctx.errors import CompactionError
 from eventctx.log.plan import numbers_in
 from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.tokens import Estimator
+from eventctx.policies.index.marked import MARK, quoted
 from eventctx.policies.policy import Summary
-
-MARK: Final = "|"
-"""The start of every line of a machine's text; no line of the frame begins with it."""
 
 END: Final = "[End of the summary]"
 
@@ -87,11 +85,6 @@ def header(summary: Summary, runs: Runs, depth: int) -> str:
     if summary.first_time is not None and summary.last_time is not None:
         covers = f", covers {_day(summary.first_time)} to {_day(summary.last_time)}"
     return f"[Summary: depth {depth}, {count} messages{covers}]"
-
-
-def quoted(text: str) -> str:
-    """``text`` with ``MARK`` before every line, whichever line separators it has."""
-    return "\n".join([f"{MARK} {line}".rstrip() for line in text.splitlines() or [""]])
 
 
 def united(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -1,16 +1,30 @@
 """The last stage of every policy: make a proposal fit the budget, cheapest loss first.
 
-A policy need not reach the budget by itself, because this stage reduces its proposal further:
+A policy need not reach the budget by itself, because this stage reduces its proposal further. What
+a person asked for goes last: the task, the latest message and every demand (``spoken_rows``). Such
+a row that the proposal leaves out is put back first, with its whole round. Then:
 
 1. Results that take more than their share of the budget are shortened.
 2. Old results are shortened, then old arguments, until the view is down to the target.
-3. The oldest rounds and messages are dropped, then the oldest summaries and notices, until the
-   view is well below the threshold (``line_to_drop_to``).
-4. The round in progress is shortened in steps, as far as needed.
+3. The oldest rounds and messages are dropped. Those with demands are shortened instead, to their
+   beginning and the demands. The task keeps its words.
+4. The oldest insertions that quote no demands are dropped.
+5. The round in progress is shortened in steps, to a thousand characters a message.
+6. Of messages with demands only the demands are left, of the results beside them nothing.
+7. The round in progress is shortened to nothing.
+8. The words of the task are shortened in steps; its demands stay.
+9. Insertions that quote demands are dropped, oldest first.
+10. Messages with demands are dropped, oldest first, at last the task.
 
-Steps 2 to 4 are taken only where the proposal is above the line of step 3. System messages, pins,
-the words of the latest human message and the message to be answered are never touched, and a tool
-round is dropped as a whole or not at all. The smallest view that this allows is the floor.
+Two lines matter. Steps 2 to 5 are taken only where the view is above four fifths of the threshold
+(``line_to_drop_to``), and go on until it is below: the next requests need room. Steps 6 to 10 cost
+what a person said, or what the model waits for, so only the budget forces them; a long task alone
+blanks no running loop. Once they are forced, 8 and 10 go down to that line, too, or the next
+request would force them again.
+
+System messages, pins, the words of the latest human message and the message to be answered are
+never touched, and a tool round is dropped as a whole or not at all. The smallest view that this
+allows is the floor.
 
 Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor and
 ``Fitted.overflow`` names its parts.
@@ -26,6 +40,7 @@ import msgspec
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
+from eventctx.policies.spoken_rows import inserted_by, spoken_rows, with_spoken
 from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
@@ -34,6 +49,9 @@ OLD_CHARACTERS: Final = 1_000
 
 OPEN_CHARACTERS: Final = (16_000, 4_000, 1_000, 250, 0)
 """Characters that are kept of results, then of arguments, of the round in progress, by step."""
+
+BESIDE_DEMANDS: Final = 250
+"""Characters that are kept beside the demands in a message that would be dropped without them."""
 
 
 class Fitted(NamedTuple):
@@ -50,31 +68,36 @@ class Fitted(NamedTuple):
 
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``. Pure; reads facts, never texts."""
+    proposal = with_spoken(visible, proposal)
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
+    spoken = spoken_rows(visible, inserted_by(proposal))
     working_set = WorkingSet(visible, proposal)
     protected, open_round = protected_rows(visible, working_set.groups)
     working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
     drop_line = line_to_drop_to(budget)
+    whole = protected | open_round
     if working_set.total > drop_line:
         # The policy left too much. Aim for the target, so that the next request has room.
-        whole = protected | open_round
-        old = [row for row in range(len(visible.messages)) if row not in whole]
-        for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
-            for row in old:
-                if working_set.total <= budget.target:
-                    break
-                if working_set.stays(row):
-                    working_set.shorten(row, limit, "budget")
-    for group in working_set.groups:
-        if working_set.total <= drop_line:
-            break
-        if protected.isdisjoint(group.rows) and open_round.isdisjoint(group.rows):
+        _shorten_old(working_set, whole, budget.target)
+    with_demands = _drop_old(working_set, whole, spoken, drop_line)
+    kept = _drop_insertions(working_set, kept, drop_line)
+    in_progress = sorted(open_round - protected)
+    _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[:3], drop_line, budget)
+    if working_set.total > budget.tokens:
+        _shorten_groups(working_set, with_demands, spoken, 0, budget.tokens)
+        _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:], drop_line, budget)
+    if working_set.total > budget.tokens:
+        words = {row: reason for row, reason in spoken.items() if row not in protected}
+        _shorten_words(working_set, words, drop_line, budget)
+    if working_set.total > budget.tokens and kept:
+        # A row that this insertion quoted counts again, so the decision is made anew.
+        return fit(visible, msgspec.structs.replace(proposal, kept_insertions=kept[1:]), budget)
+    if working_set.total > budget.tokens:
+        # A stable sort: the rounds with the task go last.
+        for group in sorted(with_demands, key=lambda one: _has_task(one, spoken)):
+            if working_set.total <= drop_line:
+                break
             working_set.drop(group, "budget")
-    while working_set.total > drop_line and kept:
-        # Summaries and notices stand for much in few tokens, so they go last, oldest first.
-        working_set.total -= kept[0].tokens
-        kept = kept[1:]
-    _shorten_open_round(working_set, open_round - protected, drop_line, budget)
     fitted = msgspec.structs.replace(
         proposal, dispositions=working_set.decided, limits=working_set.limits, kept_insertions=kept
     )
@@ -108,12 +131,71 @@ def shortenable(visible: Visible, protected: frozenset[int]) -> list[int]:
     ]
 
 
-def _shorten_open_round(
-    working_set: WorkingSet, rows: frozenset[int], drop_line: int, budget: Budget
+def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) -> None:
+    old = [row for row in range(len(working_set.messages)) if row not in whole]
+    for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
+        for row in old:
+            if working_set.total <= target:
+                return
+            if working_set.stays(row):
+                working_set.shorten(row, limit, "budget")
+
+
+def _drop_old(
+    working_set: WorkingSet, whole: frozenset[int], spoken: dict[int, str], drop_line: int
+) -> list[Group]:
+    """Drop the oldest rounds; shorten those that hold what a person asked for, and return them."""
+    with_demands: list[Group] = []
+    for group in working_set.groups:
+        if not whole.isdisjoint(group.rows):
+            continue
+        if not spoken.keys().isdisjoint(group.rows):
+            with_demands.append(group)
+            _shorten_groups(working_set, [group], spoken, BESIDE_DEMANDS, drop_line)
+        elif working_set.total > drop_line:
+            working_set.drop(group, "budget")
+    return with_demands
+
+
+def _shorten_groups(
+    working_set: WorkingSet,
+    groups: Sequence[Group],
+    spoken: dict[int, str],
+    characters: int,
+    line: int,
 ) -> None:
-    for characters in OPEN_CHARACTERS:
+    """Shorten all of these rounds but the demands and the words of the task."""
+    for group in groups:
+        for row in group.rows:
+            if working_set.total <= line:
+                return
+            if working_set.stays(row):
+                words = None if spoken.get(row) == "task" else characters
+                working_set.shorten(row, Limit(characters, characters, words), "budget")
+
+
+def _drop_insertions(
+    working_set: WorkingSet, kept: tuple[InsertionRef, ...], drop_line: int
+) -> tuple[InsertionRef, ...]:
+    """Summaries and notices stand for much in few tokens, so they go behind the messages."""
+    left = list(kept)
+    for one in kept:
+        if working_set.total > drop_line and not one.demands:
+            working_set.total -= one.tokens
+            left.remove(one)
+    return tuple(left)
+
+
+def _shorten_in_steps(
+    working_set: WorkingSet,
+    rows: Sequence[int],
+    steps: Sequence[int],
+    drop_line: int,
+    budget: Budget,
+) -> None:
+    for characters in steps:
         for limit in (Limit(outcome=characters), Limit(arguments=characters)):
-            for row in sorted(rows):
+            for row in rows:
                 if working_set.total <= drop_line:
                     return
                 if working_set.stays(row):
@@ -121,6 +203,25 @@ def _shorten_open_round(
         # A text below a thousand characters is of little use, so only the budget forces that.
         if characters <= OLD_CHARACTERS and working_set.total <= budget.tokens:
             return
+
+
+def _shorten_words(
+    working_set: WorkingSet, spoken: dict[int, str], drop_line: int, budget: Budget
+) -> None:
+    """Shorten words beside demands in steps, the task's last. The demands stay."""
+    rows = sorted(spoken, key=lambda row: (spoken[row] == "task", row))
+    for row in rows:
+        for characters in OPEN_CHARACTERS:
+            if working_set.total <= drop_line:
+                return
+            if characters < OLD_CHARACTERS and working_set.total <= budget.tokens:
+                return
+            if working_set.stays(row):
+                working_set.shorten(row, Limit(prose=characters), "budget")
+
+
+def _has_task(group: Group, spoken: dict[int, str]) -> bool:
+    return any(spoken.get(row) == "task" for row in group.rows)
 
 
 def protected_rows(

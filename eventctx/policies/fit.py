@@ -10,7 +10,8 @@ a row that the proposal leaves out is put back first, with its whole round. Then
    beginning and the demands. The task keeps its words.
 4. The oldest insertions that quote no demands are dropped.
 5. The round in progress is shortened in steps, to a thousand characters a message.
-6. Of messages with demands only the demands are left, of the results beside them nothing.
+6. Of older messages with demands only the demands are left, of results and arguments in the rounds
+   that stay nothing.
 7. The round in progress is shortened to nothing.
 8. The words of the task are shortened in steps; its demands stay.
 9. Insertions that quote demands are dropped, oldest first.
@@ -32,7 +33,7 @@ Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -73,18 +74,23 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     spoken = spoken_rows(visible, inserted_by(proposal))
     working_set = WorkingSet(visible, proposal)
     protected, open_round = protected_rows(visible, working_set.groups)
-    working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
+    with_results = shortenable(visible, protected)
+    working_set.shorten_oversize(with_results, budget.tokens)
     drop_line = line_to_drop_to(budget)
     whole = protected | open_round
+    untouched = protected.difference(with_results)
     if working_set.total > drop_line:
         # The policy left too much. Aim for the target, so that the next request has room.
         _shorten_old(working_set, whole, budget.target)
-    with_demands = _drop_old(working_set, whole, spoken, drop_line)
+    staying, asked_for = _drop_old(working_set, whole, spoken, drop_line)
     kept = _drop_insertions(working_set, kept, drop_line)
-    in_progress = sorted(open_round - protected)
+    in_progress = [row for row in sorted(open_round) if row not in untouched]
     _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[:3], drop_line, budget)
     if working_set.total > budget.tokens:
-        _shorten_groups(working_set, with_demands, spoken, 0, budget.tokens)
+        with_words = protected | {row for row, reason in spoken.items() if reason == "task"}
+        closed = [row for group in staying for row in group.rows if row not in open_round]
+        rows = [row for row in closed if row not in untouched]
+        _shorten_rows(working_set, rows, with_words, 0, budget.tokens)
         _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:], drop_line, budget)
     if working_set.total > budget.tokens:
         words = {row: reason for row, reason in spoken.items() if row not in protected}
@@ -93,8 +99,8 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
         # A row that this insertion quoted counts again, so the decision is made anew.
         return fit(visible, msgspec.structs.replace(proposal, kept_insertions=kept[1:]), budget)
     if working_set.total > budget.tokens:
-        # A stable sort: the rounds with the task go last.
-        for group in sorted(with_demands, key=lambda one: _has_task(one, spoken)):
+        # A stable sort: the round with the task goes last.
+        for group in sorted(asked_for, key=lambda one: bool(_task_of(one, spoken))):
             if working_set.total <= drop_line:
                 break
             working_set.drop(group, "budget")
@@ -143,35 +149,40 @@ def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) ->
 
 def _drop_old(
     working_set: WorkingSet, whole: frozenset[int], spoken: dict[int, str], drop_line: int
-) -> list[Group]:
-    """Drop the oldest rounds; shorten those that hold what a person asked for, and return them."""
-    with_demands: list[Group] = []
+) -> tuple[list[Group], list[Group]]:
+    """Drop the oldest rounds, and shorten those in which a person asked for something.
+
+    Returns the rounds that stay, and those of them that may go last.
+    """
+    staying: list[Group] = []
+    asked_for: list[Group] = []
     for group in working_set.groups:
-        if not whole.isdisjoint(group.rows):
-            continue
-        if not spoken.keys().isdisjoint(group.rows):
-            with_demands.append(group)
-            _shorten_groups(working_set, [group], spoken, BESIDE_DEMANDS, drop_line)
+        if not spoken.keys().isdisjoint(group.rows) and whole.isdisjoint(group.rows):
+            asked_for.append(group)
+            staying.append(group)
+            words = _task_of(group, spoken)
+            _shorten_rows(working_set, group.rows, words, BESIDE_DEMANDS, drop_line)
+        elif not whole.isdisjoint(group.rows):
+            staying.append(group)
         elif working_set.total > drop_line:
             working_set.drop(group, "budget")
-    return with_demands
+    return staying, asked_for
 
 
-def _shorten_groups(
+def _shorten_rows(
     working_set: WorkingSet,
-    groups: Sequence[Group],
-    spoken: dict[int, str],
+    rows: Sequence[int],
+    words: Collection[int],
     characters: int,
     line: int,
 ) -> None:
-    """Shorten all of these rounds but the demands and the words of the task."""
-    for group in groups:
-        for row in group.rows:
-            if working_set.total <= line:
-                return
-            if working_set.stays(row):
-                words = None if spoken.get(row) == "task" else characters
-                working_set.shorten(row, Limit(characters, characters, words), "budget")
+    """Shorten rows until the view is down to ``line``; those of ``words`` keep their words."""
+    for row in rows:
+        if working_set.total <= line:
+            return
+        if working_set.stays(row):
+            prose = None if row in words else characters
+            working_set.shorten(row, Limit(characters, characters, prose), "budget")
 
 
 def _drop_insertions(
@@ -220,8 +231,8 @@ def _shorten_words(
                 working_set.shorten(row, Limit(prose=characters), "budget")
 
 
-def _has_task(group: Group, spoken: dict[int, str]) -> bool:
-    return any(spoken.get(row) == "task" for row in group.rows)
+def _task_of(group: Group, spoken: dict[int, str]) -> list[int]:
+    return [row for row in group.rows if spoken.get(row) == "task"]
 
 
 def protected_rows(

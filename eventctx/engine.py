@@ -558,6 +558,7 @@ class Engine:
         policy: str | Policy | None = None,
         reason: str | None = None,
         keep: str | None = None,
+        force: bool = False,
         **settings: Any,
     ) -> CompactionResult:
         """The result of ``compact``, also under another policy or settings. Nothing is written.
@@ -565,11 +566,13 @@ class Engine:
         ``policy`` and ``settings`` are as for ``session``; without any, those of the session as
         it is open in this engine. The budget is ``max_tokens`` if given, else that of the last
         request. A policy's questions get placeholders for answers. Raises StreamNotFound,
-        InvalidSetting, and ContextOverflow for a ``max_tokens`` below what must stay.
+        InvalidSetting, and, as ``compact`` without ``force``, ContextOverflow and CompactionRefused
+        for a ``max_tokens`` that is too small.
         """
         check_session_id(session)
         checked("reason", reason, str | None)
         checked("keep", keep, str | None)
+        checked("force", force, bool)
         made, chosen = choose(policy, settings)
         opening = self._sessions.opening(session)
         if opening is not None and policy is None and not settings:
@@ -577,7 +580,9 @@ class Engine:
         limit = made.limit if "max_tokens" in by_own_name(settings) else None
         cause = CompactionCause("manual", "caller", reason, keep)
         rim = (self._clock, self._random)
-        return await dry_run(self.store, session, chosen, made, *rim, cause=cause, limit=limit)
+        return await dry_run(
+            self.store, session, chosen, made, *rim, cause=cause, limit=limit, force=force
+        )
 
     async def losses(self) -> tuple[Loss, ...]:
         """How often hooks on this store failed so far, and how much they dropped.

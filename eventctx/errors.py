@@ -20,7 +20,8 @@ EventctxError
 │   └── UpcastMissing
 ├── CompactionError
 │   ├── InvalidPlan           a plan that would break a rule of the view
-│   └── ContextOverflow       the messages that must stay are larger than the budget
+│   ├── ContextOverflow       the messages that must stay are larger than the budget
+│   └── CompactionRefused     a compaction on demand that would leave too little to be of use
 ├── HookError
 │   ├── UnknownEventName
 │   └── ExportFailed          a collector that does not take spans
@@ -205,19 +206,27 @@ class ContextOverflow(CompactionError):
 
     ``budget`` and ``floor`` are tokens; the floor is the smallest budget that would do. ``parts``
     maps each part of the floor to its tokens. ``messages`` is how many must stay, where a
-    compaction was requested for this budget; nothing was recorded then.
+    compaction was requested for this budget; nothing was recorded then, and ``loses`` names the
+    summaries and notices that a forced one would lose.
     """
 
     def __init__(
-        self, budget: int, floor: int, parts: dict[str, int], *, messages: int | None = None
+        self,
+        budget: int,
+        floor: int,
+        parts: dict[str, int],
+        *,
+        messages: int | None = None,
+        loses: tuple[str, ...] = (),
     ) -> None:
         listed = ", ".join(f"{name} ~{tokens:,}" for name, tokens in parts.items() if tokens)
         how_many = "" if messages is None else f" in {messages} message{'s'[: messages != 1]}"
         advice = (
             "raise the budget, unpin messages, or open the session with on_overflow='send_floor'"
             if messages is None
-            else f"nothing was changed; the smallest budget that works is {floor}; "
-            "raise the budget or unpin messages"
+            else f"nothing was changed; the smallest budget that works is {floor}, and leaves "
+            f"nothing else{f', not even {_joined(loses)}' if loses else ''}; raise the budget, "
+            "unpin messages, or force it"
         )
         super().__init__(
             f"what must stay takes ~{floor:,} tokens{how_many} ({listed}), "
@@ -227,6 +236,44 @@ class ContextOverflow(CompactionError):
         self.floor = floor
         self.parts = parts
         self.messages = messages
+        self.loses = loses
+
+
+class CompactionRefused(CompactionError):
+    """A compaction on demand, for a budget that leaves too little to be of use.
+
+    Of a view of ``tokens_before`` and ``messages_before``, ``tokens`` and ``messages`` would be
+    left in a ``budget``, all in tokens as screens show them; ``floor`` are the tokens of what must
+    stay. ``loses`` names the summaries and notices that would go with nothing in their place.
+    """
+
+    def __init__(
+        self,
+        budget: int,
+        floor: int,
+        *,
+        tokens_before: int,
+        tokens: int,
+        messages_before: int,
+        messages: int,
+        loses: tuple[str, ...] = (),
+    ) -> None:
+        left = f"{messages:,} of {messages_before:,} messages, ~{tokens:,} of ~{tokens_before:,}"
+        without = "nothing of what came before the message that is to be answered"
+        super().__init__(
+            f"a budget of {budget:,} would leave {left} tokens, and "
+            f"{f'lose {_joined(loses)}' if loses else without}; what must stay takes "
+            f"~{floor:,} tokens: nothing was changed; raise the budget, or force it"
+        )
+        self.budget = budget
+        self.floor = floor
+        self.tokens_before, self.tokens = tokens_before, tokens
+        self.messages_before, self.messages = messages_before, messages
+        self.loses = loses
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return " and ".join(names)
 
 
 class HookError(EventctxError):

@@ -360,3 +360,22 @@ async def test_a_session_without_turns_says_so() -> None:
     await ctx.add_message(user("hello"))
     with pytest.raises(InvalidSetting, match="has no turns"):
         await engine.why("s", 0, turn=1)
+
+
+async def test_an_old_answer_and_a_harness_text_are_not_explained_as_a_tool_round() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", max_tokens=4_000, policy="ladder")
+    reminder = {"role": "user", "content": "<system-reminder>" + "x " * 400 + "</system-reminder>"}
+    for number in range(12):
+        await ctx.add_message(user(f"question {number}"))
+        await ctx.add_message({"role": "assistant", "content": "answer " * 300})
+        await ctx.add_message(reminder)
+    await ctx.add_message(user("go on"))
+    await ctx.get_messages_for_request()
+    answer, text = await engine.why("s", 1), await engine.why("s", 2)
+    assert answer.ruling is not None and text.ruling is not None
+    assert answer.ruling.reason == text.ruling.reason == "old_round"
+    assert answer.ruling.rule == "an old message of the model, dropped to reach the target"
+    assert text.ruling.rule == (
+        "an old message of role user that is no person's, dropped to reach the target"
+    )

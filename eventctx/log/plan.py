@@ -39,6 +39,7 @@ REASONS: dict[str, str] = {
     "protected": "among the messages or results that the policy protects",
     "task": "the first human message, which says what it is all about",
     "demand": "a person asks for or forbids something in it",
+    "least_needed": "needed less than what stays, by the policy's measure",
     "fits": "room was left for it",
     "important": "scored high enough to stay",
     "unimportant": "scored too low to stay",

@@ -17,6 +17,7 @@ from eventctx.policies.simple import Simple
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.policies.truncate import Truncate
+from eventctx.policies.workset import Workset
 
 POLICIES: Final[dict[str, type[Any]]] = {
     "custom": Custom,
@@ -27,6 +28,7 @@ POLICIES: Final[dict[str, type[Any]]] = {
     "summarize": Summarize,
     "token-budget": TokenBudgetPolicy,
     "truncate": Truncate,
+    "workset": Workset,
 }
 """Policies by name. A policy's settings are its fields, except ``name`` and ``version``."""
 

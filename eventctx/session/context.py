@@ -231,6 +231,7 @@ class Context:
         policy: Policy | str | None = None,
         budget: int | None = None,
         dry_run: bool = False,
+        force: bool = False,
     ) -> CompactionResult:
         """Compact now, whatever the threshold. Where nothing can go, the result is 0 and skipped.
 
@@ -238,7 +239,9 @@ class Context:
         scorer. ``policy`` decides instead of the session's this once. ``budget`` is in tokens;
         without it the last request's holds, or the session's ``max_tokens`` where there was none.
         A ``dry_run`` records nothing and calls no model. Raises ContextOverflow for a ``budget``
-        below what must stay (its ``floor`` is the smallest that works; nothing is recorded),
+        below what must stay (its ``floor`` is the smallest that works; nothing is recorded), and
+        CompactionRefused for one that would lose a summary or notice, or all that came before the
+        last message; with ``force`` neither is raised, and as much goes as has to. Also raises
         InvalidSetting, and WrongExpectedVersion when another process wrote in between.
         """
         if reason is not None and not isinstance(reason, str):
@@ -246,6 +249,7 @@ class Context:
         check_optional_text("keep", keep)
         checked("budget", budget, Tokens | None)
         checked("dry_run", dry_run, bool)
+        checked("force", force, bool)
         if not dry_run:
             await self._session.appends.writable("compact it")
         recorded = None if reason is None else fit_for_log(reason)
@@ -253,7 +257,9 @@ class Context:
         chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
         if not is_policy(chosen):
             raise InvalidSetting(f"compact: expected a policy or its name, found {shown(policy)}")
-        result = await self._requests.compact(chosen, cause, limit=budget, dry_run=dry_run)
+        result = await self._requests.compact(
+            chosen, cause, limit=budget, dry_run=dry_run, force=force
+        )
         if result.outcome == "applied" and result.position is not None:
             await self._exported(result.position)
         return result

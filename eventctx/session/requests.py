@@ -8,7 +8,6 @@ again on the new view. So every request shows the view that the log gives at its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -36,7 +35,13 @@ from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import PolicyQuestions
-from eventctx.session.result import CompactionResult
+from eventctx.session.result import (
+    CompactionResult,
+    floor_over,
+    insertions_gone,
+    named_parts,
+    refusal,
+)
 from eventctx.session.settings import Settings
 
 MAX_CONFLICTS = 8
@@ -162,12 +167,15 @@ class RequestHandler:
         *,
         limit: int | None = None,
         dry_run: bool = False,
+        force: bool = False,
     ) -> CompactionResult:
         """Compact now, whatever the threshold, for a budget of ``limit`` or the last request's.
 
-        Raises ContextOverflow, and records nothing, for a ``limit`` below what must stay. (Without
-        one a compaction below the budget of the last request is still worth having.)
+        Raises ContextOverflow for a ``limit`` below what must stay, and CompactionRefused for one
+        that leaves too little to be of use (``result.refusal``); neither with ``force``. (Without a
+        limit a compaction below the budget of the last request is still worth having.)
         """
+        checked_limit = None if force else limit
         underway = CompactionRun(self._session, policy, cause, self._questions, dry_run=dry_run)
         budget = self.budget(self._settings.limit)
         try:
@@ -176,22 +184,23 @@ class RequestHandler:
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
                 scale = calibration.scale(view.calibration, self._settings.reserve_tokens)
                 frame = Frame(view, version, budget, scale)
-                overflow = None if limit is None else floor_over(frame)
+                overflow = None if checked_limit is None else floor_over(frame)
                 if overflow is not None:
                     raise overflow
                 intercept = None if dry_run else self._intercept
                 decided = await underway.decide(frame, intercept)
                 if decided is None or decided.ended is None:
                     continue
-                if limit is not None and decided.ended.outcome == "applied":
-                    overflow = _overflow(frame, decided)
-                    if overflow is not None:
-                        raise overflow
+                gone = insertions_gone(frame.view, decided.view)
+                if checked_limit is not None and decided.ended.outcome == "applied":
+                    too_little = _overflow(frame, decided) or refusal(frame, decided.view, gone)
+                    if too_little is not None:
+                        raise too_little
                 if dry_run:
-                    return CompactionResult.of(decided.ended, None)
+                    return CompactionResult.of(decided.ended, None, gone)
                 appended = await self._session.appends.append_exactly(version, *decided.drafts)
                 if appended is not None:
-                    return CompactionResult.of(decided.ended, appended[-1].position)
+                    return CompactionResult.of(decided.ended, appended[-1].position, gone)
         except BaseException as error:
             await self._close(underway, budget, error)
             raise
@@ -349,39 +358,10 @@ def is_stuck(view: ViewState, budget: Budget) -> bool:
     return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 
 
-def floor_over(frame: Frame) -> ContextOverflow | None:
-    """The error for a budget below what must stay, whatever a policy decides; None if it fits."""
-    visible = visible_of(frame.view)
-    fitted = fit(visible, kept_whole(visible), frame.goal)
-    if not fitted.overflow:
-        return None
-    staying = [
-        number
-        for number, (disposition, _) in fitted.proposal.dispositions.items()
-        if disposition in ("kept", "shortened")
-    ]
-    tokens = frame.scale.tokens(fitted.tokens)
-    parts = _named_parts(frame, tokens, fitted.overflow)
-    return ContextOverflow(frame.budget.tokens, tokens, parts, messages=len(staying))
-
-
 def _overflow(frame: Frame, decided: Decided | None) -> ContextOverflow | None:
     """The error for a view that exceeds the budget, with its parts; None if it does not."""
     tokens = frame.tokens_of(frame.view if decided is None else decided.view)
     if tokens <= frame.budget.tokens:
         return None
     counts = {} if decided is None else decided.overflow
-    return ContextOverflow(frame.budget.tokens, tokens, _named_parts(frame, tokens, counts))
-
-
-def _named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[str, int]:
-    """The tokens of each part of a floor of ``tokens``; ``counts`` are the estimator's own."""
-    view, scale = frame.view, frame.scale
-    parts = {part: scale.factor * size for part, size in counts.items()}
-    named = {part: int(size) for part, size in parts.items()}
-    prompts = [one.tokens for one in view.layout.insertions if one.kind == "system_prompt"]
-    named["the host's system prompt"] = int(scale.factor * sum(prompts))
-    named["system prompt and tools"] = scale.reserve
-    made = "notices and synthetic results"
-    named[made] = tokens - sum(size for part, size in named.items() if part != made)
-    return named
+    return ContextOverflow(frame.budget.tokens, tokens, named_parts(frame, tokens, counts))

@@ -380,6 +380,7 @@ async def dry_run(
     *,
     cause: CompactionCause,
     limit: int | None = None,
+    force: bool = False,
 ) -> CompactionResult:
     """Return the result of a compaction on demand. Nothing is written, and no model is called.
 
@@ -393,4 +394,4 @@ async def dry_run(
     emitter = SessionEmitter(session, None)
     questions = PolicyQuestions(session, emitter, Advisers())
     requests = RequestHandler(session, policy, settings, questions, emitter, None)
-    return await requests.compact(policy, cause, limit=limit, dry_run=True)
+    return await requests.compact(policy, cause, limit=limit, dry_run=True, force=force)

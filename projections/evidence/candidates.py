@@ -22,7 +22,8 @@ _WORD: Final = re.compile(r"\w+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.$@~#][A-Za-z0-9_./:@#~+$-]*[A-Za-z0-9_]")
 _TELLING: Final = re.compile(r"[0-9_/.:]|[a-z][A-Z]")
 """What a name has and a word has not; words joined by hyphens have none of it."""
-_HEX: Final = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,40}", re.IGNORECASE)
+_HEX: Final = re.compile(r"(?=[a-f]*[0-9])[0-9a-f]{7,40}", re.IGNORECASE)
+"""With a digit, and with a letter, too: digits alone are a number."""
 LEAST_DIGITS: Final = 4
 
 
@@ -103,24 +104,21 @@ def _runs_of(
             # Trying every token of a long line of dashes would take the square of its length.
             latest = end - settings.least_run
             within = starts[bisect_right(starts, start) : bisect_right(starts, latest)]
-            found = _telling_start(line, within, end)
-            if found is None:
-                skipped = latest + 1
-                continue
-            start = found
+            skipped = _telling_start(line, within, end, latest + 1)
+            continue
         yield start, end
         skipped = end
 
 
-def _telling_start(line: str, starts: list[int], end: int) -> int | None:
-    """The first of the starts from which the run to ``end`` is telling."""
-    first, letters, behind = None, 0, end
+def _telling_start(line: str, starts: list[int], end: int, otherwise: int) -> int:
+    """The first of the starts from which the line to ``end`` has letters and digits enough."""
+    first, letters, behind = otherwise, 0, end
     for start in reversed(starts):
         letters += sum(map(str.isalnum, line[start:behind]))
         behind = start
         if 2 * letters >= end - start:
             first = start
-    return first if first is not None and _is_telling(line[first:end]) else None
+    return first
 
 
 def _longest(

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from eventctx.log.plan import REASONS, find
+from eventctx.messages.facts import Facts
 from eventctx.projections import timeline
 from eventctx.projections.explain.changes import (
     Cause,
@@ -198,7 +199,7 @@ class ViewHistory:
             return self._in_view(known, ref, entry, changes)
         if ref is not None and ref.replaced:
             change = _last(changes, "replaced")
-            ruling = None if change is None else _ruling(change)
+            ruling = None if change is None else _ruling(change, ref.facts)
             return msgspec.structs.replace(known, standing="replaced", ruling=ruling)
         if ref is not None:
             return self._omitted(known, ref)
@@ -216,9 +217,9 @@ class ViewHistory:
         return msgspec.structs.replace(
             why,
             standing="shortened" if ref.shortened else "whole",
-            ruling=None if shortened is None else _ruling(shortened),
+            ruling=None if shortened is None else _ruling(shortened, ref.facts),
             stays=self._stays(why),
-            stripped=None if stripped is None else _ruling(stripped),
+            stripped=None if stripped is None else _ruling(stripped, ref.facts),
             results_left_out=entry.omit,
         )
 
@@ -232,7 +233,8 @@ class ViewHistory:
         run = find(plan.runs, why.number)
         if run is None:
             return Reason(cause, "kept")
-        return ruling_of(cause, run.disposition, run.reason)
+        facts = None if why.origin is None else why.origin.facts
+        return ruling_of(cause, run.disposition, run.reason, facts)
 
     def _omitted(self, why: Why, ref: MessageRef) -> Why:
         callers = [
@@ -254,7 +256,7 @@ class ViewHistory:
         return msgspec.structs.replace(
             why,
             standing=standing,
-            ruling=_ruling(change),
+            ruling=_ruling(change, None if why.origin is None else why.origin.facts),
             into=change.into,
             into_in_view=change.into in self.shown,
             insertions=self._standing_for(why.number),
@@ -273,9 +275,30 @@ class ViewHistory:
         )
 
 
-def ruling_of(cause: Cause, disposition: str, reason: str) -> Reason:
-    """The reason for a message's status, with the rule and the settings that govern it."""
-    return Reason(cause, disposition, reason, REASONS.get(reason, ""), _settings(cause, reason))
+def ruling_of(cause: Cause, disposition: str, reason: str, facts: Facts | None = None) -> Reason:
+    """The reason for a message's status, with the rule and the settings that govern it.
+
+    With the ``facts`` of the message the rule is worded for its kind.
+    """
+    rule = rule_of(reason, facts)
+    return Reason(cause, disposition, reason, rule, _settings(cause, reason))
+
+
+def rule_of(reason: str, facts: Facts | None = None) -> str:
+    """The text of a reason code, true of a message with these ``facts``.
+
+    The code ``old_round`` is recorded for every row without a person's words, tool round or not.
+    """
+    if reason != "old_round" or facts is None:
+        return REASONS.get(reason, "")
+    what = "an old message"
+    if facts.calls or facts.results:
+        what = "an old tool round"
+    elif facts.kind == "assistant":
+        what = "an old message of the model"
+    elif facts.kind == "user":
+        what = "an old message of role user that is no person's"
+    return f"{what}, dropped to reach the target"
 
 
 def _settings(cause: Cause, reason: str) -> dict[str, Any]:
@@ -290,8 +313,8 @@ def _settings(cause: Cause, reason: str) -> dict[str, Any]:
     return {name: known[name] for name in names if known.get(name) is not None}
 
 
-def _ruling(change: Change) -> Reason:
-    return ruling_of(change.cause, change.what, change.reason)
+def _ruling(change: Change, facts: Facts | None) -> Reason:
+    return ruling_of(change.cause, change.what, change.reason, facts)
 
 
 def _last(changes: Sequence[Change], what: str) -> Change | None:

@@ -130,9 +130,60 @@ def test_a_budget_below_what_must_stay_is_a_problem_and_changes_nothing(run, sto
         floor = found[1].replace(",", "")
         assert f"nothing was changed; the smallest budget that works is {floor}" in done.err
     assert types(run, store) == before
-    enough = run("compact", "work", "--budget", floor, "--json", "--store", store)
+    arguments = ("compact", "work", "--budget", floor, "--store", store)
+    alone = run(*arguments)
+    assert (alone.code, alone.out) == (1, "")
+    assert "nothing of what came before the message that is to be answered" in alone.err
+    assert types(run, store) == before
+    enough = run(*arguments, "--force", "--json")
     assert (enough.code, enough.document["outcome"]) == (0, "applied")
     assert enough.document["tokens_after"] <= int(floor)
+
+
+def test_force_takes_a_view_down_to_what_must_stay_and_says_that_it_is_over_the_budget(run, store):
+    arguments = ("compact", "work", "--budget", 5, "--force", "--store", store)
+    shown = run(*arguments, "--dry-run")
+    assert shown.code == 0
+    assert re.search(r"what must stay is ~\d+ tokens over the budget of 5\n", shown.out)
+    made = run(*arguments)
+    assert made.code == 0 and "tokens over the budget of 5" in made.out
+    assert run("compact", "work", "--json", "--store", store).document["messages_before"] <= 2
+
+
+def test_a_budget_that_leaves_no_room_for_a_summary_is_refused_and_names_it(run, tmp_path):
+    path = tmp_path / "s.db"
+
+    async def summarizer(asked):
+        return "the parser is done " * 20
+
+    async def write() -> None:
+        async with eventctx.open(path) as engine:
+            ctx = await engine.session("work", policy="summarize", summarizer=summarizer)
+            for number in range(12):
+                await ctx.add_message({"role": "user", "content": f"task {number} " * 60})
+                await ctx.add_message({"role": "assistant", "content": f"done {number} " * 60})
+            made = await ctx.compact(budget=6_000)
+            assert made.outcome == "applied" and made.fallback is None, made.error
+
+    asyncio.run(write())
+    before = types(run, path)
+    arguments = ("compact", "work", "--budget", 240, "--store", path)
+    for extra in ([], ["--dry-run"], ["--json"]):
+        refused = run(*arguments, *extra)
+        assert (refused.code, refused.out) == (1, "")
+        assert re.search(
+            r"a budget of 240 would leave \d+ of \d+ messages, ~\d+ of ~[\d,]+ tokens, and lose "
+            r"the summary for #1–#\d+; what must stay takes ~\d+ tokens: nothing was changed; "
+            r"raise the budget, or force it",
+            refused.err,
+        )
+    assert types(run, path) == before
+    forced = run(*arguments, "--force", "--dry-run", "--json")
+    (gone,) = forced.document["insertions_removed"]
+    assert gone["kind"] == "summary" and gone["stands_for"][0][0] == 1
+    made = run(*arguments, "--force")
+    assert made.code == 0
+    assert re.search(r"the summary for #1–#\d+ went\n", made.out)
 
 
 def test_nothing_to_compact_is_said(run, tmp_path):

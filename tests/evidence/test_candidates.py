@@ -30,6 +30,10 @@ def test_a_run_shorter_than_24_characters_is_none() -> None:
     ]
 
 
+def test_a_run_is_cut_back_to_a_token_s_end_and_is_none_if_that_is_too_short() -> None:
+    assert reused("see it over the old railways", "see it over the old railroads") == []
+
+
 def test_the_least_run_is_a_setting() -> None:
     assert reused("see it over the rails", "I see it over the rails", least_run=16) == [
         "see it over the rails"
@@ -68,6 +72,7 @@ def test_a_run_never_crosses_a_line() -> None:
     assert reused("The brown fox\njumps over nine lazy dogs", LINE) == ["jumps over nine lazy dogs"]
     assert reused(LINE, "The brown fox\njumps over nine lazy dogs") == ["jumps over nine lazy dogs"]
     assert reused(LINE, "The brown fox jumps\nover nine lazy dogs") == []
+    assert reused(LINE, "The brown fox jumps over\nnine lazy dogs") == ["The brown fox jumps over"]
 
 
 def test_behind_a_run_the_line_goes_on() -> None:
@@ -115,6 +120,13 @@ def test_an_action_has_at_most_60_runs() -> None:
     assert len(reused("\n".join(lines), "\n".join(lines), most_runs=5)) == 5
 
 
+def test_runs_are_limited_within_a_line_and_one_that_comes_again_is_no_further_one() -> None:
+    lines = [f"line {chr(97 + n)} of a much longer text" for n in range(9)]
+    source = "\n".join(lines)
+    assert reused(source, ", ".join(lines), most_runs=5) == lines[:5]
+    assert reused(source, ", ".join([lines[0]] * 3 + lines), most_runs=2) == lines[:2]
+
+
 def test_a_text_counts_once_in_an_action() -> None:
     assert reused(
         f"{LINE}, module.part_two", f"{LINE}\nmodule.part_two\n{LINE} module.part_two"
@@ -142,22 +154,32 @@ def test_a_name_of_ten_characters_counts_if_it_has_what_words_have_not(name: str
 
 
 @pytest.mark.parametrize(
-    "name", ["everything", "well-known-words", "a_b", "main.py:12", "Capitalised"]
+    "name", ["everything", "well-known-words", "a_b", "parse_one", "Capitalised"]
 )
 def test_words_words_with_hyphens_and_short_names_are_none(name: str) -> None:
-    source, least = (f"look at {name} first", 11 if name == "main.py:12" else 10)
-    assert reused(source, f"I open {name}", least_name=least) == []
+    assert reused(f"look at {name} first", f"I open {name}") == []
+
+
+def test_the_least_name_is_a_setting() -> None:
+    assert reused("look at main.py:12", "I open main.py:12") == ["main.py:12"]
+    assert reused("look at main.py:12", "I open main.py:12", least_name=11) == []
 
 
 def test_a_name_is_looked_for_only_in_the_rest_of_the_line() -> None:
     run = "the parse_inner function of it"
     assert reused(f"{run} or parse_outer", f"{run}: parse_outer") == [run, "parse_outer"]
+    assert reused(f"{run} or parse_outer", f"parse_outer: {run}") == ["parse_outer", run]
 
 
 @pytest.mark.parametrize("digest", ["3fa9c0d", "3FA9C0D", "a1" * 20])
 def test_a_hexadecimal_from_seven_digits_is_a_name(digest: str) -> None:
     (span,) = spans_of([asks(f"commit {digest}."), says(f"git show {digest}")])
     assert (span.text, span.kind) == (digest, "name")
+
+
+def test_a_hexadecimal_has_at_most_forty_digits() -> None:
+    for digest, found in (("a1" * 20, ["a1" * 20]), ("a1" * 20 + "b", [])):
+        assert reused(f"commit {digest}.", f"git show {digest}", least_name=50) == found
 
 
 @pytest.mark.parametrize("word", ["defaced", "3fa9c0", "3fa9c0g"])
@@ -170,14 +192,14 @@ def test_a_number_counts_from_four_digits() -> None:
     assert (span.text, span.kind) == ("8080", "number")
 
 
-words = st.sampled_from(["alpha", "beta", "gamma", "delta_x", "a.b", "(c)", "99", "é"])
+words = st.sampled_from(["alpha", "beta", "gamma", "delta_x", "a.b", "(gamma)", "99", "é"])
 lines = st.lists(words, min_size=1, max_size=9).map(" ".join)
 texts = st.lists(lines, max_size=4).map("\n".join)
 
 
 @given(st.lists(texts, min_size=1, max_size=4), texts)
 def test_every_run_is_what_a_slow_search_finds(earlier: list[str], action: str) -> None:
-    """At most four earlier messages, so all of them are tried."""
+    """At most four earlier messages, so all of them are tried, and words enough in every run."""
     messages = [asks(text or "nothing") for text in earlier]
     runs = [text for text in texts_of([*messages, says(action)], rarity=1.0) if len(text) >= 24]
     expected: dict[str, None] = {}

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from eventctx.projections.evidence import normalised, normalised_text
 from tests.evidence.given import asks, calls, returns, says
 
-ARGUMENTS = {"path": "src/a.py", "edits": [{"old": "first line", "new": "second\nthird"}], "n": 3}
-LEAVES = "src/a.py\nfirst line\nsecond\nthird"
+EDIT = {"old": "first line", "new": "second\nthird"}
+ARGUMENTS = {"path": "src/a.py", "edits": [EDIT, "last"], "n": 3}
+LEAVES = "src/a.py\nfirst line\nsecond\nthird\nlast"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from eventctx.projections.figures import CompactionFigures, FiguresState
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.queries.requests import fold
-from eventctx.session.result import CompactionResult
+from eventctx.session.result import CompactionResult, named_insertions
 from eventctx.session.settings import NAMES, by_own_name
 
 _QUESTIONS: Final = {
@@ -75,7 +75,13 @@ class _Watched:
     type=click.IntRange(min=1),
     metavar="TOKENS",
     help="Tokens per request; default: those of the last request, else 200,000. Less than what "
-    "must stay changes nothing and exits with 1.",
+    "must stay, or than leaves something of use, changes nothing and exits with 1.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Compact also for a --budget that leaves too little: summaries go, or all but the last "
+    "message, or what must stay exceeds it.",
 )
 @click.option(
     "--set",
@@ -93,6 +99,7 @@ def compact_command(
     dry_run: bool,
     policy: str,
     budget: int | None,
+    force: bool,
     given: tuple[str, ...],
     reason: str | None,
     keep: str | None,
@@ -110,7 +117,15 @@ def compact_command(
         raise click.UsageError("Expected at most one of --dry-run and --fork.")
     chosen, settings = _read(policy, given, budget)
     made = run(
-        _compact(session, chosen, settings, dry_run, {"reason": reason, "keep": keep}, fork, store)
+        _compact(
+            session,
+            chosen,
+            settings,
+            {"reason": reason, "keep": keep, "force": force},
+            fork,
+            store,
+            dry_run=dry_run,
+        )
     )
     if as_json:
         put_document(_as_json(made))
@@ -122,12 +137,13 @@ def compact_command(
 
 
 class _Made(NamedTuple):
-    """A compaction, the view before it, and its sizes as every screen gives them."""
+    """A compaction, the view before it, its sizes as every screen gives them, and its budget."""
 
     session: str
     before: ViewState
     result: CompactionResult
     figures: CompactionFigures
+    budget: int | None
 
 
 def _read(policy: str, given: Sequence[str], budget: int | None) -> tuple[Policy, dict[str, Any]]:
@@ -161,10 +177,11 @@ async def _compact(
     session: str,
     policy: Policy,
     settings: dict[str, Any],
-    dry_run: bool,
-    words: Mapping[str, str | None],
+    asked: Mapping[str, Any],
     fork: str | None,
     store: str | None,
+    *,
+    dry_run: bool,
 ) -> _Made:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
@@ -172,22 +189,22 @@ async def _compact(
         before: ViewState = await fold(engine.store, name, request_view)
         sizes: FiguresState = await fold(engine.store, name, projection)
         watched = _Watched(policy)
-        would_be = await engine.dry_run(name, policy=watched, **words, **settings)
+        limit = settings.get("max_tokens")
+        would_be = await engine.dry_run(name, policy=watched, **asked, **settings)
         if dry_run:
-            return _made(name, before, sizes, would_be)
+            return _made(name, before, sizes, would_be, limit)
         _check_needs_no_model(watched)
         name = await opening.written(engine, info, fork)
         context = await engine.session(name, **settings)
-        limit = settings.get("max_tokens")
-        made = await context.compact(
-            policy=policy, budget=limit, reason=words["reason"], keep=words["keep"]
-        )
-        return _made(name, before, sizes, made)
+        made = await context.compact(policy=policy, budget=limit, **asked)
+        return _made(name, before, sizes, made, limit)
 
 
-def _made(name: str, before: ViewState, sizes: FiguresState, result: CompactionResult) -> _Made:
+def _made(
+    name: str, before: ViewState, sizes: FiguresState, result: CompactionResult, limit: int | None
+) -> _Made:
     estimates = result.before_tokens, result.after_tokens
-    return _Made(name, before, result, projection.of_next_compaction(sizes, *estimates))
+    return _Made(name, before, result, projection.of_next_compaction(sizes, *estimates), limit)
 
 
 def _check_needs_no_model(watched: _Watched) -> None:
@@ -222,6 +239,11 @@ def _show(screen: Screen, made: _Made) -> None:
     if result.plan is not None:
         screen.blank()
         _show_plan(screen, made.before, result.plan)
+    for name in named_insertions(result.removed_insertions):
+        screen.line((f"{name} {'would go' if result.dry_run else 'went'}", "yellow"))
+    if made.budget is not None and result.after_tokens > made.budget:
+        over = f"what must stay is ~{number(result.after_tokens - made.budget)} tokens over"
+        screen.line((f"{over} the budget of {number(made.budget)}", "yellow"))
     if result.dry_run:
         screen.line(("Dry run: nothing was written.", "dim"))
 
@@ -297,6 +319,10 @@ def _as_json(made: _Made) -> dict[str, Any]:
                 "new": one.at is None,
             }
             for one in plan.insertions
+        ],
+        "insertions_removed": [
+            {"kind": one.kind, "before": one.before, "stands_for": one.stands_for}
+            for one in result.removed_insertions
         ],
         "thinking_left_out": plan.unbound,
     }

@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from eventctx.errors import (
+    CompactionRefused,
     ContextOverflow,
     DecodeError,
     EventctxError,
@@ -158,7 +159,7 @@ def _exit_code(error: BaseException) -> int:
 
 def code_of(error: EventctxError) -> int:
     """The exit code of an error."""
-    if isinstance(error, LogCorrupted | DecodeError | ContextOverflow):
+    if isinstance(error, LogCorrupted | DecodeError | ContextOverflow | CompactionRefused):
         return FOUND
     if isinstance(error, StreamNotFound | StreamExists | InvalidSetting):
         return USAGE

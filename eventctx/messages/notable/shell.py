@@ -6,6 +6,7 @@ import re
 import shlex
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, Literal
 
 How = Literal["read", "written", "edited"]
@@ -18,6 +19,9 @@ TOOLS: Final = frozenset(
     )
 )
 """Names of tools that run a command, in lower case."""
+
+MOST_KNOWN: Final = 1_024
+"""Commands whose files are remembered: each compaction reads those of its session again."""
 
 MOST_AROUND: Final = 16
 """Pieces around a command that are taken off; what has more was made by a program."""
@@ -55,7 +59,8 @@ def core(command: str) -> str:
     return " ".join(text.split())
 
 
-def files_of(command: str) -> list[tuple[str, How]]:
+@lru_cache(maxsize=MOST_KNOWN)
+def files_of(command: str) -> tuple[tuple[str, How], ...]:
     """The files that a command surely reads, writes or edits; none where that is not sure.
 
     Read are the operands of ``cat``, ``head``, ``tail``, ``nl`` and ``sed -n``; edited those of
@@ -65,7 +70,7 @@ def files_of(command: str) -> list[tuple[str, How]]:
     found: list[tuple[str, How]] = []
     for simple in _simple_commands(command):
         found += [one for one in _of_simple(simple) if not _UNSURE.search(one[0])]
-    return found
+    return tuple(found)
 
 
 def only_files(command: str) -> bool:

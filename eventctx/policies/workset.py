@@ -1,0 +1,253 @@
+"""The workset policy: the rounds that are needed most stay, and an index says where the rest is.
+
+Rounds leave by need, not by age alone: a round is worth less the longer ago it came, the more of
+its text stands again later in the view, and the less its kind is used again. What leaves is not
+gone: an index, made anew from the log in each compaction, quotes the person's demands and the lines
+that the model most likely needs again, and names files and message numbers, so that the agent can
+recall the rest (``search.tool``).
+
+The policy needs texts, which it asks for (``AskTexts``); no model is called. How well it keeps what
+an agent needs is measured by ``projections.evidence`` (docs/explanation/evidence.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from eventctx.messages.facts import Kind
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.policies.constraints import Count, Share, check
+from eventctx.policies.fit import protected_rows, shortenable
+from eventctx.policies.index.lines import Timeline
+from eventctx.policies.index.reading import read_messages
+from eventctx.policies.index.text import (
+    DEMANDS_SHARE,
+    FILES_SHARE,
+    demands_section,
+    files_section,
+    index_message,
+    lines_section,
+    said_names,
+)
+from eventctx.policies.policy import (
+    AskTexts,
+    Budget,
+    MessageTexts,
+    NewInsertion,
+    PolicyState,
+    Proposal,
+    Visible,
+)
+from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.projections.view.refs import InsertionRef
+
+QUESTION: Final = "texts"
+"""The key of the one question."""
+
+MOST_GONE: Final = 200
+"""Messages out of view that are read, the newest."""
+
+MOST_IN_VIEW: Final = 1_200
+"""Messages in view that are read, the newest."""
+
+AGE: Final = 6
+"""Requests after which a round is worth half; twice as many later it is worth a third."""
+
+PERSONS_AGE: Final = 18
+"""The same for a person's words, which are needed for longer."""
+
+_FRESH: Final[Mapping[str, float]] = {"read": 2.8, "edited": 2.2, "written": 2.2}
+_STALE: Final[Mapping[str, float]] = {"read": 1.2, "edited": 1.0, "written": 1.0}
+"""What a call that touched a file is worth; stale where the file was touched again since.
+
+By how often models used one again, by token, in recorded sessions; any other call, and what the
+model says, counts 1.
+"""
+
+_OF_KIND: Final[Mapping[str, float]] = {"human": 3.0, "user": 2.0}
+
+LEAST_ROOM: Final = 200
+"""Tokens below which an index is not worth its frame."""
+
+
+class Workset(msgspec.Struct, frozen=True):
+    """Settings of the workset policy.
+
+    ``index_share`` is the part of the target that the index may take, ``index_tokens`` the most
+    tokens that it may have; with 0 there is none.
+    """
+
+    index_share: Share = 0.25
+    index_tokens: Count = 8_000
+    name: str = "workset"
+    version: int = 1
+
+    max_messages: ClassVar[int | None] = None
+    """The policy counts tokens, not messages."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | AskTexts:
+        """Dispositions of every visible message, and an index in place of the one before."""
+        index = [one for one in visible.insertions if is_index(one)]
+        others = tuple([one for one in visible.insertions if not is_index(one)])
+        whole = msgspec.structs.replace(kept_whole(visible), kept_insertions=others)
+        working_set = WorkingSet(visible, whole)
+        protected, open_round = protected_rows(visible, working_set.groups)
+        working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
+        size = working_set.total + sum([one.tokens for one in index])
+        if size <= budget.target:
+            return Proposal(
+                working_set.decided, working_set.limits, kept_insertions=tuple(visible.insertions)
+            )
+        texts = state.answers.get(QUESTION)
+        if not isinstance(texts, MessageTexts):
+            return AskTexts(QUESTION, _wanted(visible))
+        scene = _Scene(visible, texts.messages)
+        room = min(self.index_tokens, int(budget.target * self.index_share))
+        task = {
+            row for row, ref in enumerate(visible.messages) if ref.number == visible.spoken.task
+        }
+        _reduce(working_set, scene, protected | open_round | task, budget.target - room)
+        new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
+        return Proposal(
+            working_set.decided,
+            working_set.limits,
+            insertions=() if new is None else (new,),
+            kept_insertions=others,
+        )
+
+
+def is_index(one: InsertionRef) -> bool:
+    """Whether an insertion is the index of an earlier compaction."""
+    return one.kind == "notice" and one.facts.mark == INDEX_MARK
+
+
+INDEX_MARK: Final = read_facts(index_message(())).mark
+
+
+def _wanted(visible: Visible) -> tuple[int, ...]:
+    """The numbers of the messages to read: the newest in view and out of it, and all demands."""
+    in_view = [ref.number for ref in visible.messages if ref.facts.kind != "system"]
+    gone: list[int] = []
+    for run in reversed(visible.gone):
+        gone += range(run.last, run.first - 1, -1)
+        if len(gone) >= MOST_GONE:
+            break
+    demands = [one.number for one in visible.spoken.demands]
+    return tuple(sorted({*in_view[-MOST_IN_VIEW:], *gone[:MOST_GONE], *demands}))
+
+
+class _Scene:
+    """What was read: messages by number, with their requests and the names that were said."""
+
+    def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
+        self.visible = visible
+        kinds: dict[int, Kind] = {ref.number: ref.facts.kind for ref in visible.messages}
+        demanding = frozenset([one.number for one in visible.spoken.demands])
+        self.read = read_messages(texts, kinds, demanding)
+        self.by_number = {one.number: one for one in self.read}
+        self.request_of: dict[int, int] = {}
+        request, acting = 0, False
+        for one in self.read:
+            models = one.kind == "assistant"
+            request += models and not acting
+            acting = models
+            self.request_of[one.number] = request
+        said = said_names(self.read, self.request_of)
+        self.time = Timeline(self.request_of, request + 1, said)
+
+
+def _reduce(
+    working_set: WorkingSet, scene: _Scene, stays: frozenset[int] | set[int], goal: int
+) -> None:
+    """Drop the rounds that are worth least, until the view counts ``goal`` tokens."""
+    worth = _worth(working_set, scene)
+    free = [
+        group
+        for group in working_set.groups
+        if stays.isdisjoint(group.rows)
+        and not group.orphan
+        and working_set.messages[group.rows[0]].facts.kind != "system"
+    ]
+    for group in sorted(free, key=lambda one: (worth[one.rows[0]], one.rows[0])):
+        if working_set.total <= goal:
+            return
+        working_set.drop(group, "least_needed")
+
+
+def _worth(working_set: WorkingSet, scene: _Scene) -> dict[int, float]:
+    """What each round is worth, by its first row."""
+    messages = working_set.messages
+    later: set[str] = set()
+    touched: set[str] = set()
+    worth: dict[int, float] = {}
+    for group in reversed(working_set.groups):
+        read = [scene.by_number.get(messages[row].number) for row in group.rows]
+        known = [one for one in read if one is not None]
+        texts = [line for one in known for line in one.lines]
+        new = sum([len(line) for line in texts if line not in later])
+        unique = new / sum(map(len, texts)) if new else 0.0 if texts else 1.0
+        later.update(texts)
+        deeds = [deed for one in known for deed in one.deeds]
+        paths = {deed.path for deed in deeds}
+        kind = messages[group.rows[0]].facts.kind
+        value = _OF_KIND.get(kind, 1.0)
+        if deeds:
+            of_deed = _STALE if paths <= touched else _FRESH
+            value = max([of_deed[deed.how] for deed in deeds])
+        touched |= paths
+        half = PERSONS_AGE if kind == "human" else AGE
+        age = scene.time.age(messages[group.rows[-1]].number)
+        worth[group.rows[0]] = value * unique / (1 + age / half)
+    return worth
+
+
+def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | None:
+    """The index of everything that is out of view, within ``room`` tokens."""
+    in_view = {
+        ref.number
+        for row, ref in enumerate(working_set.messages)
+        if working_set.here[row] and ref.number not in working_set.limits and not ref.shortened
+    }
+    gone = [one for one in scene.read if one.number not in in_view]
+    if not gone:
+        return None
+    characters = room * working_set.estimator.prose // 10 - 400
+    demands = [(one.number, text) for one in gone for text in one.demands]
+    asked, quoted = demands_section(demands, characters // DEMANDS_SHARE)
+    deeds = [deed for one in scene.read for deed in one.deeds]
+    files = files_section(deeds, characters // FILES_SHARE)
+    left = characters - sum([len(line) + 1 for line in (*asked, *files)])
+    shown = {line for one in scene.read if one.number in in_view for line in one.lines}
+    lines = lines_section(gone, shown, scene.time, left)
+    message = index_message([*asked, *files, *lines])
+    return NewInsertion("notice", message, _anchor(working_set), demands=runs_of_numbers(quoted))
+
+
+def _anchor(working_set: WorkingSet) -> int | None:
+    """The message before which the index stands: the first that stays behind all that left.
+
+    None (the start) where there is none, or where a round without all its results stays before it:
+    late results may still change the order behind such a round.
+    """
+    starts = [group.rows[0] for group in working_set.groups if not group.orphan]
+    left = [start for start in starts if not working_set.here[start]]
+    last = max(left, default=-1)
+    behind = next(
+        (
+            s
+            for s in starts
+            if s > last and working_set.here[s] and working_set.messages[s].facts.kind != "system"
+        ),
+        None,
+    )
+    pending = [g.rows[0] for g in working_set.groups if g.pending and working_set.here[g.rows[0]]]
+    if behind is None or (pending and pending[-1] < behind):
+        return None
+    return working_set.messages[behind].number

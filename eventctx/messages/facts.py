@@ -22,7 +22,7 @@ of OpenAI's Responses API are told apart by type (``item``): shell commands, pat
 searches pair with their answers; what cannot be cut in an item counts as prose. Images, documents
 and recordings are ``media``, no longer tokens by one provider's rule or the characters of their
 base64; digits, spaces, and bytes beyond one a character are counted.
-5: a person's demands are counted.
+5: a person's demands are counted, in number and in characters.
 """
 
 FIRST_WITH_DEMANDS: Final = 5
@@ -63,7 +63,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond one a
     character, ``spaces`` the pairs of spaces in them. ``item`` is the type of an item of OpenAI's
     Responses API that has no role. ``demands`` is how many demands a person makes in it
-    (``messages.demands``).
+    (``messages.demands``), ``demand_characters`` how long these sentences are together.
     """
 
     reader: int
@@ -87,6 +87,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     media: tuple[Medium, ...] = ()
     item: str = ""
     demands: int = 0
+    demand_characters: int = 0
 
     @property
     def may_demand(self) -> bool:

@@ -112,6 +112,7 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
     human = role == "user" and by_person and not by_harness and not is_from_hook(message)
     spoken = human and (prose > 0 or not results)
     kind_of_row = _kind(role, human, bool(results))
+    demands = demands_in(message) if spoken and _has_cue(texts) else ()
     return Facts(
         READER,
         role,
@@ -133,7 +134,8 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         spaces,
         tuple(media) if media else (),
         item,
-        len(demands_in(message)) if spoken and _has_cue(texts) else 0,
+        len(demands),
+        sum([len(sentence) for sentence in demands]),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from eventctx.errors import EventctxError
 from eventctx.log.events import Trigger
 from eventctx.log.plan import Disposition
+from eventctx.messages.demands import demands_in
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import shorten
 from eventctx.messages.tokens import BY_KIND
@@ -91,7 +92,11 @@ class Answers:
         if isinstance(question, AskTexts):
             return MessageTexts({number: self.messages[number] for number in question.numbers})
         if isinstance(question, AskSummary):
-            return Summary(self.summary)
+            known = [number for number in question.numbers if number < len(self.messages)]
+            spoken = [(n, demands_in(self.messages[n])) for n in known]
+            return Summary(
+                self.summary, demands=tuple([(n, one) for n, said in spoken for one in said])
+            )
         scores = self.scores
         if isinstance(scores, Mapping):
             return Scores({number: scores.get(number, 0.5) for number in question.numbers})

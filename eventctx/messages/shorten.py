@@ -34,13 +34,17 @@ class Limit(NamedTuple):
     prose: int | None = None
 
 
-def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any]:
+def shorten(
+    message: dict[str, Any], number: int, limit: Limit, *, observation: bool = False
+) -> dict[str, Any]:
     """Cut the results and arguments of ``message`` in place to the limits, and return it.
 
     Each text keeps its beginning (two thirds of its share) and its end (a third), with a marker
     between. A result or arguments of so many parts that this is not enough become one text, which
-    is cut in the same way.
+    is cut in the same way. The words of an ``observation`` are its result.
     """
+    if observation:
+        return _shorten_observation(message, number, limit)
     if limit.outcome is not None:
         _shorten_results(message, number, limit.outcome)
         facts = read_facts(message)
@@ -55,6 +59,16 @@ def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any
     if limit.prose is not None:
         parts = [part for part in read_parts(message) if part.kind in _WORDS]
         _share([text for part in parts for text in _texts(message, part)], number, limit.prose)
+    return message
+
+
+def _shorten_observation(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any]:
+    if limit.outcome is not None:
+        parts = [part for part in read_parts(message) if part.kind in _WORDS]
+        texts = [text for part in parts for text in _texts(message, part)]
+        # All the markers together take no more than one may.
+        most = limit.outcome - MARKER_CHARACTERS * (len(texts) - 1)
+        _share(texts, number, max(0, most))
     return message
 
 

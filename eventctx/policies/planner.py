@@ -119,7 +119,7 @@ def complete(
             continue
         text = texts.get(number)
         if limit is not None and text is not None:
-            copy = shorten(decode_body(text), number, limit)
+            copy = shorten(decode_body(text), number, limit, observation=ref.facts.observation)
             shortened.append(Shortening(number, len(bodies)))
             bodies.append(make(copy))
         elif ref.shortened and disposition == "shortened":

@@ -43,22 +43,26 @@ class MessageAdded(Event, frozen=True, tag="context:message_added"):
     ``unbound`` as in a plan: a late result replaces a synthetic one, so that thinking blocks behind
     it no longer match the messages before them. ``origin`` is what a recorded session says beside
     the message: a harness wrote it, although it is in the user's role and may read like a person.
+    ``observation``: what the harness wrote is the result of the action in the model's text before.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
     origin: Literal["harness"] | None = None
+    observation: bool = False
 
 
 class MessagesSet(Event, frozen=True, tag="context:messages_set"):
     """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
 
     Numbers not seen before belong to the record's bodies, in rising order. ``unbound`` as in a
-    plan. ``harness`` lists the bodies whose origin is a harness.
+    plan. ``harness`` lists the bodies whose origin is a harness, ``observations`` those of them
+    that are observations.
     """
 
     order: tuple[tuple[int, int], ...]
     unbound: tuple[tuple[int, int], ...] = ()
     harness: tuple[int, ...] = ()
+    observations: tuple[int, ...] = ()
 
 
 class Cleared(Event, frozen=True, tag="context:cleared"):

@@ -64,18 +64,21 @@ def shorten(
     Each text keeps its beginning (two thirds of its share) and its end (a third), with a marker
     between. Results, arguments or words of so many parts that this is not enough become one text,
     which is cut in the same way. ``facts`` are the message's own, where they are known: an event
-    may say that a harness wrote what looks like a person's.
+    may say that a harness wrote what looks like a person's, or that it is an observation, whose
+    words are its result.
     """
+    if facts is not None and facts.observation:
+        return _shorten_observation(message, number, limit)
     if limit.outcome is not None:
         _shorten_results(message, number, limit.outcome)
-        facts = read_facts(message)
-        if facts.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(facts.results)):
+        cut_to = read_facts(message)
+        if cut_to.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(cut_to.results)):
             _replace_results(message, number, limit.outcome)
     if limit.arguments is not None:
         _shorten_arguments(message, number, limit.arguments)
-        facts = read_facts(message)
-        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
-        if facts.arguments > most:
+        cut_to = read_facts(message)
+        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(cut_to.calls))
+        if cut_to.arguments > most:
             _replace_arguments(message, number, limit.arguments)
     if limit.prose is not None:
         facts = read_facts(message) if facts is None else facts
@@ -83,6 +86,16 @@ def shorten(
             _shorten_persons_words(message, number, limit.prose)
         else:
             _share(_texts_of_words(message), number, limit.prose)
+    return message
+
+
+def _shorten_observation(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any]:
+    if limit.outcome is not None:
+        parts = [part for part in read_parts(message) if part.kind in _WORDS]
+        texts = [text for part in parts for text in _texts(message, part)]
+        # All the markers together take no more than one may.
+        most = limit.outcome - MARKER_CHARACTERS * (len(texts) - 1)
+        _share(texts, number, max(0, most))
     return message
 
 

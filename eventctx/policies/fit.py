@@ -284,7 +284,8 @@ def open_rows(
     """Rows of the tool round that the model has not answered yet; empty when there is none."""
     for group in reversed(groups):
         if any(messages[row].facts.kind == "assistant" for row in group.calls):
-            in_progress = any(messages[row].facts.calls for row in group.calls)
+            # A text with an action is answered by observations, which have no call ids.
+            in_progress = group.results or any(messages[row].facts.calls for row in group.calls)
             if in_progress and (human is None or human < group.calls[0] or human in group.rows):
                 return frozenset(group.rows)
             return frozenset()

@@ -108,7 +108,7 @@ class Ladder(msgspec.Struct, frozen=True):
     def _freed_at(self, messages: Sequence[MessageRef]) -> list[int]:
         """The step at which each row is no longer protected."""
         conversation = [r for r, ref in enumerate(messages) if ref.facts.kind != "system"]
-        results = [row for row in conversation if messages[row].facts.results]
+        results = [row for row in conversation if messages[row].facts.answers]
         freed_at = [0] * len(messages)
         for step, part in enumerate(PROTECTION, start=1):
             recent = int(len(conversation) * self.protected_recent * part)

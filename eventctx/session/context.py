@@ -79,7 +79,7 @@ class Context:
         self._requests = RequestHandler(
             session, policy, settings, questions, self._emitter, intercept
         )
-        self._transcript = Transcript(session)
+        self._transcript = Transcript(session, settings.observations)
         self._additions = HostAdditions(session)
         self._recaller = recaller
         self._observe = observe
@@ -91,12 +91,17 @@ class Context:
 
     # -- the protocol ----------------------------------------------------------------------------
 
-    async def add_message(self, message: dict[str, Any]) -> Receipt:
+    async def add_message(
+        self, message: dict[str, Any], *, observation: bool | None = None
+    ) -> Receipt:
         """Append a message; return its receipt when it is on disk.
+
+        ``observation`` says whether a message in role user is the result of an action that the
+        model wrote into its text; None leaves that to the setting ``observations``.
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
-        record = await self._transcript.add(message)
+        record = await self._transcript.add(message, observation)
         return Receipt(record.stream, record.position, record.digest)
 
     async def get_messages_for_request(

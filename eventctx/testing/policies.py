@@ -21,7 +21,9 @@ from eventctx.errors import EventctxError
 from eventctx.log.events import Trigger
 from eventctx.log.plan import Disposition
 from eventctx.messages.demands import demands_in
+from eventctx.messages.facts import as_observation
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.observations import observes
 from eventctx.messages.shorten import shorten
 from eventctx.messages.tokens import BY_KIND
 from eventctx.policies import rules
@@ -61,10 +63,13 @@ def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
 
     Messages are numbered from 0. Raises InvalidMessage.
     """
-    refs = []
+    refs: list[MessageRef] = []
     spoken = NOTHING
     for number, row in enumerate(messages):
         facts = read_facts(row)
+        action = refs[-1].facts.action if refs else ""
+        if facts.human and observes(row, action):
+            facts = as_observation(facts)
         refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
         spoken = added(spoken, refs[-1])
     return Visible(refs, (), frozenset(pins), build(refs).tokens, spoken=spoken)
@@ -221,13 +226,20 @@ class Outcome:
         self.in_view = [n for n, done in self.dispositions.items() if done in _STAYS]
         self.insertions = [one.message for one in fitted.proposal.insertions]
         self._start = start
+        refs = start.visible.messages
+        self._facts = {ref.number: ref.facts for ref in refs}
 
     @property
     def messages(self) -> list[Row]:
         """The messages in view as the model would read them, without insertions."""
         limits = self.proposal.limits
         return [
-            shorten(copy.deepcopy(self._start.messages[number]), number, limits[number])
+            shorten(
+                copy.deepcopy(self._start.messages[number]),
+                number,
+                limits[number],
+                self._facts[number],
+            )
             if number in limits
             else copy.deepcopy(self._start.messages[number])
             for number in self.in_view

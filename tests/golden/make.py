@@ -123,6 +123,12 @@ EVIDENCE_SAMPLES: list[events.Event] = [
 ]
 """Event types and fields that came with erasure, deletion and signatures."""
 
+TEXT_AGENT_SAMPLES: list[events.Event] = [
+    events.MessageAdded(origin="harness", observation=True),
+    events.MessagesSet(order=((0, 2),), harness=(0, 1), observations=(1,)),
+]
+"""Fields that came with agents whose actions are text."""
+
 WIRE_SAMPLES: list[events.Event] = [
     events.RequestContent(kind="tools", digest="ab" * 32),
     events.RequestContent(
@@ -245,5 +251,6 @@ if __name__ == "__main__":
     _write_events("events-v1-lost.jsonl", LOST_SAMPLES)
     _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
     _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
+    _write_events("events-v1-text-agents.jsonl", TEXT_AGENT_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

@@ -71,7 +71,7 @@ class Gathering:
             for sentence in decisions(words_of(message)):
                 self._sentence("decision", sentence, number)
         else:
-            by = number if facts.results else None
+            by = number if facts.answers else None
             self.needles.held(text, in_view=in_view, by=by, since=self._since(number))
         for part in parts:
             if part.kind == "result":

@@ -12,6 +12,8 @@ from eventctx.cli.output.known import show_known
 from eventctx.cli.output.numbers import demand, message_number, one_request, position, request
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.engine import Engine
+from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.naming import RequestName, demand_name, message_name, position_name
 from eventctx.projections.figures import Figures
 from eventctx.queries.figures import figures_of
@@ -101,10 +103,13 @@ def _show_next(screen: Screen, found: Instructions, store: str | None, mirror: s
     at = "" if found.about is None else f" --{_selected(found.about)}"
     session, number = shlex.quote(found.session), absent[0].number
     screen.blank()
-    screen.line((f"Why {message_name(number)} is not in view, and how to have it back:", "dim"))
+    if all(one.absent_since is None for one in absent):
+        screen.line(("No request has left without them yet.", "dim"))
+    screen.line((f"Why {message_name(number)} is not in view, and how to have all back:", "dim"))
     screen.whole(f"{spelling()} why {session} {number}{at}{where}")
     fork = "" if mirror is None else " --fork NAME"
-    screen.whole(f"{spelling()} restore {session} {number}{fork}{where}")
+    numbers = " ".join([str(one) for one in dict.fromkeys([one.number for one in absent])])
+    screen.whole(f"{spelling()} restore {session} {numbers}{fork}{where}")
 
 
 def _selected(name: str) -> str:
@@ -138,12 +143,8 @@ def _take_back(
     if fork is not None:
         screen.line("forked ", (session, "bold"), " as it is now as ", (name, "bold"))
     behind = "" if by is None else f", by {message_name(by)}"
-    screen.line(("taken back: ", "bold green"), f"{demand_name(number, demand)}{behind}", end(at))
-
-
-def end(position: int) -> str:
-    """What a recorded taking back means."""
-    return f" ({position_name(position)}); it no longer counts as absent"
+    what = f"{demand_name(number, demand)}{behind} ({position_name(at)})"
+    screen.line(("taken back: ", "bold green"), f"{what}; it no longer counts as absent")
 
 
 async def _withdrawn(
@@ -151,7 +152,28 @@ async def _withdrawn(
 ) -> tuple[str, int]:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
+        if fork is not None:
+            await _check(engine, info.stream, which, by)  # a fork that fails would stay
         name = await opening.written(engine, info, fork)
         context = await engine.session(name)
         receipt = await context.withdraw_instruction(*which, by=by)
         return name, receipt.position
+
+
+async def _check(engine: Engine, session: str, which: tuple[int, int], by: int | None) -> None:
+    found = (await engine.instructions(session)).instructions
+    name = demand_name(*which)
+    one = next((one for one in found if (one.number, one.demand) == which), None)
+    if one is None or one.left is not None:
+        raise NoSuchDemand(
+            f"{name}: expected a demand of a person in the transcript, found none; "
+            f"`eventctx instructions {session}` lists them"
+        )
+    if one.taken_back is not None:
+        raise AlreadyTakenBack(f"{name}: expected a demand that holds, found one taken back")
+    known = {message.number for message in await engine.transcript(session)}
+    if by is not None and (by not in known or by <= which[0]):
+        raise InvalidSetting(
+            f"by: expected a message behind {message_name(which[0])} of the transcript, found "
+            f"{message_name(by)}; `eventctx transcript {session}` lists them"
+        )

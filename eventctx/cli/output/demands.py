@@ -104,14 +104,13 @@ def _below(one: Instruction) -> str:
     elif one.where is not None:
         parts.append(f"word by word in {one.where}")
     runs = one.runs
+    # Of one that only the view as it stands now does not hold, all requests held it.
     if len(runs) > 1 or (runs and runs[0].held != "verbatim"):
         shown = [_run(run) for run in runs[-_MOST_RUNS:]]
         more = "" if len(runs) <= _MOST_RUNS else "… "
         parts.append(more + ", ".join(shown))
     if one.absent_since is not None:
         parts.append(f"not told since {one.absent_since}")
-    elif one.is_absent:
-        parts.append("not in view since the last request")
     if one.taken_back is not None:
         by = "" if one.taken_back.by is None else f" by {one.taken_back.by}"
         parts.append(f"taken back{by}, as a {one.taken_back.said_by} said ({one.taken_back.at})")

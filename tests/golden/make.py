@@ -185,6 +185,20 @@ DROP_IN_SAMPLES: list[events.Event] = [
 ]
 """Fields that came with hosts' prompts in the place of system messages, and with late copies."""
 
+DEMAND_SAMPLES: list[events.Event] = [
+    events.InstructionWithdrawn(number=12, demand=2, by=40, said_by="model"),
+    events.RequestPrepared(
+        renderer=1,
+        last_message=12,
+        messages=5,
+        tokens=300,
+        digest="ab" * 32,
+        insertions=(Insertion("notice", 0, demands=((1, 1), (4, 6))),),
+        demands_absent=2,
+    ),
+]
+"""Event types and fields that came with the demands of a person."""
+
 
 def _write(name: str, data: bytes) -> None:
     path = HERE / name
@@ -252,5 +266,6 @@ if __name__ == "__main__":
     _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
     _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
     _write_events("events-v1-text-agents.jsonl", TEXT_AGENT_SAMPLES)
+    _write_events("events-v1-demands.jsonl", DEMAND_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

@@ -166,7 +166,7 @@ class _Scene:
 def _reduce(
     working_set: WorkingSet, scene: _Scene, stays: frozenset[int] | set[int], goal: int
 ) -> None:
-    """Drop the rounds that are worth least, until the view counts ``goal`` tokens."""
+    """Keep the rounds that are worth most, as many as fit into ``goal`` tokens with the rest."""
     worth = _worth(working_set, scene)
     free = [
         group
@@ -175,10 +175,14 @@ def _reduce(
         and not group.orphan
         and working_set.messages[group.rows[0]].facts.kind != "system"
     ]
-    for group in sorted(free, key=lambda one: (worth[one.rows[0]], one.rows[0])):
-        if working_set.total <= goal:
-            return
-        working_set.drop(group, "least_needed")
+    costs = {group.rows[0]: working_set.cost(group) for group in free}
+    room = goal - (working_set.total - sum(costs.values()))
+    for group in sorted(free, key=lambda one: (-worth[one.rows[0]], -one.rows[0])):
+        cost = costs[group.rows[0]]
+        if cost <= room:
+            room -= cost
+        else:
+            working_set.drop(group, "least_needed", cost)
 
 
 def _worth(working_set: WorkingSet, scene: _Scene) -> dict[int, float]:

@@ -82,7 +82,10 @@ def inserted_by(proposal: Proposal) -> list[InsertionRef | NewInsertion]:
 
 
 def left_out(visible: Visible, proposal: Proposal, spoken: Mapping[int, str]) -> set[int]:
-    """Those of the ``spoken`` rows that leave the view, and no later row says the same."""
+    """Those of the ``spoken`` rows that leave the view.
+
+    A message with demands may be merged into the same message, said again.
+    """
     messages, decided = visible.messages, proposal.dispositions
     missing = {row for row in spoken if decided[messages[row].number][0] not in _STAYS}
     if any(decided[messages[row].number][0] == "merged" for row in missing):
@@ -91,7 +94,8 @@ def left_out(visible: Visible, proposal: Proposal, spoken: Mapping[int, str]) ->
         missing -= {
             row
             for row in missing
-            if decided[messages[row].number][0] == "merged"
+            if spoken[row] != "task"
+            and decided[messages[row].number][0] == "merged"
             and (messages[row].digest, messages[row].facts) in said
         }
     return missing

@@ -21,7 +21,7 @@ from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import protected_rows, shortenable
+from eventctx.policies.fit import fit, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.index.lines import Timeline
 from eventctx.policies.index.reading import read_messages
 from eventctx.policies.index.text import (
@@ -31,6 +31,8 @@ from eventctx.policies.index.text import (
     files_section,
     index_message,
     lines_section,
+    measure_of,
+    room_for_sections,
     said_names,
 )
 from eventctx.policies.policy import (
@@ -42,7 +44,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
 QUESTION: Final = "texts"
@@ -115,17 +117,20 @@ class Workset(msgspec.Struct, frozen=True):
         }
         _reduce(working_set, scene, protected | open_round | task, budget.target - room)
         new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
-        return Proposal(
-            working_set.decided,
-            working_set.limits,
-            insertions=() if new is None else (new,),
-            kept_insertions=others,
-        )
+        proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
+        if new is None:
+            return proposal
+        indexed = msgspec.structs.replace(proposal, insertions=(new,))
+        size = working_set.total + insertion_tokens(new, working_set.estimator)
+        # What must stay goes first: where the fit stage finds no room for both, no index is made.
+        if size > line_to_drop_to(budget) and fit(visible, indexed, budget).overflow:
+            return proposal
+        return indexed
 
 
 def is_index(one: InsertionRef) -> bool:
-    """Whether an insertion is the index of an earlier compaction."""
-    return one.kind == "notice" and one.facts.mark == INDEX_MARK
+    """Whether an insertion is the index of an earlier compaction, or what an erasure left of it."""
+    return one.kind == "notice" and one.facts.mark in (INDEX_MARK, b"")
 
 
 INDEX_MARK: Final = read_facts(index_message(())).mark
@@ -215,17 +220,18 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
         for row, ref in enumerate(working_set.messages)
         if working_set.here[row] and ref.number not in working_set.limits and not ref.shortened
     }
-    gone = [one for one in scene.read if one.number not in in_view]
+    gone = [one for one in scene.read if one.number not in in_view and one.kind != "system"]
     if not gone:
         return None
-    characters = room * working_set.estimator.prose // 10 - 400
+    measure = measure_of(working_set.estimator)
+    characters = room_for_sections(room, working_set.estimator)
     demands = [(one.number, text) for one in gone for text in one.demands]
-    asked, quoted = demands_section(demands, characters // DEMANDS_SHARE)
+    asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
     deeds = [deed for one in scene.read for deed in one.deeds]
-    files = files_section(deeds, characters // FILES_SHARE)
-    left = characters - sum([len(line) + 1 for line in (*asked, *files)])
+    files = files_section(deeds, characters // FILES_SHARE, measure)
+    left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
-    lines = lines_section(gone, shown, scene.time, left)
+    lines = lines_section(gone, shown, scene.time, left, measure)
     message = index_message([*asked, *files, *lines])
     return NewInsertion("notice", message, _anchor(working_set), demands=runs_of_numbers(quoted))
 

@@ -20,10 +20,11 @@ import msgspec
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import fit, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.index.lines import Timeline
-from eventctx.policies.index.reading import read_messages
+from eventctx.policies.index.reading import ReadMessage, read_messages
 from eventctx.policies.index.text import (
     DEMANDS_SHARE,
     FILES_SHARE,
@@ -173,44 +174,60 @@ def _reduce(
 ) -> None:
     """Drop the rounds that are worth least, until the view counts ``goal`` tokens."""
     worth = _worth(working_set, scene)
-    free = [
-        group
-        for group in working_set.groups
-        if stays.isdisjoint(group.rows)
-        and not group.orphan
-        and working_set.messages[group.rows[0]].facts.kind != "system"
-    ]
-    for group in sorted(free, key=lambda one: (worth[one.rows[0]], one.rows[0])):
-        if working_set.total <= goal:
-            return
-        working_set.drop(group, "least_needed")
-
-
-def _worth(working_set: WorkingSet, scene: _Scene) -> dict[int, float]:
-    """What each round is worth, by its first row."""
     messages = working_set.messages
+    free = [
+        (value, group)
+        for value, group in zip(worth, working_set.groups, strict=True)
+        if group.calls
+        and stays.isdisjoint(group.calls)
+        and stays.isdisjoint(group.results)
+        and messages[group.calls[0]].facts.kind != "system"
+    ]
+    # Of equal worth the older one goes first; groups are in the order of their calls.
+    going: list[Group] = []
+    freed, excess = 0, working_set.total - goal
+    for _, group in sorted(free):
+        if freed >= excess:
+            break
+        freed += working_set.cost(group)
+        going.append(group)
+    working_set.drop_all(going, "least_needed", freed)
+
+
+def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
+    """What each round is worth, in the order of the rounds."""
+    messages, by_number = working_set.messages, scene.by_number
     later: set[str] = set()
     touched: set[str] = set()
-    worth: dict[int, float] = {}
+    worth: list[float] = []
     for group in reversed(working_set.groups):
-        read = [scene.by_number.get(messages[row].number) for row in group.rows]
-        known = [one for one in read if one is not None]
-        texts = [line for one in known for line in one.lines]
-        new = sum([len(line) for line in texts if line not in later])
-        unique = new / sum(map(len, texts)) if new else 0.0 if texts else 1.0
-        later.update(texts)
-        deeds = [deed for one in known for deed in one.deeds]
-        paths = {deed.path for deed in deeds}
-        kind = messages[group.rows[0]].facts.kind
+        first, *others = group.rows
+        kind, number = messages[first].facts.kind, messages[others[-1] if others else first].number
         value = _OF_KIND.get(kind, 1.0)
-        if deeds:
-            of_deed = _STALE if paths <= touched else _FRESH
-            value = max([of_deed[deed.how] for deed in deeds])
-        touched |= paths
-        half = PERSONS_AGE if kind == "human" else AGE
-        age = scene.time.age(messages[group.rows[-1]].number)
-        worth[group.rows[0]] = value * unique / (1 + age / half)
+        age = scene.time.age(number) / (PERSONS_AGE if kind == "human" else AGE)
+        known = [by_number.get(messages[row].number) for row in group.rows]
+        read = [one for one in known if one is not None]
+        if read:
+            deeds = [deed for one in read for deed in one.deeds]
+            if deeds:
+                paths = {deed.path for deed in deeds}
+                of_deed = _STALE if paths <= touched else _FRESH
+                value = max([of_deed[deed.how] for deed in deeds])
+                touched |= paths
+            value *= _unique(read, later)
+        worth.append(value / (1 + age))
+    worth.reverse()
     return worth
+
+
+def _unique(read: list[ReadMessage], later: set[str]) -> float:
+    """The share of a round's text that does not stand ``later`` again, where it goes now."""
+    lines = [line for one in read for line in one.lines]
+    if not lines:
+        return 1.0
+    new = sum([len(line) for line in lines if line not in later])
+    later.update(lines)
+    return new / sum(map(len, lines))
 
 
 def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | None:
@@ -232,7 +249,10 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
     lines = lines_section(gone, shown, scene.time, left, measure)
-    message = index_message([*asked, *files, *lines])
+    sections = [*asked, *files, *lines]
+    if not sections:
+        return None
+    message = index_message(sections)
     return NewInsertion("notice", message, _anchor(working_set), demands=runs_of_numbers(quoted))
 
 

@@ -71,14 +71,17 @@ def reads(number: int, path: str, *lines: str) -> list[Row]:
     ]
 
 
-def work(count: int, lines: int = 20) -> list[Row]:
-    """A task with a demand, and rounds that each read a file of their own."""
-    rows: list[Row] = [user(f"Repair the parser, please have a look. {DEMAND}")]
-    for n in range(count):
-        rows += reads(
-            n, f"src/part_{n}.py", *[f"def step_{n}_{i}(value): ..." for i in range(lines)]
-        )
+def rounds(first: int, last: int) -> list[Row]:
+    """Rounds that each read a file of their own."""
+    rows: list[Row] = []
+    for n in range(first, last):
+        rows += reads(n, f"src/part_{n}.py", *[f"def step_{n}_{i}(value): ..." for i in range(20)])
     return rows
+
+
+def work(count: int) -> list[Row]:
+    """A task with a demand, and rounds on it."""
+    return [user(f"Repair the parser, please have a look. {DEMAND}"), *rounds(0, count)]
 
 
 def compacted(rows: Sequence[Row], budget: Budget, policy: Workset | None = None) -> Proposal:
@@ -113,7 +116,7 @@ def test_what_left_is_quoted_and_named_under_its_number() -> None:
     text = text_of(proposal)
     quoted = [line for line in text.splitlines() if line.startswith("|   def step_")]
     assert len(quoted) > 10
-    assert "| src/part_3.py (read #7)" in text
+    assert "| src/part_17.py (read #35)" in text
     number = -1
     for line in text.split("Lines of messages")[1].splitlines()[1:-1]:
         if line.startswith("| #"):
@@ -124,12 +127,8 @@ def test_what_left_is_quoted_and_named_under_its_number() -> None:
 
 
 def test_the_demands_of_a_person_stand_in_it_word_by_word_once_their_message_left() -> None:
-    rows = [
-        *work(10),
-        user("Thanks. You must always run the tests with make check."),
-        *work(20)[1:],
-    ]
-    rows.append(user("go on"))
+    rows = [*work(10), user("Thanks. You must always run the tests with make check.")]
+    rows += [*rounds(10, 60), user("go on")]
     proposal = compacted(rows, TIGHT)
     index = index_of(proposal)
     assert 0 in staying(proposal)  # the task itself
@@ -150,8 +149,15 @@ def test_with_no_room_for_an_index_there_is_none() -> None:
         assert compacted(work(30), TIGHT, policy).insertions == ()
 
 
+def test_where_nothing_can_be_quoted_or_named_there_is_no_index() -> None:
+    rows = [user("go"), *[model(f"{n} " + "x" * 2_000) for n in range(20)]]
+    proposal = compacted(rows, TIGHT)
+    assert len(staying(proposal)) < 21
+    assert proposal.insertions == ()
+
+
 def test_the_index_stands_behind_all_that_left() -> None:
-    rows = [*work(30), user("And what about the printer?"), model("It is fine.")]
+    rows = [*work(30), user("And what about the printer?"), *rounds(30, 32)]
     proposal = compacted(rows, TIGHT)
     before = index_of(proposal).before
     assert before is not None
@@ -181,9 +187,7 @@ WORDS = st.text(
     st.sampled_from("abc XYZ_/.:0123456789 漢字仮名éß\u2028\u2029\x85\x0b\x1b|#[]\t\n€🙂"),
     max_size=200,
 )
-PATHS = st.sampled_from(
-    ["a.py", "src/日本/b.go", "x" * 500, "no\u2028te.py", "12345678901234567890"]
-)
+PATHS = st.sampled_from(["a.py", "src/日本/b.go", "x" * 500, "no\u2028te.py", "0123456789" * 2])
 
 
 @st.composite
@@ -246,13 +250,14 @@ def test_no_text_can_break_out_of_the_index(rows: list[Row]) -> None:
         assert end == END
         frame = [line for line in lines if not line.startswith("|")]
         assert len(frame) == len(set(frame)) <= 4
-        assert not any(one in text for one in "\x1b\x0b\x85\u2028\u2029")
+        quoted = [line for line in lines if line.startswith("|   ")]
+        assert not any(one in line for line in quoted for one in "\x1b\x0b\x85\u2028\u2029")
 
 
 @examples
 @given(rows=talks())
 def test_every_message_named_for_its_demands_has_all_of_them_in_the_text(rows: list[Row]) -> None:
-    rows += [*work(20), user("go on")]
+    rows += [*rounds(20, 60), user("go on")]
     proposal = compacted(rows, Budget(4_000, 3_500, 2_000))
     text = text_of(proposal)
     for number in numbers_in(index_of(proposal).demands):
@@ -379,10 +384,10 @@ def test_the_same_messages_give_the_same_index_in_every_process() -> None:
 
 
 @asynccontextmanager
-async def working(rounds: int, **options: Any) -> AsyncIterator[tuple[Engine, eventctx.Context]]:
+async def working(count: int, **options: Any) -> AsyncIterator[tuple[Engine, eventctx.Context]]:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="workset", **{"max_tokens": 6_000, **options})
-        for message in work(rounds):
+        for message in work(count):
             await ctx.add_message(message)
             await ctx.get_messages_for_request()
         yield engine, ctx
@@ -390,14 +395,13 @@ async def working(rounds: int, **options: Any) -> AsyncIterator[tuple[Engine, ev
 
 async def test_a_later_compaction_replaces_the_index_by_one_that_remembers_more() -> None:
     async with working(80) as (engine, ctx):
-        applied = [row for row in (await engine.audit("s")).compactions]
-        assert len(applied) > 2
-        assert all((row.outcome, row.fallback) == ("applied", None) for row in applied)
+        audit = await engine.audit("s")
+        assert len(audit.compactions) > 2
+        assert {(row.outcome, row.fallback) for row in audit.compactions} == {("applied", None)}
         request = await ctx.get_messages_for_request()
         (index,) = indexes_in(request)
-        assert index["role"] == "user"
-        assert "src/part_70.py" in index["content"] or "src/part_60.py" in index["content"]
-        view = await engine.request_view("s")
+        assert "src/part_70.py" in index["content"]
+        view = await engine.request_view("s", position=audit.requests[-1].position)
         assert view.messages == request
         (entry,) = [one for one in view.entries if one.kind == "insertion"]
         assert is_index(entry.ref)  # type: ignore[arg-type]
@@ -425,7 +429,7 @@ async def test_erased_messages_leave_the_index_and_come_into_no_later_one() -> N
         assert (await engine.verify("s")).ok
         secret = f"def step_{(number - 1) // 2}_"
         assert secret not in str(await ctx.get_messages_for_request())
-        for message in work(60)[61:]:
+        for message in rounds(30, 60):
             await ctx.add_message(message)
             request = await ctx.get_messages_for_request()
             assert secret not in str(request)
@@ -439,12 +443,15 @@ async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(shor
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="workset", max_tokens=3_000)
         await ctx.add_message(user("go"))
-        await ctx.add_message(user(f"Some words that are long enough for anybody.\n{short}"))
-        for message in work(12)[1:]:
-            await ctx.add_message(message)
+        await ctx.add_message(asks("a"))
+        told = f"Some words that are long enough.\n{short}"
+        await ctx.add_message({"role": "tool", "tool_call_id": "a", "content": told})
+        for n in range(6):
+            await ctx.add_message(model(f"{n} " + "x" * 2_000))
+            await ctx.add_message(user(f"{n} " + "y" * 500))
         request = await ctx.get_messages_for_request()
         assert short in str(indexes_in(request))
-        await engine.erase("s", [1])
+        await engine.erase("s", [2])
         assert short not in str(await ctx.get_messages_for_request())
         bodies = [one async for one in engine.records("s", bodies=True)]
         assert not [one for one in bodies for body in one.bodies if short in str(body.data)]
@@ -463,7 +470,7 @@ async def test_a_system_message_is_neither_dropped_nor_quoted() -> None:
 
 
 def test_late_results_do_not_move_an_index_into_their_round() -> None:
-    rows = [*work(20), asks("late"), *work(12)[1:], tells("late", 500), user("go on")]
+    rows = [*work(20), asks("late"), *rounds(20, 32), tells("late", 500), user("go on")]
     story = Story("openai", rows)
     accepted(Workset(), story, 3_000)
 

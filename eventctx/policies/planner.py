@@ -74,6 +74,7 @@ def outline(visible: Visible, policy: Policy, budget: Budget, state: PolicyState
     rules.check_form(visible, proposal)
     fitted = fit(visible, proposal, budget)
     rules.check_rules(visible, fitted.proposal)
+    rules.check_words(visible, fitted.proposal)
     return fitted
 
 
@@ -119,7 +120,7 @@ def complete(
             continue
         text = texts.get(number)
         if limit is not None and text is not None:
-            copy = shorten(decode_body(text), number, limit)
+            copy = shorten(decode_body(text), number, limit, ref.facts)
             shortened.append(Shortening(number, len(bodies)))
             bodies.append(make(copy))
         elif ref.shortened and disposition == "shortened":

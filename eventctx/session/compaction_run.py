@@ -45,7 +45,7 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import ModelAsk, NoAnswer, PolicyQuestions, placeholder
+from eventctx.session.questions import ModelAsk, NoAnswer, PolicyQuestions
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
@@ -252,7 +252,7 @@ class CompactionRun:
 
     async def _ask(self, ask: ModelAsk, view: ViewState) -> None:
         if self._dry_run:
-            self._answers[ask.key] = placeholder(ask)
+            self._answers[ask.key] = await self._questions.placeholder(ask, view)
             return
         if not self.is_open:
             opening = self._opening()

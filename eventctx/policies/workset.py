@@ -117,15 +117,15 @@ class Workset(msgspec.Struct, frozen=True):
             row for row, ref in enumerate(visible.messages) if ref.number == visible.spoken.task
         }
         _reduce(working_set, scene, protected | open_round | task, budget.target - room)
-        new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
-        if new is None:
-            return proposal
-        indexed = msgspec.structs.replace(proposal, insertions=(new,))
-        size = working_set.total + insertion_tokens(new, working_set.estimator)
-        # What must stay goes first: where the fit stage finds no room for both, no index is made.
+        indexed = _indexed(proposal, scene, working_set, room)
+        size = working_set.total + sum(
+            [insertion_tokens(one, working_set.estimator) for one in indexed.insertions]
+        )
         if size > line_to_drop_to(budget) and fit(visible, indexed, budget).overflow:
-            return proposal
+            # What must stay leaves no room for both: the index gets what is left.
+            left = budget.tokens - fit(visible, proposal, budget).tokens
+            return _indexed(proposal, scene, working_set, min(room, left))
         return indexed
 
 
@@ -228,6 +228,12 @@ def _unique(read: list[ReadMessage], later: set[str]) -> float:
     new = sum([len(line) for line in lines if line not in later])
     later.update(lines)
     return new / sum(map(len, lines))
+
+
+def _indexed(proposal: Proposal, scene: _Scene, working_set: WorkingSet, room: int) -> Proposal:
+    """The proposal with an index of at most ``room`` tokens, if there is anything to say in it."""
+    new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
+    return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
 
 
 def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | None:

@@ -41,6 +41,7 @@ _CLOSED_BY: Final = {
 _TO_THE_END: Final = (
     "This session is being continued from a previous conversation",
     "[Summary: depth ",
+    "[Index: ",
     "Stop hook feedback:",
     "[SYSTEM NOTIFICATION",
     "Another Claude session sent a message:",

@@ -26,13 +26,16 @@ class CompactionAsked(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """An interceptor's answer: messages to keep in this compaction, or a veto with its reason.
+    """An interceptor's answer: what to keep in this compaction, or a veto with its reason.
 
-    A veto is overruled when the view exceeds the budget: the request must fit.
+    ``pins`` are messages that stay in view, ``texts`` the host's own words that the compacted view
+    gets, marked as no person's. The texts of all interceptors may take a tenth of the target; what
+    is more is left out. A veto is overruled when the view exceeds the budget: the request must fit.
     """
 
     pins: tuple[int, ...] = ()
     veto: str | None = None
+    texts: tuple[str, ...] = ()
 
 
 NO_OBJECTION = Verdict()

@@ -2,6 +2,7 @@
 
 from eventctx.engine import Engine as Engine
 from eventctx.engine import open_engine
+from eventctx.errors import AlreadyTakenBack as AlreadyTakenBack
 from eventctx.errors import CompactionError as CompactionError
 from eventctx.errors import ContextOverflow as ContextOverflow
 from eventctx.errors import DecodeError as DecodeError
@@ -15,6 +16,7 @@ from eventctx.errors import InvalidSessionId as InvalidSessionId
 from eventctx.errors import InvalidSetting as InvalidSetting
 from eventctx.errors import LogCorrupted as LogCorrupted
 from eventctx.errors import MalformedTranscript as MalformedTranscript
+from eventctx.errors import NoSuchDemand as NoSuchDemand
 from eventctx.errors import NotAStore as NotAStore
 from eventctx.errors import NotATranscript as NotATranscript
 from eventctx.errors import ProviderFailed as ProviderFailed
@@ -49,6 +51,7 @@ from eventctx.policies.advisers import SummaryRequest as SummaryRequest
 from eventctx.policies.interception import CompactionAsked as CompactionAsked
 from eventctx.policies.interception import Verdict as Verdict
 from eventctx.queries.audit import Audit as Audit
+from eventctx.queries.instructions.answers import Instructions as Instructions
 from eventctx.queries.requests import RequestView as RequestView
 from eventctx.queries.transcript import Message as Message
 from eventctx.queries.verification.findings import Problem as Problem

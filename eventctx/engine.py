@@ -40,6 +40,8 @@ from eventctx.queries.audit import Audit, audited
 from eventctx.queries.explain import answering
 from eventctx.queries.explain.answers import Explanation, ViewDiff
 from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.instructions.answers import Instructions
+from eventctx.queries.instructions.reading import instructions_of
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.reading import what_left
 from eventctx.queries.requests import RequestView
@@ -550,6 +552,24 @@ class Engine:
             passed_over=passed_over,
             progress=progress,
         )
+
+    async def instructions(
+        self,
+        session: str,
+        *,
+        turn: int | None = None,
+        iteration: int | None = None,
+        position: int | None = None,
+    ) -> Instructions:
+        """Every demand of a person, and how each request held it: verbatim, in a summary, absent.
+
+        With a request, named as for ``request_view``, the answer goes up to there and is about its
+        view; else it is about the present view. Raises StreamNotFound, InvalidSetting.
+        """
+        check_session_id(session)
+        self._check_request(turn, iteration, position)
+        selector = RequestSelector(turn, iteration, position)
+        return await instructions_of(await self._readable(session), session, selector)
 
     async def dry_run(
         self,

@@ -4,6 +4,8 @@ EventctxError
 ├── InvalidMessage            (also a ValueError) a message that cannot be stored as it is
 ├── InvalidSessionId          (also a ValueError)
 ├── InvalidSetting            (also a ValueError)
+│   ├── NoSuchDemand          a message has no demand with this number
+│   └── AlreadyTakenBack      a demand that was taken back before
 ├── ImportedSession           a mirror of a file, which changes by import alone
 ├── StoreError
 │   ├── WrongExpectedVersion  another writer appended in between
@@ -69,6 +71,14 @@ class InvalidSessionId(EventctxError, ValueError):
 
 class InvalidSetting(EventctxError, ValueError):
     """A setting or an argument outside its range or of the wrong type."""
+
+
+class NoSuchDemand(InvalidSetting):
+    """A message has no demand with this number: it is nobody's, has fewer, or was erased."""
+
+
+class AlreadyTakenBack(InvalidSetting):
+    """A demand was taken back before, so it cannot be taken back once more."""
 
 
 class ImportedSession(EventctxError):

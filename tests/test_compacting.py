@@ -37,7 +37,7 @@ async def test_a_result_tells_what_the_specification_names() -> None:
         result = await ctx.compact(reason="before a long task", keep="the file names")
         assert result == result.removed_tokens == result.before_tokens - result.after_tokens > 0
         assert result.removed_messages == result.before_messages - result.after_messages > 0
-        assert (result.outcome, result.strategy, result.dry_run) == ("applied", "ladder", False)
+        assert (result.outcome, result.strategy, result.dry_run) == ("applied", "workset", False)
         began = decode_event(await only(engine, "context:pre_compact"))
         assert (began.reason, began.hint) == ("before a long task", 0)  # type: ignore[union-attr]
         async for record in engine.records("s", bodies=True):
@@ -60,7 +60,7 @@ async def test_another_policy_may_decide_once() -> None:
         await ctx.compact(policy=Simple(keep_recent=4))
         # The first message is the latest human one; a round is never cut.
         assert len(await ctx.get_messages_for_request()) == 5
-        assert ctx.policy.name == "ladder"
+        assert ctx.policy.name == "workset"
         began = decode_event(await only(engine, "context:pre_compact"))
         assert began.settings["keep_recent"] == 4  # type: ignore[union-attr]
 

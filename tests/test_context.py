@@ -266,10 +266,10 @@ async def test_a_session_is_one_object_per_engine_and_refuses_other_settings() -
     async with eventctx.open() as engine:
         first, second = await asyncio.gather(engine.session("s"), engine.session("s"))
         assert first is second
-        for other in ({"max_tokens": 5}, {"policy": "simple"}, {"truncate_chars": 9}):
+        for other in ({"max_tokens": 5}, {"policy": "simple"}, {"index_tokens": 9}):
             with pytest.raises(InvalidSetting, match="is open with"):
                 await engine.session("s", **other)
-        assert await engine.session("s", truncate_chars=250) is first
+        assert await engine.session("s", index_tokens=8_000) is first
 
 
 async def test_records_of_a_turn_carry_its_ids_and_those_outside_null() -> None:

@@ -93,6 +93,7 @@ async def test_metrics_of_a_live_session_equal_those_folded_from_its_log() -> No
     async with eventctx.open() as engine:
         engine.on("*", sink)
         ctx = await engine.session("s", max_tokens=1_200)
+        await ctx.add_message({"role": "user", "content": "Never touch b.py."})
         await worked(ctx)
         await ctx.compact(reason="to see")
         await ctx.compact()

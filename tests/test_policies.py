@@ -32,7 +32,7 @@ def proposed(visible: Visible, **options: Any) -> Proposal:
 
 def test_all_system_messages_and_the_last_ten_of_the_conversation_stay() -> None:
     rows = [system("a"), *(user(f"question {n}") for n in range(30)), system("b"), user("last")]
-    assert sorted(staying(proposed(view(*rows)))) == [0, *range(22, 33)]
+    assert sorted(staying(proposed(view(*rows)))) == [0, 1, *range(22, 33)]
 
 
 def test_a_round_of_parallel_calls_stays_whole_if_one_of_its_rows_does() -> None:
@@ -45,11 +45,11 @@ def test_a_round_of_parallel_calls_stays_whole_if_one_of_its_rows_does() -> None
 
 def test_messages_without_tools_are_merged_by_role_and_first_hundred_characters() -> None:
     long = "x" * 100
-    rows = [user(long + "one"), model(long), user(long + "two"), asks("a"), tells("a"), asks("b")]
-    rows += [tells("b"), user("other")]
+    rows = [user(long), user(long + "one"), model(long), user(long + "two"), asks("a"), tells("a")]
+    rows += [asks("b"), tells("b"), user("other")]
     decided = proposed(view(*rows)).dispositions
-    assert decided[0] == ("merged", "duplicate")
-    assert {n for n, (d, _) in decided.items() if d == "kept"} == {1, 2, 3, 4, 5, 6, 7}
+    assert decided[1] == ("merged", "duplicate")
+    assert {n for n, (d, _) in decided.items() if d == "kept"} == {0, 2, 3, 4, 5, 6, 7, 8}
 
 
 def test_pins_and_the_latest_human_message_outlive_recency() -> None:

@@ -90,12 +90,16 @@ def a_request() -> ev.RequestPrepared:
         tools_digest="e" * 64,
         floor_sent=True,
         reconstructed=True,
+        demands_absent=2,
     )
 
 
 def an_observed_request() -> ev.RequestPrepared:
     wire = WireForm(rule="r", digest="f" * 64, tail=((1, 0),), messages=1, injected=2)
     return msgspec.structs.replace(a_request(), wire=wire)
+
+
+SUMMARY = Insertion(kind="summary", body=0, demands=((0, 0), (4, 6)))
 
 
 def pre_compact() -> ev.PreCompact:
@@ -122,7 +126,7 @@ def post_compact(outcome: ev.Outcome) -> ev.PostCompact:
         Run(at, at, disposition, "older")  # type: ignore[arg-type]
         for at, disposition in enumerate(flat.DISPOSITIONS)
     )
-    plan = Plan(through=9, runs=runs, insertions=(Insertion(kind="summary", body=0),))
+    plan = Plan(through=9, runs=runs, insertions=(SUMMARY,))
     return ev.PostCompact(
         outcome=outcome,
         trigger="manual",
@@ -212,8 +216,12 @@ def test_every_name_that_the_code_spells_out_is_documented() -> None:
 
 def test_a_field_that_an_event_gains_is_documented_on_the_span_that_carries_it() -> None:
     in_docs = documented()
+    own_names = {
+        "tokens": f"{semconv.REQUEST}estimated_tokens",
+        "demands_absent": semconv.INSTRUCTIONS_ABSENT,
+    }
     for field in ev.RequestPrepared.__struct_fields__:
-        name = f"{semconv.REQUEST}{'estimated_tokens' if field == 'tokens' else field}"
+        name = own_names.get(field, f"{semconv.REQUEST}{field}")
         assert name in in_docs or f"{name}_count" in in_docs, name
 
 

@@ -15,6 +15,7 @@ from eventctx.cli.commands.erasing import delete_command, erase_command, prune_c
 from eventctx.cli.commands.exports import export_command
 from eventctx.cli.commands.fork import fork_command
 from eventctx.cli.commands.imports import import_command
+from eventctx.cli.commands.instructions import instructions_command
 from eventctx.cli.commands.log import log_command
 from eventctx.cli.commands.lost import lost_command
 from eventctx.cli.commands.replay import replay_command
@@ -64,6 +65,7 @@ for _command in (
     trace_command,
     diff_command,
     lost_command,
+    instructions_command,
     search_command,
     replay_command,
     fork_command,

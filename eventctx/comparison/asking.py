@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from eventctx.comparison.drive import AskedInRun, Played, Watch, stand_in, steps
+from eventctx.comparison.drive import AskedInRun, Played, Watch, demanded, stand_in, steps
 from eventctx.comparison.recording import STREAM, Recording
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.part_queries import words_of
 from eventctx.policies.advisers import (
+    DEMANDS_ARE_ADDED,
     INSTRUCTION,
     OF_VIEW,
     ModelAnswer,
@@ -67,10 +68,12 @@ async def _answer(
 ) -> Answer:
     question, messages = asked.question, asked.recording.messages
     if isinstance(question, AskSummary) and summarizer is not None:
-        text = await _called(summarizer(_summary_request(asked, question)))
+        demands = demanded(asked, question)
+        told = any(sentence for _, sentence in demands)
+        text = await _called(summarizer(_summary_request(asked, question, told)))
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
-        return Summary(text.strip())
+        return Summary(text.strip(), demands=demands)
     if isinstance(question, AskScores) and scorer is not None:
         chosen = [messages[number] for number in question.numbers]
         given = await _called(scorer(ScoreRequest(STREAM, question.numbers, chosen)))
@@ -78,13 +81,15 @@ async def _answer(
     return stand_in(asked)
 
 
-def _summary_request(asked: AskedInRun, question: AskSummary) -> SummaryRequest:
+def _summary_request(asked: AskedInRun, question: AskSummary, told: bool) -> SummaryRequest:
     entries = asked.view.layout.entries()
     wanted = set(question.numbers)
     refs = [ref for ref in asked.view.layout.refs if ref.number in wanted]
     merged = [asked.body((one.position, one.index)) for one in question.merged]
     bodies = [asked.body((ref.position, ref.index)) for ref in refs]
     instruction = INSTRUCTION.format(tokens=question.max_tokens)
+    if told:
+        instruction += f" {DEMANDS_ARE_ADDED}"
     before, after = around(entries, question)
     return SummaryRequest(
         session=asked.recording.name or STREAM,

@@ -18,7 +18,9 @@ from eventctx.comparison.numbers import Numbers
 from eventctx.comparison.recording import Recording, record_of
 from eventctx.log import events
 from eventctx.log.events import Trigger
+from eventctx.log.plan import numbers_in
 from eventctx.messages import calibration
+from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
 from eventctx.policies.policy import (
     Answer,
@@ -111,10 +113,26 @@ def stand_in(asked: AskedInRun) -> Answer:
     """The answer where there is nobody to ask: a summary that says so, one half, no memory."""
     question = asked.question
     if isinstance(question, AskSummary):
-        return Summary(f"(a summary of {len(question.numbers)} messages will stand here)")
+        text = f"(a summary of {len(question.numbers)} messages will stand here)"
+        return Summary(text, demands=demanded(asked, question))
     if isinstance(question, AskScores):
         return Scores(dict.fromkeys(question.numbers, 0.5))
     return Memory(())
+
+
+def demanded(asked: AskedInRun, question: AskSummary) -> tuple[tuple[int, str], ...]:
+    """What people demand in the messages of a question, and of the summaries that it takes in."""
+    wanted = numbers_in([run for one in question.merged for run in one.demands])
+    wanted.update(question.numbers)
+    recording = asked.recording
+    return tuple(
+        [
+            (number, sentence)
+            for number in sorted(wanted)
+            if recording.facts[number].may_demand
+            for sentence in demands_in(recording.messages[number]) or ("",)
+        ]
+    )
 
 
 def play(

@@ -43,22 +43,26 @@ class MessageAdded(Event, frozen=True, tag="context:message_added"):
     ``unbound`` as in a plan: a late result replaces a synthetic one, so that thinking blocks behind
     it no longer match the messages before them. ``origin`` is what a recorded session says beside
     the message: a harness wrote it, although it is in the user's role and may read like a person.
+    ``observation``: what the harness wrote is the result of the action in the model's text before.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
     origin: Literal["harness"] | None = None
+    observation: bool = False
 
 
 class MessagesSet(Event, frozen=True, tag="context:messages_set"):
     """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
 
     Numbers not seen before belong to the record's bodies, in rising order. ``unbound`` as in a
-    plan. ``harness`` lists the bodies whose origin is a harness.
+    plan. ``harness`` lists the bodies whose origin is a harness, ``observations`` those of them
+    that are observations.
     """
 
     order: tuple[tuple[int, int], ...]
     unbound: tuple[tuple[int, int], ...] = ()
     harness: tuple[int, ...] = ()
+    observations: tuple[int, ...] = ()
 
 
 class Cleared(Event, frozen=True, tag="context:cleared"):
@@ -77,6 +81,19 @@ class Unpinned(Event, frozen=True, tag="context:unpinned"):
     """These messages may be compacted again."""
 
     numbers: tuple[int, ...]
+
+
+class InstructionWithdrawn(Event, frozen=True, tag="context:instruction_withdrawn"):
+    """A demand of a person no longer holds: somebody said so, nothing guessed it from words.
+
+    It is the demand ``demand`` (from 1, in the order of the text) of message ``number``. ``by`` is
+    the later message that takes it back, where one does. ``said_by`` is who said that it does.
+    """
+
+    number: int
+    demand: int
+    by: int | None = None
+    said_by: Literal["person", "model"] = "person"
 
 
 class Located(msgspec.Struct, frozen=True, array_like=True):
@@ -384,7 +401,8 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     inferred. ``tokens`` is the ``estimator``'s count for the view, times ``factor``, plus
     ``reserve`` for the content that is sent beside the messages (system prompt, tool definitions).
     ``wire`` is the form in which the request was sent, where the client recorded it: the request is
-    *observed*, although its view is inferred.
+    *observed*, although its view is inferred. ``demands_absent`` is how many demands of a person
+    stand nowhere in the view, word by word, as far as facts tell; None where none was known.
     """
 
     renderer: int
@@ -404,6 +422,7 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     factor: float = 1.0
     reserve: int = 0
     wire: WireForm | None = None
+    demands_absent: int | None = None
 
 
 def known_as(event: RequestPrepared) -> Known:
@@ -531,6 +550,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(Pinned, "context", True, "holds for every policy"),
         _row(Unpinned, "context", True, "takes effect at the next compaction"),
         _row(Restored, "context", True, "a recorded break of the prefix"),
+        _row(InstructionWithdrawn, "context", True, "at most once per demand; views stay as is"),
         _row(Erased, "context", True, "the chain still verifies"),
         _row(SetIgnored, "context", True, "the transcript is unchanged", emitted=True),
         _row(SystemPromptSet, "context", True, "once per change; precedes every view from then on"),

@@ -1,6 +1,7 @@
 """The names of messages, records and requests: written and read in one way everywhere.
 
 - ``#6``: message number 6; ``#3–#9``: the messages 3 to 9, both included;
+- ``#6.1``: the first demand of a person in message 6;
 - ``@48``: the record at position 48;
 - ``2.3``: the request of turn 2, iteration 3; the last one, where an iteration has several.
 
@@ -20,6 +21,7 @@ from eventctx.log.arguments import shown
 _NUMBER: Final = r"\d{1,18}"
 _MESSAGE: Final = re.compile(rf"#?({_NUMBER})", re.ASCII)
 _MESSAGES: Final = re.compile(rf"#?({_NUMBER})\s*[–-]\s*#?({_NUMBER})", re.ASCII)
+_DEMAND: Final = re.compile(rf"#?({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
 _POSITION: Final = re.compile(rf"@?({_NUMBER})", re.ASCII)
 _REQUEST: Final = re.compile(rf"@({_NUMBER})|({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
 
@@ -35,6 +37,11 @@ class RequestName(NamedTuple):
 def message_name(number: int) -> str:
     """``#6``."""
     return f"#{number}"
+
+
+def demand_name(number: int, demand: int) -> str:
+    """``#6.1``: demand ``demand`` (from 1) of a message."""
+    return f"#{number}.{demand}"
 
 
 def range_name(first: int, last: int) -> str:
@@ -67,6 +74,16 @@ def read_message(text: str) -> int:
             f"expected a message such as #6 or 6, found {shown(text)}; `transcript` lists them"
         )
     return int(match[1])
+
+
+def read_demand(text: str) -> tuple[int, int]:
+    """Message and demand from ``#6.2``, or ``6.2``; ``6`` is its first. Raises InvalidSetting."""
+    match = _DEMAND.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSetting(
+            f"expected a demand such as #6.1 or 6.1, found {shown(text)}; `instructions` lists them"
+        )
+    return int(match[1]), 1 if match[2] is None else int(match[2])
 
 
 _MOST: Final = 100_000

@@ -38,6 +38,7 @@ REASONS: dict[str, str] = {
     "old_words": "an old user message, cut or dropped to reach the target",
     "protected": "among the messages or results that the policy protects",
     "task": "the first human message, which says what it is all about",
+    "demand": "a person asks for or forbids something in it",
     "least_needed": "needed less than what stays, by the policy's measure",
     "fits": "room was left for it",
     "important": "scored high enough to stay",

@@ -22,7 +22,8 @@ of OpenAI's Responses API are told apart by type (``item``): shell commands, pat
 searches pair with their answers; what cannot be cut in an item counts as prose. Images, documents
 and recordings are ``media``, no longer tokens by one provider's rule or the characters of their
 base64; digits, spaces, and bytes beyond one a character are counted.
-5: a person's demands are counted.
+5: a person's demands are counted, in number and in characters. An observation of an agent whose
+actions are text is a result; a model's text tells whether it holds an action.
 """
 
 FIRST_WITH_DEMANDS: Final = 5
@@ -63,7 +64,10 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond one a
     character, ``spaces`` the pairs of spaces in them. ``item`` is the type of an item of OpenAI's
     Responses API that has no role. ``demands`` is how many demands a person makes in it
-    (``messages.demands``).
+    (``messages.demands``), ``demand_characters`` how long these sentences are together.
+    ``observation``: the text is the result of the action in the model's text before it
+    (``messages.observations``), and counts as ``outcome``. ``action`` is the form in which a
+    model's text without calls holds an action.
     """
 
     reader: int
@@ -87,6 +91,14 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     media: tuple[Medium, ...] = ()
     item: str = ""
     demands: int = 0
+    demand_characters: int = 0
+    observation: bool = False
+    action: str = ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it holds a tool's results, or stands for one as an observation."""
+        return bool(self.results) or self.observation
 
     @property
     def may_demand(self) -> bool:
@@ -102,6 +114,21 @@ def without_bound(facts: Facts) -> Facts:
     """The facts of a message whose bound thinking blocks are left out."""
     thinking = max(0, facts.thinking - facts.bound)
     return msgspec.structs.replace(facts, thinking=thinking, bound=0)
+
+
+def as_observation(facts: Facts) -> Facts:
+    """The facts of a message in role user that is an observation; others stay as they are."""
+    if facts.role != "user" or facts.results or facts.observation:
+        return facts
+    return msgspec.structs.replace(
+        facts,
+        kind="result",
+        human=False,
+        demands=0,
+        outcome=facts.outcome + facts.prose,
+        prose=0,
+        observation=True,
+    )
 
 
 def outline_facts(facts: Facts) -> Facts:
@@ -121,6 +148,7 @@ def outline_facts(facts: Facts) -> Facts:
         human=facts.human,
         bound=bound,
         item=facts.item,
+        observation=facts.observation,
     )
 
 

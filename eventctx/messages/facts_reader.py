@@ -14,9 +14,10 @@ import msgspec
 from eventctx.errors import InvalidMessage
 from eventctx.messages import response_items as items
 from eventctx.messages.demands import MARKS, demands_in
-from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium
+from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium, as_observation
 from eventctx.messages.images import image_medium
 from eventctx.messages.media import shown_of
+from eventctx.messages.observations import action_in
 from eventctx.messages.parts import (
     RESULT_ROLES,
     SEALED,
@@ -40,11 +41,13 @@ MARK_CHARACTERS: Final = 100
 """Characters of a text that de-duplication compares (context-simple's README)."""
 
 
-def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
+def read_facts(
+    message: dict[str, Any], *, by_harness: bool = False, observation: bool = False
+) -> Facts:
     """Read a message. Raises InvalidMessage when it has neither a role nor an item's type.
 
     ``by_harness`` says that a harness wrote it, as the event that adds it knows, whatever its text
-    looks like.
+    looks like; ``observation`` that it answers the action in the model's text before it.
     """
     role = message.get("role") or role_of(message)
     if not isinstance(role, str):
@@ -112,7 +115,8 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
     human = role == "user" and by_person and not by_harness and not is_from_hook(message)
     spoken = human and (prose > 0 or not results)
     kind_of_row = _kind(role, human, bool(results))
-    return Facts(
+    demands = demands_in(message) if spoken and _has_cue(texts) else ()
+    facts = Facts(
         READER,
         role,
         kind_of_row,
@@ -133,8 +137,12 @@ def read_facts(message: dict[str, Any], *, by_harness: bool = False) -> Facts:
         spaces,
         tuple(media) if media else (),
         item,
-        len(demands_in(message)) if spoken and _has_cue(texts) else 0,
+        len(demands),
+        sum([len(sentence) for sentence in demands]),
+        False,
+        action_in(texts) if kind_of_row == "assistant" and not calls and texts else "",
     )
+    return as_observation(facts) if observation else facts
 
 
 def _has_cue(texts: list[str]) -> bool:

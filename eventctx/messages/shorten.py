@@ -1,8 +1,11 @@
-"""Shortened copies of messages: long tool results and arguments cut in the middle, all else as is.
+"""Shortened copies of messages: long texts are cut in the middle, all else stays as it is.
 
 The copies are made for a view and stored as bodies of the compaction that needs them; the message
 itself is never changed. Only texts of a kind with a limit change: ids, order, keys, thinking blocks
 and their signatures stay.
+
+What a person demands is not cut. A limit for a person's words is one for the words beside the
+demands: each of these sentences stays, word by word, on a line of its own and in its place.
 """
 
 from __future__ import annotations
@@ -12,13 +15,21 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.messages import response_items as items
+from eventctx.messages.demands import MOST_DEMANDS, demands_in, demands_of
+from eventctx.messages.facts import FIRST_WITH_DEMANDS, Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import Part, Place, parts_of_result, read_parts
+from eventctx.messages.speaker import persons_part
 
 MARKER: Final = "\n[… {left} characters left out of message {number} …]\n"
 MARKER_CHARACTERS: Final = 80
 """No marker is longer: two numbers of up to 19 digits and the words around them."""
 
+GAP: Final = "\n[...]\n"
+"""The marker of each further cut in a text."""
+
+MOST_DEMAND_CHARACTERS: Final = 6_000
+"""Characters of demands that a shortened message keeps: twelve sentences of sixty long words."""
 
 _WORDS: Final = ("text", "refusal", "document", "other")
 
@@ -26,7 +37,7 @@ _WORDS: Final = ("text", "refusal", "document", "other")
 class Limit(NamedTuple):
     """Largest number of characters to keep of a message: of its results, arguments and words.
 
-    None leaves that kind as it is.
+    None leaves that kind as it is. A person's demands do not count as words here, as they stay.
     """
 
     outcome: int | None = None
@@ -34,27 +45,57 @@ class Limit(NamedTuple):
     prose: int | None = None
 
 
-def shorten(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any]:
-    """Cut the results and arguments of ``message`` in place to the limits, and return it.
+def words_left(facts: Facts, characters: int) -> int:
+    """The most characters of words in a message that is shortened to so many of them."""
+    most = characters + MARKER_CHARACTERS
+    if facts.may_demand:
+        known = facts.reader >= FIRST_WITH_DEMANDS
+        kept = min(facts.demand_characters, MOST_DEMAND_CHARACTERS)
+        number = facts.demands if known else MOST_DEMANDS
+        most += (kept if known else MOST_DEMAND_CHARACTERS) + (number + 1) * len(GAP)
+    return min(facts.prose, most)
+
+
+def shorten(
+    message: dict[str, Any], number: int, limit: Limit, facts: Facts | None = None
+) -> dict[str, Any]:
+    """Cut the texts of ``message`` in place to the limits, and return it.
 
     Each text keeps its beginning (two thirds of its share) and its end (a third), with a marker
-    between. A result or arguments of so many parts that this is not enough become one text, which
-    is cut in the same way.
+    between. Results, arguments or words of so many parts that this is not enough become one text,
+    which is cut in the same way. ``facts`` are the message's own, where they are known: an event
+    may say that a harness wrote what looks like a person's, or that it is an observation, whose
+    words are its result.
     """
+    if facts is not None and facts.observation:
+        return _shorten_observation(message, number, limit)
     if limit.outcome is not None:
         _shorten_results(message, number, limit.outcome)
-        facts = read_facts(message)
-        if facts.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(facts.results)):
+        cut_to = read_facts(message)
+        if cut_to.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(cut_to.results)):
             _replace_results(message, number, limit.outcome)
     if limit.arguments is not None:
         _shorten_arguments(message, number, limit.arguments)
-        facts = read_facts(message)
-        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
-        if facts.arguments > most:
+        cut_to = read_facts(message)
+        most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(cut_to.calls))
+        if cut_to.arguments > most:
             _replace_arguments(message, number, limit.arguments)
     if limit.prose is not None:
+        facts = read_facts(message) if facts is None else facts
+        if facts.human:
+            _shorten_persons_words(message, number, limit.prose)
+        else:
+            _share(_texts_of_words(message), number, limit.prose)
+    return message
+
+
+def _shorten_observation(message: dict[str, Any], number: int, limit: Limit) -> dict[str, Any]:
+    if limit.outcome is not None:
         parts = [part for part in read_parts(message) if part.kind in _WORDS]
-        _share([text for part in parts for text in _texts(message, part)], number, limit.prose)
+        texts = [text for part in parts for text in _texts(message, part)]
+        # All the markers together take no more than one may.
+        most = limit.outcome - MARKER_CHARACTERS * (len(texts) - 1)
+        _share(texts, number, max(0, most))
     return message
 
 
@@ -66,6 +107,106 @@ def cut(text: str, number: int, characters: int) -> str:
     head = characters - tail
     marker = MARKER.format(left=len(text) - characters, number=number)
     return text[:head] + marker + (text[len(text) - tail :] if tail else "")
+
+
+def _shorten_persons_words(message: dict[str, Any], number: int, characters: int) -> None:
+    texts = _texts_of_words(message)
+    shares = _shares(texts, characters)
+    lengths = [
+        min(len(text), share + MARKER_CHARACTERS)
+        for (_, _, text), share in zip(texts, shares, strict=True)
+    ]
+    if sum(lengths) > characters + MARKER_CHARACTERS and _join_texts(message):
+        texts = _texts_of_words(message)
+        shares = _shares(texts, characters)
+    left = _kept_demands(message)
+    for (holder, key, text), share in zip(texts, shares, strict=True):
+        begins = persons_part(text)
+        if begins is None:
+            holder[key] = cut(text, number, share)
+            continue
+        own = [sentence for sentence in demands_of(text[begins:]) if sentence in left]
+        holder[key] = _cut_around(text, number, share, begins, own)
+        left = [sentence for sentence in left if sentence not in own]
+
+
+def _kept_demands(message: dict[str, Any]) -> list[str]:
+    kept: list[str] = []
+    room = MOST_DEMAND_CHARACTERS
+    for sentence in demands_in(message):
+        room -= len(sentence)
+        if room < 0:
+            break
+        kept.append(sentence)
+    return kept
+
+
+def _join_texts(message: dict[str, Any]) -> bool:
+    """Make one text of a person's texts, without those of a harness; whether there were several."""
+    parts = [part for part in read_parts(message) if part.kind == "text" and len(part.place) > 1]
+    spoken = [part for part in parts if persons_part(part.value) is not None]
+    if len(parts) < 2 or not spoken:
+        return False
+    holder, key = _at(message, spoken[0].place)
+    holder[key] = "\n".join([part.value for part in spoken])
+    # The place of a text is its list's, its block's index, and perhaps a key in the block.
+    others = [part.place[:2] for part in parts if part is not spoken[0]]
+    for place in reversed(others):
+        blocks, index = _at(message, place)
+        del blocks[index]
+    return True
+
+
+def _cut_around(text: str, number: int, characters: int, begins: int, demands: list[str]) -> str:
+    """``cut`` of a person's text, which begins at ``begins``, around the demands in it.
+
+    A cut may make a demand of a part of a longer sentence, or of a harness's words. Then less of
+    the words beside the demands is kept: no end, at last no beginning.
+    """
+    most = characters + MARKER_CHARACTERS
+    if demands:
+        most += sum([len(one) for one in demands]) + (len(demands) + 1) * len(GAP)
+    if len(text) <= most:
+        return text
+    tail = characters // 3
+    made = text
+    for head, end in ((characters - tail, tail), (characters, 0), (0, 0)):
+        made = _around(text, number, begins, (head, end), demands)
+        now = persons_part(made)
+        if now is not None and list(demands_of(made[now:])) == demands:
+            break
+    return made
+
+
+def _around(text: str, number: int, begins: int, ends: tuple[int, int], demands: list[str]) -> str:
+    """The beginning, the demands and the end of a text, with markers between."""
+    spans = [(begins, begins + ends[0])] if ends[0] else []
+    at = begins
+    for sentence in demands:
+        place = text.find(sentence, at)
+        spans.append((place, place + len(sentence)))
+        at = place + len(sentence)
+    if ends[1]:
+        spans.append((len(text) - ends[1], len(text)))
+    kept: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if kept and start <= kept[-1][1] + len(GAP):
+            kept[-1] = (kept[-1][0], max(kept[-1][1], stop))
+        else:
+            kept.append((start, stop))
+    left = len(text) - sum([stop - start for start, stop in kept])
+    marker, made, at = MARKER.format(left=left, number=number), "", 0
+    for start, stop in [*kept, (len(text), len(text))]:
+        if start > at:
+            made, marker = made + marker, GAP
+        made += text[start:stop]
+        at = stop
+    return made.removeprefix("\n")
+
+
+def _texts_of_words(message: dict[str, Any]) -> list[tuple[Any, Any, str]]:
+    parts = [part for part in read_parts(message) if part.kind in _WORDS]
+    return [text for part in parts for text in _texts(message, part)]
 
 
 def _at(message: dict[str, Any], place: Place) -> tuple[Any, Any]:
@@ -154,15 +295,19 @@ def _shorten_results(message: dict[str, Any], number: int, characters: int) -> N
 
 
 def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> None:
-    """Give every text its share of ``characters``: short ones stay whole, long ones the rest."""
+    for (holder, key, text), share in zip(texts, _shares(texts, characters), strict=True):
+        holder[key] = cut(text, number, share)
+
+
+def _shares(texts: list[tuple[Any, Any, str]], characters: int) -> list[int]:
+    """A share of ``characters`` for every text: short ones stay whole, long ones get the rest."""
+    shares = [0] * len(texts)
     remaining = characters
-    waiting = sorted(texts, key=lambda text: len(text[2]))
-    while waiting:
-        share = remaining // len(waiting)
-        holder, key, text = waiting.pop(0)
-        shortened = cut(text, number, share)
-        holder[key] = shortened
-        remaining -= min(len(text), share)
+    rising = sorted(range(len(texts)), key=lambda place: len(texts[place][2]))
+    for done, place in enumerate(rising):
+        shares[place] = remaining // (len(texts) - done)
+        remaining -= min(len(texts[place][2]), shares[place])
+    return shares
 
 
 def _argument_holders(message: dict[str, Any]) -> list[tuple[Any, Any]]:

@@ -50,8 +50,17 @@ _TO_THE_END: Final = (
     "The conversation history before this point was compacted into the following summary:",
     "The following is a summary of a branch that this conversation came back from:",
     "The task appears incomplete (iteration ",
+    "Please always provide EXACTLY ONE action in triple backticks",
+    "No tool calls found in the response. Every response MUST include at least one tool call",
+    "Your output was not formatted correctly. You must always include one discussion and one",
+    "Your output was not formatted correctly. Your commands were not executed.",
+    "Please continue working on the task on whatever approach you think is suitable.",
 )
-"""How texts begin that are a harness's to their end (Claude Code, Codex, pi, OpenHands, ours)."""
+"""How texts begin that are a harness's to their end (Claude Code, Codex, pi, ours).
+
+The last ones are complaints about an answer's form (mini-swe-agent, SWE-agent) and a prompt to go
+on (OpenHands).
+"""
 
 HARNESS_PREFIXES: Final = (
     *[f"<{name}{end}" for name in _ELEMENTS for end in "> \n"],

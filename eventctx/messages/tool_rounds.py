@@ -13,9 +13,10 @@ class Group(NamedTuple):
     """Rows (indexes into the sequence) that a view keeps or leaves out together.
 
     A tool round: the rows that call, the rows that answer, and the ids whose calls get a synthetic
-    result, as nobody answered them. A row on its own is in ``calls`` alone. An orphan is in
-    ``results`` alone, and in no view: a row whose every result answers no call, and an item with
-    an unanswered call for which no result can be made up (``response_items.when_unanswered``).
+    result, as nobody answered them; or a model's text with an action, and its observations. A row
+    on its own is in ``calls`` alone. An orphan is in ``results`` alone, and in no view: a row whose
+    every result answers no call, and an item with an unanswered call for which no result can be
+    made up (``response_items.when_unanswered``).
     """
 
     calls: tuple[int, ...]
@@ -110,6 +111,10 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
     for index, facts in enumerate(rows):
         if index == answer:
             continue
+        if facts.observation:
+            _observe(rounds, rows, index)
+            last = None
+            continue
         if facts.kind == "result":
             owner = _owner(facts, open_calls) or (referring if facts.item else None)
             if owner is None:
@@ -153,6 +158,25 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
         else:
             groups += one.groups(rows)
     return groups
+
+
+def _observe(rounds: list[_Round | Group], rows: Sequence[Facts], index: int) -> None:
+    """Put an observation into the round of the model's text before it; alone if there is none."""
+    before = rounds[-1] if rounds else None
+    taken = [] if before is None else [*before.calls, *before.results]
+    if before is None or taken[-1] != index - 1 or not _is_action(before, rows):
+        rounds.append(Group((index,)))
+    elif isinstance(before, Group):
+        rounds[-1] = Group(before.calls, (*before.results, index))
+    else:
+        before.results.append(index)
+
+
+def _is_action(one: _Round | Group, rows: Sequence[Facts]) -> bool:
+    """Whether a round is a model's text without calls, and the observations behind it."""
+    return bool(one.calls) and all(
+        rows[row].kind == "assistant" and not rows[row].calls for row in one.calls
+    )
 
 
 def _is_passed_through(facts: Facts) -> bool:

@@ -30,6 +30,12 @@ OF_VIEW = (
 """Added to the instruction for a summarizer that is sent the whole view."""
 
 
+DEMANDS_ARE_ADDED = (
+    "What the user asked for or forbade in so many words is added to it, word for word."
+)
+"""Added to the instruction where the messages hold demands of a person."""
+
+
 class SummaryRequest(msgspec.Struct, frozen=True):
     """A request for a summary of ``messages``, in conversation order, with their ``numbers``.
 

@@ -30,6 +30,7 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
+from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.working_set import WorkingSet, kept_whole
 
 HUMAN: Final = 1.0
@@ -62,7 +63,7 @@ class Importance(msgspec.Struct, frozen=True):
     keep_recent: Count = 6
     scorer: Literal["builtin", "model"] = "builtin"
     name: str = "importance"
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self) -> None:
         check(self)
@@ -90,7 +91,8 @@ class Importance(msgspec.Struct, frozen=True):
             return Proposal(
                 working_set.decided, working_set.limits, kept_insertions=tuple(visible.insertions)
             )
-        for guarded in self._guards(visible, whole, open_round):
+        spoken = spoken_rows(visible, visible.insertions)
+        for guarded in self._guards(visible, whole.union(spoken), open_round):
             free = [group for group in working_set.groups if guarded.isdisjoint(group.rows)]
             left = working_set.total - sum(working_set.cost(group) for group in free)
             if left <= line_to_drop_to(budget):
@@ -104,7 +106,7 @@ class Importance(msgspec.Struct, frozen=True):
             given = found.by_number
         scores = self._scores(visible, working_set, scorable, given)
         _choose(working_set, free, scores, budget.target - left)
-        return _proposal(visible, working_set, free, guarded, scores)
+        return _proposal(visible, working_set, free, guarded, scores, spoken)
 
     def _guards(
         self, visible: Visible, whole: frozenset[int], open_round: frozenset[int]
@@ -192,6 +194,7 @@ def _proposal(
     free: list[Group],
     guarded: frozenset[int],
     scores: Mapping[Group, float],
+    spoken: Mapping[int, str],
 ) -> Proposal:
     decided = dict(working_set.decided)
     human = latest_human(visible.messages)
@@ -201,6 +204,8 @@ def _proposal(
         if reason == "fits":
             if row == human:
                 reason = "latest_human"
+            elif row in spoken:
+                reason = spoken[row]
             elif row in judged:
                 reason = "important"
             else:

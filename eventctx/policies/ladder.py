@@ -1,7 +1,8 @@
 """The ladder: the cheapest loss first, each step only as far as needed.
 
 Old tool results are shortened, then old arguments; then old tool rounds and answers are dropped;
-then old user messages are cut to their beginning, and at last dropped. Rows that the policy
+then old user messages are cut to their beginning and the demands in them, and those without
+demands dropped. The task stays whole: only the budget can cut it, in ``fit``. Rows that the policy
 protects (the task, the most recent rows, the last tool results) are left alone as long as that
 suffices. Protection shrinks in ``STEPS`` steps; the same steps are then taken inside a tool loop
 that is still open, so that the loop is cut last. The names of the settings are those of
@@ -10,7 +11,7 @@ Amplifier's context-simple; there, as here, the reduction stops at the target.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import MessageRef
 
@@ -43,7 +45,7 @@ class Ladder(msgspec.Struct, frozen=True):
     protected_tool_results: Count = 5
     truncate_chars: Count = 250
     name: str = "ladder"
-    version: int = 1
+    version: int = 2
 
     max_messages: ClassVar[int | None] = None
     """The ladder counts tokens, not messages."""
@@ -57,7 +59,8 @@ class Ladder(msgspec.Struct, frozen=True):
         whole, open_round = protected_rows(visible, working_set.groups)
         working_set.shorten_oversize(shortenable(visible, whole), budget.tokens)
         loop = open_loop(visible.messages, open_round)
-        steps = self._steps(visible, working_set, whole | open_round, loop)
+        spoken = spoken_rows(visible, visible.insertions)
+        steps = self._steps(working_set, whole | open_round, loop, spoken)
         cut: list[int] = []
         for number, step in enumerate(steps):
             if working_set.total <= budget.target:
@@ -67,20 +70,20 @@ class Ladder(msgspec.Struct, frozen=True):
                 break  # a cut inside the open loop loses its thinking, so the target can wait
             cut += self._climb(working_set, step, budget.target)
             if number % STEPS == STEPS - 1:
-                _drop_words(working_set, steps[: number + 1], budget.target)
+                _drop_words(working_set, steps[: number + 1], spoken, budget.target)
         # Only now, because many of these rows may have been dropped in a later step.
         working_set.note(cut, Limit(prose=self.truncate_chars), "old_words")
-        return _explained(visible, working_set, whole, open_round)
+        return _explained(visible, working_set, whole, open_round, spoken)
 
     def _steps(
         self,
-        visible: Visible,
         working_set: WorkingSet,
         always: frozenset[int],
         loop: frozenset[int],
+        spoken: Mapping[int, str],
     ) -> list[_Step]:
         """The rows that each step frees: first steps outside the open loop, then inside it."""
-        messages = visible.messages
+        messages = working_set.messages
         humans = {row for row, ref in enumerate(messages) if ref.facts.human}
         freed_at = self._freed_at(messages)
         for row in loop:
@@ -98,13 +101,14 @@ class Ladder(msgspec.Struct, frozen=True):
                 step.rounds.append(group)
                 step.costs.append(working_set.cost(group))
             else:
-                step.words.extend([row for row in rows if row in humans])
+                words = [row for row in rows if row in humans and spoken.get(row) != "task"]
+                step.words.extend(words)
         return steps[:NEVER]
 
     def _freed_at(self, messages: Sequence[MessageRef]) -> list[int]:
         """The step at which each row is no longer protected."""
         conversation = [r for r, ref in enumerate(messages) if ref.facts.kind != "system"]
-        results = [row for row in conversation if messages[row].facts.results]
+        results = [row for row in conversation if messages[row].facts.answers]
         freed_at = [0] * len(messages)
         for step, part in enumerate(PROTECTION, start=1):
             recent = int(len(conversation) * self.protected_recent * part)
@@ -193,25 +197,32 @@ def _still_room(working_set: WorkingSet, characters: int, target: int, least: in
     return max(least, characters - freed)
 
 
-def _drop_words(working_set: WorkingSet, steps: Sequence[_Step], target: int) -> None:
-    """Drop the old user messages that are left, once every other row of the steps is reduced."""
+def _drop_words(
+    working_set: WorkingSet, steps: Sequence[_Step], spoken: Mapping[int, str], target: int
+) -> None:
+    """Drop the old user messages without demands, once every other row of the steps is reduced."""
     rows = {row for step in steps for row in step.words}
     for group in working_set.groups:
         if working_set.total <= target:
             return
-        if not rows.isdisjoint(group.calls + group.results):
+        if spoken.keys().isdisjoint(group.rows) and not rows.isdisjoint(group.rows):
             working_set.drop(group, "old_words")
 
 
 def _explained(
-    visible: Visible, working_set: WorkingSet, whole: frozenset[int], open_round: frozenset[int]
+    visible: Visible,
+    working_set: WorkingSet,
+    whole: frozenset[int],
+    open_round: frozenset[int],
+    spoken: Mapping[int, str],
 ) -> Proposal:
     decided = dict(working_set.decided)
     human = latest_human(visible.messages)
-    for row in whole | open_round:
+    for row in whole.union(open_round, spoken):
         number = visible.messages[row].number
         if decided[number][1] == "fits":
-            reason = "open_round" if row in open_round else "latest"
+            reason = spoken.get(row, "latest")
+            reason = "open_round" if row in open_round else reason
             reason = "latest_human" if row == human else reason
             decided[number] = (decided[number][0], reason)
     return Proposal(decided, working_set.limits, kept_insertions=tuple(visible.insertions))

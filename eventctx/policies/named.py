@@ -35,7 +35,7 @@ POLICIES: Final[dict[str, type[Any]]] = {
 ALIASES: Final = {"smart": "importance", "summarise": "summarize", "token_budget": "token-budget"}
 """Other names of policies: the one that context-persistent uses, and other spellings."""
 
-DEFAULT: Final = "ladder"
+DEFAULT: Final = "workset"
 
 
 def settings_of_policy(name: str) -> tuple[str, ...]:

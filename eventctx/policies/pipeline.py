@@ -15,7 +15,7 @@ import msgspec
 from eventctx.errors import CompactionError, InvalidSetting
 from eventctx.log.plan import Disposition
 from eventctx.messages.facts import Facts
-from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
+from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, words_left
 from eventctx.policies.policy import (
     Answer,
     Ask,
@@ -28,6 +28,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.proposals import conversation
 from eventctx.policies.rules import check
+from eventctx.policies.spoken_rows import with_spoken
 from eventctx.policies.working_set import WorkingSet, shortened_tokens
 from eventctx.projections.view.refs import MessageRef
 
@@ -46,7 +47,7 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     policies: tuple[Policy, ...] = ()
     name: str = "pipeline"
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self) -> None:
         given: Any = self.policies
@@ -94,6 +95,7 @@ class Pipeline(msgspec.Struct, frozen=True):
                     f"{type(found).__name__}"
                 )
             check(seen, found)
+            found = with_spoken(seen, found)
             joined = found if joined is None else joined_with(joined, found)
             seen = reduced(seen, found)
             if self._is_enough(seen, budget, state):
@@ -151,7 +153,7 @@ def _limited_facts(facts: Facts, limit: Limit) -> Facts:
         most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
         arguments = min(arguments, most)
     if limit.prose is not None:
-        prose = min(prose, limit.prose + MARKER_CHARACTERS)
+        prose = words_left(facts, limit.prose)
     return msgspec.structs.replace(facts, outcome=outcome, arguments=arguments, prose=prose)
 
 

@@ -22,7 +22,7 @@ from eventctx.log.plan import Insertion, Plan, Shortening, runs_of
 from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
-from eventctx.policies import host_texts, rules
+from eventctx.policies import interception, rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.projections.view.layout import made_up_tokens
@@ -73,18 +73,19 @@ def outline(
     ``texts`` are the host's; they are left out where the floor has no room for them. Raises
     InvalidPlan for an answer that is no proposal and for a proposal that breaks a rule.
     """
-    visible = host_texts.without_texts(visible)
-    lowered = host_texts.lowered(budget, texts, visible.estimator)
+    visible = interception.without_texts(visible)
+    lowered = interception.lowered(budget, texts, visible.estimator)
     proposal = policy.propose(visible, lowered, state)
     if isinstance(proposal, Ask):
         return proposal
     if not isinstance(proposal, Proposal):
         raise InvalidPlan("a policy returns a Proposal", (), f"it returned {proposal!r}"[:200])
     rules.check_form(visible, proposal)
-    fitted = fit(visible, host_texts.with_texts(proposal, texts), budget)
+    fitted = fit(visible, interception.with_texts(proposal, texts), budget)
     if fitted.overflow and texts:
         fitted = fit(visible, proposal, budget)
     rules.check_rules(visible, fitted.proposal)
+    rules.check_words(visible, fitted.proposal)
     return fitted
 
 
@@ -96,10 +97,10 @@ def changes_nothing(view: ViewState, proposal: Proposal, most: int | None = None
     """
     present = _movable(view)
     new = proposal.insertions
-    left = [one for one in present if not host_texts.is_of_host(one)]
+    left = [one for one in present if not interception.is_of_host(one)]
     if most is None or view.layout.tokens > most:
         left = [*present]
-    elif all(host_texts.is_notice(one) for one in new):
+    elif all(interception.is_notice(one) for one in new):
         new = ()
     return (
         not proposal.limits
@@ -141,7 +142,7 @@ def complete(
             continue
         text = texts.get(number)
         if limit is not None and text is not None:
-            copy = shorten(decode_body(text), number, limit)
+            copy = shorten(decode_body(text), number, limit, ref.facts)
             shortened.append(Shortening(number, len(bodies)))
             bodies.append(make(copy))
         elif ref.shortened and disposition == "shortened":

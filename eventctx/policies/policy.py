@@ -118,11 +118,17 @@ Ask = AskSummary | AskScores | AskMemory | AskTexts
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The answer to ``AskSummary``; times are UTC nanoseconds of the first and last message."""
+    """The answer to ``AskSummary``; times are UTC nanoseconds of the first and last message.
+
+    ``demands`` are what people demand in the messages that it is about, each with its message's
+    number, in order; those of the summaries that it takes in, too. A message that may demand
+    something and does not has an empty text.
+    """
 
     text: str
     first_time: int | None = None
     last_time: int | None = None
+    demands: tuple[tuple[int, str], ...] = ()
 
 
 class Scores(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """From the rows that a policy wants to keep to a proposal that keeps the rules.
 
 A policy chooses the messages that matter. The functions here add what the rules demand: system
-messages, pins, the latest human message and the message to be answered stay, and a tool round
-stays whole if one of its rows stays. ``keep_only`` and ``drop`` are for authors of policies of
-their own.
+messages, pins, the latest human message, the message to be answered, the task and messages with
+demands stay, and a tool round stays whole if one of its rows stays. ``keep_only`` and ``drop`` are
+for authors of policies of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition
 from eventctx.policies.fit import latest_human, to_answer
 from eventctx.policies.policy import Proposal, Visible
-from eventctx.projections.view.refs import MessageRef
+from eventctx.policies.spoken_rows import spoken_rows
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 
 Decisions = dict[int, tuple[Disposition, str]]
 """A disposition and a reason code by message number."""
@@ -47,16 +48,25 @@ def drop(visible: Visible, numbers: Iterable[int], reason: str = "custom") -> Pr
     )
 
 
-def decisions(visible: Visible, wanted: Mapping[int, str], gone: str = "older") -> Decisions:
+def decisions(
+    visible: Visible,
+    wanted: Mapping[int, str],
+    gone: str = "older",
+    insertions: Sequence[InsertionRef] | None = None,
+) -> Decisions:
     """The disposition and reason of every message when the rows ``wanted`` stay.
 
     ``wanted`` maps a row to its reason code; ``gone`` is the reason code of messages that leave.
+    ``insertions`` are those that stay, by default all: what a person asked for may leave where one
+    of them quotes it.
     """
     messages = visible.messages
     human = latest_human(messages)
     pinned = {row for row, ref in enumerate(messages) if ref.number in visible.pins}
     last = to_answer(messages, visible.groups)
-    staying = {*wanted, *pinned, *[row for row in (human, last) if row is not None]}
+    kept = visible.insertions if insertions is None else insertions
+    spoken = spoken_rows(visible, kept)
+    staying = {*wanted, *spoken, *pinned, *[row for row in (human, last) if row is not None]}
     decided: Decisions = {}
     for group in visible.groups:
         stays = not staying.isdisjoint(group.rows)
@@ -67,7 +77,7 @@ def decisions(visible: Visible, wanted: Mapping[int, str], gone: str = "older") 
             elif not stays:
                 decided[ref.number] = ("dropped", gone)
             else:
-                reason = wanted.get(row, "same_round")
+                reason = wanted.get(row) or spoken.get(row, "same_round")
                 reason = "latest" if row == last else reason
                 reason = "latest_human" if row == human else reason
                 reason = "pinned" if row in pinned else reason

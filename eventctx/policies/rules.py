@@ -19,8 +19,9 @@ from typing import Any, Final, get_args
 from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.facts_reader import read_facts
-from eventctx.policies.fit import to_answer
+from eventctx.policies.fit import protected_rows, to_answer
 from eventctx.policies.policy import Proposal, Visible
+from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
 
 _STAYS: Final = ("kept", "shortened")
 _REASON: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -108,6 +109,26 @@ def check_rules(visible: Visible, proposal: Proposal) -> None:
     _check_rounds(visible, here)
     _check_texts(visible, proposal)
     _check_places(visible, proposal, here)
+
+
+def check_words(visible: Visible, fitted: Proposal) -> None:
+    """Raise InvalidPlan if a task or a demand went while something else could have gone."""
+    spoken = spoken_rows(visible, inserted_by(fitted))
+    missing = left_out(visible, fitted, spoken)
+    if not missing:
+        return
+    protected, open_round = protected_rows(visible, visible.groups)
+    last = {row for group in visible.groups for row in group.rows if group.orphan}
+    for group in visible.groups:
+        if not (spoken.keys() | protected).isdisjoint(group.rows):
+            last.update(group.rows)
+    numbers = [
+        ref.number
+        for row, ref in enumerate(visible.messages)
+        if fitted.dispositions[ref.number][0] in _STAYS and row not in last | open_round
+    ]
+    if numbers:
+        raise _broken("what a person asked for goes last", numbers, "these stay, and it went")
 
 
 def _check_rounds(visible: Visible, here: list[bool]) -> None:

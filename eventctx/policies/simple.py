@@ -15,6 +15,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.policies.constraints import AtLeastOne, check
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import Decisions, conversation, decisions
+from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.projections.view.refs import MessageRef
 
 
@@ -24,7 +25,7 @@ class Simple(msgspec.Struct, frozen=True):
     keep_recent: AtLeastOne = 10
     max_messages: AtLeastOne | None = None
     name: str = "simple"
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self) -> None:
         check(self)
@@ -36,7 +37,9 @@ class Simple(msgspec.Struct, frozen=True):
         kept = self.keep_recent if most is None else min(self.keep_recent, most)
         recent = conversation(visible.messages)[-kept:]
         decided = decisions(visible, dict.fromkeys(recent, "recent"))
-        _merge_duplicates(visible.messages, decided, visible.pins)
+        said = spoken_rows(visible, visible.insertions)
+        asked = {visible.messages[row].number for row in said}
+        _merge_duplicates(visible.messages, decided, visible.pins | asked)
         return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 
@@ -57,7 +60,7 @@ def at_most(max_messages: int | None, state: PolicyState) -> int | None:
 
 
 def _merge_duplicates(
-    messages: Sequence[MessageRef], decided: Decisions, pins: frozenset[int]
+    messages: Sequence[MessageRef], decided: Decisions, staying: frozenset[int]
 ) -> None:
     seen: set[bytes] = set()
     for ref in reversed(messages):
@@ -65,7 +68,7 @@ def _merge_duplicates(
         stays = decided[ref.number][0] in ("kept", "shortened")
         with_tools = facts.calls or facts.results or facts.kind in ("result", "system")
         # Items of one Responses answer belong to a round even where they hold no call.
-        if not stays or with_tools or facts.dialect == "responses" or ref.number in pins:
+        if not stays or with_tools or facts.dialect == "responses" or ref.number in staying:
             continue
         if not facts.prose:
             continue

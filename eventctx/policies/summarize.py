@@ -1,6 +1,7 @@
 """The summarize policy: one summary stands for the middle of the conversation.
 
-The head (system messages, the first human message, pins) and a recent tail stay as they are.
+The head (system messages, the first human message, pins) and a recent tail stay as they are. What
+people demanded in the middle is in the summary word for word: what the model leaves out is added.
 Summaries have the same depth until ``fan_in`` of them stand in view; then the next one takes them
 in and is one deeper, so that their number grows with the logarithm of the session.
 
@@ -34,9 +35,11 @@ from eventctx.policies.policy import (
     Summary,
     Visible,
 )
+from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
 from eventctx.policies.summary_text import (
     UnfitSummary,
     check_length,
+    demands_to_add,
     summary_message,
     tolerated,
     united,
@@ -54,6 +57,10 @@ SUMMARY_SHARE: Final = 8
 SUMMARIES_SHARE: Final = 2
 """Older summaries that take more than the tokens aimed for divided by this, a half, are taken in
 at once: they would crowd out the tail, and the fit stage would drop the oldest."""
+
+DEMANDS_SHARE: Final = 4
+"""The demands in one summary may take the target divided by this: a quarter. Messages whose demands
+have no room in it stay in view."""
 
 FRAME_TOKENS: Final = 120
 """About the tokens of a summary's header, note and marks."""
@@ -91,7 +98,7 @@ class Summarize(msgspec.Struct, frozen=True):
     summary_tokens: AtLeastOne = 2_000
     fan_in: Annotated[int, Meta(ge=2, description="an int from 2")] = 4
     name: str = "summarize"
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self) -> None:
         check(self)
@@ -119,30 +126,31 @@ class Summarize(msgspec.Struct, frozen=True):
         for key, answer in state.answers.items():
             cut = _cut_of(key)
             if cut is not None and isinstance(answer, Summary) and scene.allows(cut):
-                return _checked(scene, cut, answer, budget)
-        cut = self._cut(scene, goal, budget)
+                return _checked(scene, cut, answer)
+        cut = self._cut(scene, goal)
         if cut is None:
             return Ladder().propose(visible, budget, state)
         merged = tuple([one for one in visible.insertions if _place(one) in cut.merged])
         numbers = tuple(sorted(numbers_in(cut.runs)))
         return AskSummary(cut.key, numbers, cut.most, merged)
 
-    def _cut(self, scene: _Scene, goal: int, budget: Budget) -> Cut | None:
+    def _cut(self, scene: _Scene, goal: int) -> Cut | None:
         """The first cut that frees enough, else the deepest; None if none is worth a summary."""
         merged = self._merged(scene.visible.insertions, goal)
         most = max(1, min(self.summary_tokens, goal // SUMMARY_SHARE))
         found: Cut | None = None
-        for guarded in scene.guards(budget):
+        for guarded in scene.guards():
             middle = self._middle(scene, guarded, goal, most)
             freed = sum(scene.working_set.cost(group) for group in middle)
             freed += sum(one.tokens for one in merged) - most - FRAME_TOKENS
+            freed -= scene.tokens_of_demands(middle)
             if not middle or freed * LEAST_SAVED < goal:
                 continue
             cut = scene.cut(middle, merged, most)
-            if not cut.runs or scene.overflows(cut, budget):
+            if not cut.runs or scene.overflows(cut):
                 continue
             found = cut
-            if scene.working_set.total - freed <= line_to_drop_to(budget):
+            if scene.working_set.total - freed <= line_to_drop_to(scene.budget):
                 break
         return found
 
@@ -182,31 +190,30 @@ class _Scene:
 
     def __init__(self, visible: Visible, budget: Budget) -> None:
         self.visible = visible
+        self.budget = budget
         self.working_set = WorkingSet(visible, kept_whole(visible))
         protected, self.open_round = protected_rows(visible, self.working_set.groups)
         # The fit stage shortens these in any case, so no summary is needed to free their tokens.
         self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
         self.loop = open_loop(visible.messages, self.open_round)
         self.human = latest_human(visible.messages)
-        first = next((r for r, ref in enumerate(visible.messages) if ref.facts.human), None)
+        spoken = spoken_rows(visible, ())
         self.head = self._whole(protected | self.open_round)
-        self.task = self._whole(frozenset() if first is None else {first})
+        self.task = self._whole({row for row, why in spoken.items() if why == "task"})
+        self.demands = [row for row, why in spoken.items() if why == "demand"]
         self.row_of = {ref.number: row for row, ref in enumerate(visible.messages)}
 
     def _whole(self, rows: frozenset[int] | set[int]) -> frozenset[int]:
         touched = [group for group in self.working_set.groups if not rows.isdisjoint(group.rows)]
         return frozenset(row for group in touched for row in group.rows)
 
-    def guards(self, budget: Budget) -> Iterator[frozenset[int]]:
+    def guards(self) -> Iterator[frozenset[int]]:
         """Sets of rows that stay, each smaller than the one before.
 
-        The second gives up the open tool loop. Where that cannot be enough, the third gives up the
-        task: else the fit stage would drop it, and no summary would mention it.
+        The second gives up the open tool loop. No summary stands for the task.
         """
         yield self.head | self.task | self._whole(self.loop)
         yield self.head | self.task
-        if self.working_set.total > line_to_drop_to(budget):
-            yield self.head
 
     def cut(self, middle: Sequence[Group], merged: Sequence[InsertionRef], most: int) -> Cut:
         """The cut that takes ``middle`` out; messages that a summary covers are not in ``runs``."""
@@ -239,10 +246,45 @@ class _Scene:
             and self._whole(rows) == rows
         )
 
-    def overflows(self, cut: Cut, budget: Budget) -> bool:
-        """Whether the longest summary that is accepted would leave too little for the floor."""
-        longest = Summary("x" * (tolerated(cut.most) * self.visible.estimator.prose // 10))
-        return bool(fit(self.visible, self.proposal(cut, longest), budget).overflow)
+    @property
+    def _room_for_demands(self) -> int:
+        """Characters that the demands in a summary may take."""
+        return self.budget.target // DEMANDS_SHARE * self.visible.estimator.prose // 10
+
+    def tokens_of_demands(self, middle: Sequence[Group]) -> int:
+        """About the tokens of the demands that a summary of ``middle`` quotes."""
+        rows = {row for group in middle for row in group.rows}
+        facts = [self.visible.messages[row].facts for row in self.demands if row in rows]
+        characters = sum([one.demand_characters + 10 * one.demands for one in facts])
+        characters = min(characters, self._room_for_demands)
+        return characters * 10 // self.visible.estimator.prose
+
+    def overflows(self, cut: Cut) -> bool:
+        """Whether the longest summary that is accepted would leave too little for what must stay.
+
+        It is taken to quote no demand, so that all of them are added to it.
+        """
+        rate = self.visible.estimator.prose
+        numbers = numbers_in(cut.runs)
+        demands = [
+            (ref.number, "-" * max(1, ref.facts.demand_characters))
+            for ref in [self.visible.messages[row] for row in self.demands]
+            if ref.number in numbers
+        ]
+        longest = Summary("x" * (tolerated(cut.most) * rate // 10), demands=tuple(demands))
+        return self.crowds_out(self.proposal(cut, longest))
+
+    def crowds_out(self, proposal: Proposal) -> bool:
+        """Whether there is no room for a summary beside the floor and what a person asked for."""
+        fitted = fit(self.visible, proposal, self.budget)
+        spoken = spoken_rows(self.visible, inserted_by(fitted.proposal))
+        numbers = {self.visible.messages[row].number for row in self.task}
+        limits = [limit for n, limit in fitted.proposal.limits.items() if n in numbers]
+        return (
+            bool(fitted.overflow)
+            or bool(left_out(self.visible, fitted.proposal, spoken))
+            or any(limit.prose is not None for limit in limits)
+        )
 
     def taken(self, cut: Cut) -> tuple[list[InsertionRef], frozenset[int], int]:
         """The older summaries and the rows that ``cut`` takes out, and the tokens of both."""
@@ -259,9 +301,10 @@ class _Scene:
         merged, rows, _ = self.taken(cut)
         runs = united([*cut.runs, *(run for one in merged for run in one.stands_for)])
         depth = 1 + max([one.depth for one in merged], default=0)
-        message = summary_message(answer, runs, depth)
+        added, demands = demands_to_add(answer, self._room_for_demands)
+        message = summary_message(answer, runs, depth, added)
         anchor = self._anchor(rows)
-        new = NewInsertion("summary", message, anchor, runs, depth)
+        new = NewInsertion("summary", message, anchor, runs, depth, demands)
         gone = {self.visible.messages[row].number for row in rows}
         kept = [
             # An insertion before a message that leaves now stands before the message's summary.
@@ -328,7 +371,7 @@ def _goal(visible: Visible, budget: Budget, state: PolicyState) -> int:
     return budget.target
 
 
-def _checked(scene: _Scene, cut: Cut, answer: Summary, budget: Budget) -> Proposal:
+def _checked(scene: _Scene, cut: Cut, answer: Summary) -> Proposal:
     estimator, replaced = scene.visible.estimator, scene.taken(cut)[2]
     check_length(answer.text, cut.most, estimator)
     proposal = scene.proposal(cut, answer)
@@ -338,10 +381,10 @@ def _checked(scene: _Scene, cut: Cut, answer: Summary, budget: Budget) -> Propos
             f"the summary takes {tokens} tokens; expected less than the {replaced} of what it "
             "stands for"
         )
-    if fit(scene.visible, proposal, budget).overflow:
+    if scene.crowds_out(proposal):
         raise UnfitSummary(
-            f"the summary takes {tokens} tokens; the budget of {budget.tokens} has no room for it "
-            "beside what must stay"
+            f"the summary takes {tokens} tokens; the budget of {scene.budget.tokens} has no room "
+            "for it beside what must stay"
         )
     return proposal
 

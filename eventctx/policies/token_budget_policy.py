@@ -23,6 +23,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import conversation, decisions
+from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.token_budget import (
     LEARNINGS_HEADING,
     MEMORY_HEADING,
@@ -71,7 +72,7 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
     learnings: Annotated[tuple[str, ...], Meta(description="a list of texts")] = ()
     memory: bool = True
     name: str = "token-budget"
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self) -> None:
         check(self)
@@ -161,7 +162,7 @@ class _Filling:
         self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
         rows = conversation(visible.messages)
         self.tail = rows[max(0, len(rows) - shares.fresh_tail_count) :]
-        staying = protected.union(self.tail)
+        staying = protected.union(self.tail, spoken_rows(visible, visible.insertions))
         groups = self.working_set.groups
         self.older = [group for group in groups if staying.isdisjoint(group.rows)]
         line = budget.target if state.trigger == "manual" else line_to_drop_to(budget)
@@ -193,7 +194,7 @@ class _Filling:
                 break
             room -= cost
             wanted.update(dict.fromkeys(group.rows, "fits"))
-        decided = decisions(self.visible, wanted)
+        decided = decisions(self.visible, wanted, insertions=kept)
         limits = {}
         for number, limit in self.working_set.limits.items():
             if decided[number][0] in ("kept", "shortened"):

@@ -30,7 +30,7 @@ class Truncate(msgspec.Struct, frozen=True):
     keep_turns: AtLeastOne | None = None
     max_messages: AtLeastOne | None = None
     name: str = "truncate"
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self) -> None:
         check(self)

@@ -18,7 +18,7 @@ from typing import Final
 from eventctx.log.plan import Disposition
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
+from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, words_left
 from eventctx.messages.tokens import Estimator
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import NewInsertion, Proposal, Visible
@@ -141,15 +141,16 @@ class WorkingSet:
         return freed
 
     def saving_words(self, row: int, characters: int) -> int:
-        """Tokens freed by cutting a row's words to so many characters."""
+        """Tokens freed by cutting a row's words, but for its demands, to so many characters."""
         facts = self.messages[row].facts
-        if facts.prose <= characters or row in self.orphans:
+        kept = words_left(facts, characters)
+        if kept >= facts.prose or row in self.orphans:
             return 0
         if self.estimator.digit or self.estimator.wide:
             before = self.limits.get(self.messages[row].number, Limit())
             merged = Limit(*map(_lower, before, Limit(prose=characters)))
             return max(0, self.tokens_of[row] - shortened_tokens(facts, merged, self.estimator))
-        kept, rate = min(facts.prose, characters + MARKER_CHARACTERS), self.estimator.prose
+        rate = self.estimator.prose
         return -(-facts.prose * 10 // rate) + (-kept * 10 // rate)
 
     def cost(self, group: Group) -> int:
@@ -205,7 +206,7 @@ def shortened_tokens(facts: Facts, limit: Limit, estimator: Estimator) -> int:
         most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(facts.calls))
         arguments = min(arguments, most)
     if limit.prose is not None:
-        prose = min(prose, limit.prose + MARKER_CHARACTERS)
+        prose = words_left(facts, limit.prose)
     return estimator.tokens_with(facts, prose, arguments, outcome)
 
 

@@ -8,24 +8,27 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
-from eventctx.log.origins import stored_by_harness
+from eventctx.log.origins import stored_origins
 from eventctx.log.soundness import damaged, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import transcript
+
+Origin = Literal["harness", "observation"]
 
 
 class Message(NamedTuple):
     """A message of the transcript: its number, the position of its record, and the message.
 
     ``message`` is None where the contents were erased. ``origin`` is what a recorded session says
-    beside the message: a harness wrote it, whatever its text looks like.
+    beside the message: a harness wrote it, whatever its text looks like, or it is the observation
+    behind an action in a model's text.
     """
 
     number: int
     position: int
     message: dict[str, Any] | None
-    origin: Literal["harness"] | None = None
+    origin: Origin | None = None
 
 
 async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:
@@ -36,7 +39,7 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     """
     if at is not None and (type(at) is not int or not 0 <= at < 2**63):
         raise InvalidSetting(f"position: expected an int from 0, found {shown(at)}")
-    state, harness = await _transcript_state(store, stream, at)
+    state, origins = await _transcript_state(store, stream, at)
     places = [Address(position, index) for _, position, index in state.lines]
     bodies = await sound_bodies(store, stream, places)
     try:
@@ -50,7 +53,7 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
             line.number,
             line.position,
             message,
-            "harness" if line.address in harness else None,
+            origins.get(line.address),
         )
         for line, message in zip(state.lines, messages, strict=True)
     ]
@@ -58,20 +61,22 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
 
 async def _transcript_state(
     store: EventStore, stream: str, at: int | None
-) -> tuple[transcript.TranscriptState, set[Address]]:
+) -> tuple[transcript.TranscriptState, dict[Address, Origin]]:
     """The transcript, as ``fold`` derives it; runs of added messages are taken in one step.
 
     Also the places of the messages that a harness wrote, as their events say.
     """
     state = transcript.initial()
-    harness: set[Address] = set()
+    found: dict[Address, Origin] = {}
     positions: list[int] = []
     async for record in store.read(stream, stop=at, bodies=False):
-        for index in stored_by_harness(record.type, record.payload):
-            harness.add(Address(record.position, index))
+        origins = stored_origins(record.type, record.payload)
+        for index in origins.harness:
+            observation = index in origins.observations
+            found[Address(record.position, index)] = "observation" if observation else "harness"
         if record.type == "context:message_added":
             positions.append(record.position)
         elif record.type in ("context:messages_set", "context:cleared"):
             state = transcript.evolve(transcript.added(state, positions), record)
             positions = []
-    return transcript.added(state, positions), harness
+    return transcript.added(state, positions), found

@@ -15,7 +15,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage, MalformedTranscript, StreamExists
 from eventctx.log.arguments import LAST
-from eventctx.log.origins import stored_by_harness
+from eventctx.log.origins import Origins, stored_origins
 from eventctx.log.record import GENESIS, Body, Draft, Record, body_digest, chain_digest
 from eventctx.log.store import NO_STREAM, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
@@ -228,7 +228,7 @@ def _bytes(data: bytes) -> _Bytes:
 
 def _draft(line: _Line) -> Draft:
     payload = _plain(line.payload) or b""
-    harness = stored_by_harness(line.type, payload)
+    origins = stored_origins(line.type, payload)
     return Draft(
         bytes.fromhex(line.id),
         line.type,
@@ -238,7 +238,7 @@ def _draft(line: _Line) -> Draft:
         tuple(
             Body(
                 bytes.fromhex(body.digest),
-                _facts(body, index in harness),
+                _facts(body, index, origins),
                 _plain(body.data),
                 None if body.salt is None else bytes.fromhex(body.salt),
                 body.erased,
@@ -252,12 +252,13 @@ def _draft(line: _Line) -> Draft:
     )
 
 
-def _facts(body: _Body, by_harness: bool) -> bytes:
+def _facts(body: _Body, index: int, origins: Origins) -> bytes:
     """Facts read anew from the message, because no digest covers those in the file."""
     if not body.facts or body.data is None:
         return body.facts
     message = decode_body(_plain(body.data) or b"")
-    return encode_facts(read_facts(message, by_harness=by_harness))
+    by_harness, observation = index in origins.harness, index in origins.observations
+    return encode_facts(read_facts(message, by_harness=by_harness, observation=observation))
 
 
 def _plain(stored: Any) -> bytes | None:

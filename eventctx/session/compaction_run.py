@@ -27,7 +27,7 @@ from eventctx.log.outcomes import described, fit_for_log, words_of
 from eventctx.log.plan import Plan
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
-from eventctx.policies import host_texts
+from eventctx.policies import interception
 from eventctx.policies.fit import Fitted
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
 from eventctx.policies.ladder import Ladder
@@ -47,7 +47,7 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import ModelAsk, NoAnswer, PolicyQuestions, placeholder
+from eventctx.session.questions import ModelAsk, NoAnswer, PolicyQuestions
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
@@ -206,7 +206,7 @@ class CompactionRun:
         if not verdict.texts:
             return verdict
         most = self._aim(frame)
-        texts = host_texts.taken(verdict.texts, most, frame.view.estimator)
+        texts = interception.taken(verdict.texts, most, frame.view.estimator)
         self._left_out = len(verdict.texts) - len(texts)
         if self._left_out:
             _log.warning(
@@ -215,7 +215,7 @@ class CompactionRun:
                 self._session.stream,
                 self._left_out,
                 len(verdict.texts),
-                most.target // host_texts.SHARE,
+                most.target // interception.SHARE,
             )
         return msgspec.structs.replace(verdict, texts=texts)
 
@@ -289,7 +289,7 @@ class CompactionRun:
 
     async def _ask(self, ask: ModelAsk, view: ViewState) -> None:
         if self._dry_run:
-            self._answers[ask.key] = placeholder(ask)
+            self._answers[ask.key] = await self._questions.placeholder(ask, view)
             return
         if not self.is_open:
             opening = self._opening()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Literal
 
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
@@ -22,7 +22,7 @@ from eventctx.log.record import Record
 from eventctx.log.store import Receipt
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
-from eventctx.policies.constraints import Count, Position, Tokens, checked
+from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
 from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy, is_policy
@@ -41,6 +41,7 @@ from eventctx.session.settings import Settings, resolve_budget
 from eventctx.session.transcript import Transcript
 from eventctx.session.transcript_export import write_transcript
 from eventctx.session.turns import ProviderCall, Turn
+from eventctx.session.withdrawal import withdraw
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
@@ -79,7 +80,7 @@ class Context:
         self._requests = RequestHandler(
             session, policy, settings, questions, self._emitter, intercept
         )
-        self._transcript = Transcript(session)
+        self._transcript = Transcript(session, settings.observations)
         self._additions = HostAdditions(session)
         self._recaller = recaller
         self._observe = observe
@@ -91,12 +92,17 @@ class Context:
 
     # -- the protocol ----------------------------------------------------------------------------
 
-    async def add_message(self, message: dict[str, Any]) -> Receipt:
+    async def add_message(
+        self, message: dict[str, Any], *, observation: bool | None = None
+    ) -> Receipt:
         """Append a message; return its receipt when it is on disk.
+
+        ``observation`` says whether a message in role user is the result of an action that the
+        model wrote into its text; None leaves that to the setting ``observations``.
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
-        record = await self._transcript.add(message)
+        record = await self._transcript.add(message, observation)
         return Receipt(record.stream, record.position, record.digest)
 
     async def get_messages_for_request(
@@ -290,6 +296,30 @@ class Context:
         if numbers:
             await self._session.appends.writable("unpin messages")
             await unpin(self._session, numbers)
+
+    async def withdraw_instruction(
+        self,
+        number: int,
+        demand: int = 1,
+        *,
+        by: int | None = None,
+        said_by: Literal["person", "model"] = "person",
+    ) -> Receipt:
+        """Record that a person's demand no longer holds: number ``demand`` (from 1) of a message.
+
+        ``by`` is the later message that takes it back, where there is one; ``said_by`` says who
+        found that. A compaction need not keep it from then on, and it no longer counts as absent.
+        ``Engine.instructions`` lists all demands. Raises NoSuchDemand, AlreadyTakenBack,
+        and InvalidSetting for a number that is not in the transcript.
+        """
+        checked("message number", number, Position)
+        checked("demand", demand, AtLeastOne)
+        checked("by", by, Position | None)
+        checked("said_by", said_by, Literal["person", "model"])
+        await self._session.appends.writable("take back an instruction")
+        event = events.InstructionWithdrawn(number=number, demand=demand, by=by, said_by=said_by)
+        record = await withdraw(self._session, event)
+        return Receipt(record.stream, record.position, record.digest)
 
     def recall_tool(self, *, max_characters: int = 8_000, limit: int = 5) -> RecallTool:
         """Make a tool with which an agent searches the transcript and reads a message again.

@@ -16,9 +16,11 @@ from eventctx.errors import CompactionError
 from eventctx.log.arguments import shown
 from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
+from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_bodies
 from eventctx.messages.part_queries import words_of
 from eventctx.policies.advisers import (
+    DEMANDS_ARE_ADDED,
     INSTRUCTION,
     OF_VIEW,
     ModelAnswer,
@@ -100,6 +102,9 @@ class PolicyQuestions:
         wanted += [Address(ref.position, ref.index) for ref in ask.merged]
         texts = await self._session.bodies.texts([*addresses(entries), *wanted])
         instruction = INSTRUCTION.format(tokens=ask.max_tokens)
+        demands = await self._demands(ask, view)
+        if any(sentence for _, sentence in demands):
+            instruction += f" {DEMANDS_ARE_ADDED}"
         if hint:
             instruction += f" Above all, keep this: {hint}"
         before, after = around(entries, ask)
@@ -118,7 +123,39 @@ class PolicyQuestions:
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
         first, last = await self._times(ask)
-        return Summary(text.strip(), first, last)
+        return Summary(text.strip(), first, last, demands)
+
+    async def _demands(self, ask: AskSummary, view: ViewState) -> tuple[tuple[int, str], ...]:
+        """What people demand in the messages of a question and of the summaries that it takes in.
+
+        Read from the messages as they were added, since a view may show a copy of them.
+        """
+        wanted = set(ask.numbers) | numbers_in([run for one in ask.merged for run in one.demands])
+        places = {
+            one.number: Address(one.position, one.index)
+            for one in view.spoken.demands
+            if one.number in wanted
+        }
+        for ref in _chosen(view, ask.numbers):
+            # Facts of an older reader do not say whether there are demands.
+            if ref.facts.may_demand and ref.number not in places:
+                places[ref.number] = Address(ref.position, ref.index)
+        texts = await self._session.bodies.texts(list(places.values()))
+        found: list[tuple[int, str]] = []
+        for number, place in sorted(places.items()):
+            data = texts[place]
+            (message,) = decode_bodies([data]) if data is not None else ({},)
+            found += [(number, sentence) for sentence in demands_in(message) or ("",)]
+        return tuple(found)
+
+    async def placeholder(self, ask: ModelAsk, view: ViewState) -> Answer:
+        """A placeholder for an answer in a dry run, which calls no model."""
+        if isinstance(ask, AskSummary):
+            text = f"(a summary of {len(ask.numbers)} messages will stand here)"
+            return Summary(text, demands=await self._demands(ask, view))
+        if isinstance(ask, AskScores):
+            return Scores(dict.fromkeys(ask.numbers, 0.5))
+        return Memory(())
 
     async def _scores(
         self, ask: AskScores, view: ViewState, scope: Scope, hint: str | None
@@ -200,15 +237,6 @@ class PolicyQuestions:
         state, times = await self._session.lines.timed_at(self._session.appends.head)
         found = [times[line.position] for line in state.lines if line.number in numbers]
         return min(found, default=None), max(found, default=None)
-
-
-def placeholder(ask: ModelAsk) -> Answer:
-    """A placeholder for an answer in a dry run, which calls no model."""
-    if isinstance(ask, AskSummary):
-        return Summary(f"(a summary of {len(ask.numbers)} messages will stand here)")
-    if isinstance(ask, AskScores):
-        return Scores(dict.fromkeys(ask.numbers, 0.5))
-    return Memory(())
 
 
 async def _report(span: ProviderCall, answer: ModelAnswer) -> None:

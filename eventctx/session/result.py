@@ -9,7 +9,7 @@ from eventctx.log import events
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, numbers_in
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.host_texts import is_of_host
+from eventctx.policies.interception import is_of_host
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
 from eventctx.policies.trigger import Frame

@@ -18,6 +18,7 @@ from msgspec import Meta
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_callable, shown
 from eventctx.log.usage import MOST_TOKENS
+from eventctx.messages.observations import Observing
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
@@ -51,7 +52,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kept for all that is sent beside the messages (system prompt, tool definitions), until a
     provider's reports show how much that is. With ``export_on_compact`` the transcript is written
     to the folder ``storage_path`` whenever a compaction was applied. ``adviser_timeout`` is the
-    longest that a summarizer or scorer may take.
+    longest that a summarizer or scorer may take. ``observations`` decides which messages in role
+    user are results of an agent whose actions are text, where nobody says so: those that look like
+    one behind an action (``by_form``), every one behind an action, or none.
     """
 
     max_tokens: Tokens | None = 200_000
@@ -64,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     export_on_compact: bool = False
     storage_path: Annotated[str, Meta(min_length=1, description="a path")] = ".eventctx/exports"
     adviser_timeout: Seconds = 60.0
+    observations: Observing = "by_form"
 
     def __post_init__(self) -> None:
         check(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,8 +15,9 @@ from eventctx.messages.encoding import (
     encode_plain,
     plain_message,
 )
-from eventctx.messages.facts import Facts, encode_facts
+from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.observations import FIRST, LAST, Observing, observes
 from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
 from eventctx.messages.tokenizers import counted
 from eventctx.projections.transcript import TranscriptState
@@ -32,6 +33,14 @@ def body_of(session: OpenSession, message: Any) -> Body:
     return _body_and_facts(session, message)[0]
 
 
+def _may_observe(message: dict[str, Any]) -> bool:
+    """Whether a message may have an observation's form, which few have, seen by its first text."""
+    text = message.get("content")
+    if type(text) is not str:
+        return True
+    return text != "" and (text[0] in FIRST or text[-1] in LAST)
+
+
 def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
     message = plain_message(message)
     data = encode_plain(message)
@@ -41,17 +50,57 @@ def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
     return make_body(data, encode_facts(facts), session.random), facts
 
 
+class _Made(NamedTuple):
+    """A new body, and whether it is an observation."""
+
+    body: Body
+    observation: bool
+
+
 class Transcript:
     """The command handlers of one session's transcript: add, set, resume, clear."""
 
-    def __init__(self, session: OpenSession) -> None:
+    def __init__(self, session: OpenSession, observations: Observing = "by_form") -> None:
         self._session = session
+        self._observations = observations
 
-    async def add(self, message: dict[str, Any]) -> Record:
+    async def add(self, message: dict[str, Any], observation: bool | None = None) -> Record:
         """As ``Context.add_message``; returns the message's record."""
         body, facts = _body_and_facts(self._session, message)
+        if observation is None and facts.human and self._may_observe(message):
+            observation = self._observes(message, await self._last_facts())
+        if observation:
+            found = as_observation(facts)
+            if found is not facts:
+                return await self._add_observation(body, found)
         unbound = await self._unbound(body, facts) if facts.results else ()
         draft = self._session.drafts.make(events.MessageAdded(unbound=unbound), (body,))
+        return (await self._session.appends.append(draft))[-1]
+
+    def _may_observe(self, message: dict[str, Any]) -> bool:
+        """Whether the row before a person's message decides if that is an observation."""
+        asked = self._observations
+        return asked == "after_actions" or (asked == "by_form" and _may_observe(message))
+
+    def _observes(self, message: dict[str, Any], before: Facts | None) -> bool:
+        """Whether a message in role user is the observation of the action directly before it."""
+        if before is None or not before.action:
+            return False
+        return self._observations == "after_actions" or observes(message, before.action)
+
+    async def _last_facts(self) -> Facts | None:
+        """The facts of the conversation's last message; None if it is not in view."""
+        view = self._session.aggregate.view_if_held
+        if view is None:
+            view, _ = await self._session.appends.settled()
+        last = view.layout.refs[-1] if len(view.layout.refs) else None
+        return last.facts if last is not None and last.number == view.next_number - 1 else None
+
+    async def _add_observation(self, body: Body, facts: Facts) -> Record:
+        """Add a message as an observation; its event says so, since the text alone cannot."""
+        body = msgspec.structs.replace(body, facts=encode_facts(facts))
+        event = events.MessageAdded(origin="harness", observation=True)
+        draft = self._session.drafts.make(event, (body,))
         return (await self._session.appends.append(draft))[-1]
 
     async def _unbound(self, body: Body, facts: Facts) -> tuple[tuple[int, int], ...]:
@@ -92,22 +141,37 @@ class Transcript:
         self._session.grown()
         return found
 
+    def _made(self, messages: Sequence[dict[str, Any]]) -> list[_Made]:
+        """The bodies of a list of messages, observations told from the message before each."""
+        made: list[_Made] = []
+        before: Facts | None = None
+        for message in messages:
+            body, facts = _body_and_facts(self._session, message)
+            asks = facts.human and before is not None and before.action
+            seen = bool(asks) and self._may_observe(message) and self._observes(message, before)
+            if seen:
+                facts = as_observation(facts)
+                body = msgspec.structs.replace(body, facts=encode_facts(facts))
+            made.append(_Made(body, seen))
+            before = facts
+        return made
+
     # -- replacing -------------------------------------------------------------------------------
 
     async def replace(self, messages: Sequence[dict[str, Any]]) -> None:
         """As ``Context.set_messages``."""
-        made = [body_of(self._session, message) for message in messages]
+        made = self._made(messages)
         appended = None
         while appended is None:
             view, version = await self._session.appends.settled()
             state, stored = await self._stored(version)
-            matched = match_in_order(stored, [body.data or b"" for body in made])
+            matched = match_in_order(stored, [one.body.data or b"" for one in made])
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
     async def resume(self, messages: Sequence[dict[str, Any]], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
-        made = [body_of(self._session, message) for message in messages]
+        made = self._made(messages)
         while True:
             view, version = await self._session.appends.settled()
             state, stored = await self._stored(version)
@@ -139,7 +203,7 @@ class Transcript:
         self,
         view: ViewState,
         state: TranscriptState,
-        rows: Sequence[tuple[Body | None, int | None]],
+        rows: Sequence[tuple[_Made | None, int | None]],
     ) -> Draft:
         """Draft a set to ``rows``, each the body of a new message or the place of a stored one."""
         following = state.next_number
@@ -147,8 +211,10 @@ class Transcript:
         for _, place_ in rows:
             numbers.append(following if place_ is None else state.lines[place_].number)
             following += place_ is None
-        fresh = [body for body, place_ in rows if place_ is None and body is not None]
-        event = events.MessagesSet(order=runs_of_numbers(numbers))
+        made = [one for one, place_ in rows if place_ is None and one is not None]
+        fresh = [one.body for one in made]
+        seen = tuple([index for index, one in enumerate(made) if one.observation])
+        event = events.MessagesSet(order=runs_of_numbers(numbers), harness=seen, observations=seen)
         stripped = stripped_by(self._session, view, event, fresh)
         # New messages come from a host, and their thinking is bound to the rows before them there,
         # so only stored messages lose it.

@@ -20,7 +20,10 @@ from typing import Any, Final
 from eventctx.errors import EventctxError
 from eventctx.log.events import Trigger
 from eventctx.log.plan import Disposition
+from eventctx.messages.demands import demands_in
+from eventctx.messages.facts import as_observation
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.observations import observes
 from eventctx.messages.shorten import shorten
 from eventctx.messages.tokens import BY_KIND
 from eventctx.policies import rules
@@ -60,10 +63,13 @@ def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
 
     Messages are numbered from 0. Raises InvalidMessage.
     """
-    refs = []
+    refs: list[MessageRef] = []
     spoken = NOTHING
     for number, row in enumerate(messages):
         facts = read_facts(row)
+        action = refs[-1].facts.action if refs else ""
+        if facts.human and observes(row, action):
+            facts = as_observation(facts)
         refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
         spoken = added(spoken, refs[-1])
     return Visible(refs, (), frozenset(pins), build(refs).tokens, spoken=spoken)
@@ -91,7 +97,11 @@ class Answers:
         if isinstance(question, AskTexts):
             return MessageTexts({number: self.messages[number] for number in question.numbers})
         if isinstance(question, AskSummary):
-            return Summary(self.summary)
+            known = [number for number in question.numbers if number < len(self.messages)]
+            spoken = [(n, demands_in(self.messages[n])) for n in known]
+            return Summary(
+                self.summary, demands=tuple([(n, one) for n, said in spoken for one in said])
+            )
         scores = self.scores
         if isinstance(scores, Mapping):
             return Scores({number: scores.get(number, 0.5) for number in question.numbers})
@@ -216,13 +226,20 @@ class Outcome:
         self.in_view = [n for n, done in self.dispositions.items() if done in _STAYS]
         self.insertions = [one.message for one in fitted.proposal.insertions]
         self._start = start
+        refs = start.visible.messages
+        self._facts = {ref.number: ref.facts for ref in refs}
 
     @property
     def messages(self) -> list[Row]:
         """The messages in view as the model would read them, without insertions."""
         limits = self.proposal.limits
         return [
-            shorten(copy.deepcopy(self._start.messages[number]), number, limits[number])
+            shorten(
+                copy.deepcopy(self._start.messages[number]),
+                number,
+                limits[number],
+                self._facts[number],
+            )
             if number in limits
             else copy.deepcopy(self._start.messages[number])
             for number in self.in_view

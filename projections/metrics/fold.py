@@ -149,6 +149,8 @@ def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> Met
     found = [Measurement(names.REQUEST_TOKENS, event.tokens, model)]
     if event.budget is not None and event.budget > 0:
         found.append(Measurement(names.BUDGET_USED, event.tokens / event.budget, model))
+    if event.demands_absent is not None:
+        found.append(Measurement(names.INSTRUCTIONS_ABSENT, event.demands_absent, model))
     carrier = record if event.insertions else None
     sent = RequestPrefix(state.view, event.insertions, carrier)
     share = _reused(state, event, sent)

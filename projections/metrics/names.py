@@ -51,6 +51,7 @@ _TOKENS: Final = (
 _SHARES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 _USED: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0)
 _COMPACTING: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_INSTRUCTIONS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _APPENDING: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0),
 )
@@ -118,6 +119,14 @@ PREFIX_REUSED: Final = Instrument(
     _MODEL,
     _SHARES,
 )
+INSTRUCTIONS_ABSENT: Final = Instrument(
+    conv.INSTRUCTIONS_ABSENT,
+    "histogram",
+    "{instruction}",
+    "Demands of a person that a prepared request holds nowhere word by word, if there are any.",
+    _MODEL,
+    _INSTRUCTIONS,
+)
 BREAKS: Final = Instrument(
     "eventctx.request.breaks",
     "counter",
@@ -177,7 +186,7 @@ HOOK_DROPS: Final = Instrument(
 
 INSTRUMENTS: Final = (
     *(COMPACTIONS, TOKENS_BEFORE, TOKENS_AFTER, COMPACTION_DURATION),
-    *(REQUEST_TOKENS, BUDGET_USED, PREFIX_REUSED, BREAKS),
+    *(REQUEST_TOKENS, BUDGET_USED, PREFIX_REUSED, INSTRUCTIONS_ABSENT, BREAKS),
     *(PROMPT_CACHED, OPERATION_DURATION, TOKEN_USAGE),
     *(APPEND_DURATION, HOOK_ERRORS, HOOK_DROPS),
 )

@@ -143,6 +143,8 @@ def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
         found[_BREAKS] = ",".join(event.breaks)
     if event.insertions:
         found[_INSERTIONS] = len(event.insertions)
+    if event.demands_absent is not None:
+        found[conv.INSTRUCTIONS_ABSENT] = event.demands_absent
     if event.floor_sent:
         found[_FLOOR] = True
     if event.wire is not None:

@@ -123,6 +123,9 @@ def _decided(plan: Plan) -> CompactionAttributes:
     if plan.insertions:
         kinds = Counter(insertion.kind for insertion in plan.insertions)
         found["insertions"] = tuple(f"{kind}={count}" for kind, count in kinds.most_common())
+        quoted = sorted({run for insertion in plan.insertions for run in insertion.demands})
+        if quoted:
+            found["instructions.numbers"] = numbers_text(quoted)
     return found
 
 

@@ -314,6 +314,12 @@ def _measured(state: TraceState, record: Record, event: PromptMeasured) -> Trace
 def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:
     """Keep a prepared request for the chat that sends it, which usually begins later."""
     state = replace(state, plan=event.plan, digest=event.digest)
+    turn = _turn(state, record.turn_id)
+    if turn is not None and event.demands_absent is not None:
+        known_before = turn.attributes.get(conv.INSTRUCTIONS_ABSENT, 0)
+        most = max(event.demands_absent, known_before if isinstance(known_before, int) else 0)
+        attributes = turn.attributes | {conv.INSTRUCTIONS_ABSENT: most}
+        state = _put(state, replace(turn, attributes=attributes))
     known = attrs.prepared(record, event) | attrs.in_force(event.plan)
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":

@@ -74,6 +74,9 @@ COMPACTION_VIEW_BEFORE: Final = "eventctx.compaction.view.before"
 """Digest of the last request before a compaction; the next chat has the first one's after it."""
 REQUEST_DIGEST: Final = "eventctx.request.digest"
 
+INSTRUCTIONS_ABSENT: Final = "eventctx.instructions.absent"
+"""Demands of a person that a request's view holds nowhere; on a turn the most of its requests."""
+
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import DecodeError
 from eventctx.log.plan import Disposition, Insertion, Plan, Run, finder, joined, numbers_in, runs_of
 from eventctx.log.record import Body, Record
-from eventctx.messages.facts import decode_facts, without_bound
+from eventctx.messages.facts import as_observation, decode_facts, without_bound
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.entries import Entry
@@ -200,7 +200,12 @@ def _shortened(ref: MessageRef, short: Any, record: Record, estimator: Estimator
         return ref
     shorter = reference(record, short.body, ref.number, estimator, shortened=True)
     # The speaker is the message's: a cut may have taken the mark that tells who it is.
-    speaker = {"kind": ref.facts.kind, "human": ref.facts.human}
-    facts = msgspec.structs.replace(shorter.facts, **speaker)
-    shorter = msgspec.structs.replace(shorter, facts=facts)
+    was = ref.facts
+    speaker = {"kind": was.kind, "human": was.human, "action": was.action}
+    if ref.facts.observation:
+        facts = as_observation(shorter.facts)
+        shorter = msgspec.structs.replace(shorter, facts=facts, tokens=estimator.tokens(facts))
+    else:
+        facts = msgspec.structs.replace(shorter.facts, **speaker)
+        shorter = msgspec.structs.replace(shorter, facts=facts)
     return without_thinking(shorter, estimator) if ref.stripped else shorter

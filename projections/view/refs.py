@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from eventctx.log.plan import InsertionKind
@@ -65,9 +67,19 @@ class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class DemandRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A person's message with ``demands`` demands; its body is ``index`` of ``position``."""
+    """A person's message with ``demands`` demands that hold; its body is ``index`` of ``position``.
+
+    ``withdrawn`` are those that were taken back, counted from 1 in the order of the text; they are
+    not among ``demands``.
+    """
 
     number: int
     position: int
     index: int
     demands: int
+    withdrawn: tuple[int, ...] = ()
+
+    def holding(self, sentences: Sequence[str]) -> tuple[str, ...]:
+        """The demands that hold, of all demands of the message (``messages.demands``)."""
+        taken_back = self.withdrawn
+        return tuple([one for at, one in enumerate(sentences, 1) if at not in taken_back])

@@ -95,7 +95,15 @@ def prepared(
         factor=scale.factor,
         reserve=scale.reserve,
         wire=wire,
+        demands_absent=_absent_demands(state) if state.spoken.demands else None,
     )
+
+
+def _absent_demands(state: ViewState) -> int:
+    """Demands that stand nowhere in the view. Most views show all messages, and need no search."""
+    if not state.layout.shortened and not any(state.hidden):
+        return 0
+    return spoken.absent(state.spoken, state.layout)
 
 
 def as_rendered(state: ViewState, renderer: int) -> ViewState:
@@ -303,6 +311,11 @@ def _restored(state: ViewState, record: Record) -> ViewState:
     )
 
 
+def _withdrawn(state: ViewState, record: Record) -> ViewState:
+    event: Any = decode_known(record)
+    return state._replace(spoken=spoken.taken_back(state.spoken, event.number, event.demand))
+
+
 def _located(located: Located, estimator: Estimator) -> MessageRef:
     facts = decode_facts(located.facts)
     return MessageRef(
@@ -454,6 +467,7 @@ _STEPS = {
     _name(events.Pinned): _pinned,
     _name(events.Unpinned): _unpinned,
     _name(events.Restored): _restored,
+    _name(events.InstructionWithdrawn): _withdrawn,
     _name(events.Erased): _erased,
     _name(events.SystemPromptSet): _prompted,
     _name(events.PostCompact): _compacted,

@@ -73,7 +73,7 @@ def _results(number: int) -> list[dict[str, Any]]:
 async def write(path: Path, session: str, turns: int = 3, rounds: int = 3) -> None:
     """A tool loop of three turns under a budget that forces compactions."""
     async with eventctx.open(path) as engine:
-        ctx = await engine.session(session, max_tokens=3_000)
+        ctx = await engine.session(session, max_tokens=3_000, policy="ladder")
         await ctx.add_message({"role": "system", "content": "Be brief."})
         for turn in range(turns):
             async with ctx.turn() as block:

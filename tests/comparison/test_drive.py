@@ -51,7 +51,7 @@ class WithoutTheStore:
         answers: dict[str, Answer] = {}
         for key, one in state.answers.items():
             if isinstance(one, Summary):
-                one = Summary(one.text)
+                one = Summary(one.text, demands=one.demands)
             answers[key] = Memory(()) if isinstance(one, Memory) else one
         return self._policy.propose(visible, budget, replace(state, answers=answers))
 

@@ -123,6 +123,12 @@ EVIDENCE_SAMPLES: list[events.Event] = [
 ]
 """Event types and fields that came with erasure, deletion and signatures."""
 
+TEXT_AGENT_SAMPLES: list[events.Event] = [
+    events.MessageAdded(origin="harness", observation=True),
+    events.MessagesSet(order=((0, 2),), harness=(0, 1), observations=(1,)),
+]
+"""Fields that came with agents whose actions are text."""
+
 WIRE_SAMPLES: list[events.Event] = [
     events.RequestContent(kind="tools", digest="ab" * 32),
     events.RequestContent(
@@ -192,6 +198,20 @@ HOST_TEXT_SAMPLES: list[events.Event] = [
 ]
 """The fields that came with texts of the host for a compacted view."""
 
+DEMAND_SAMPLES: list[events.Event] = [
+    events.InstructionWithdrawn(number=12, demand=2, by=40, said_by="model"),
+    events.RequestPrepared(
+        renderer=1,
+        last_message=12,
+        messages=5,
+        tokens=300,
+        digest="ab" * 32,
+        insertions=(Insertion("notice", 0, demands=((1, 1), (4, 6))),),
+        demands_absent=2,
+    ),
+]
+"""Event types and fields that came with the demands of a person."""
+
 
 def _write(name: str, data: bytes) -> None:
     path = HERE / name
@@ -259,5 +279,7 @@ if __name__ == "__main__":
     _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
     _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
     _write_events("events-v1-host-texts.jsonl", HOST_TEXT_SAMPLES)
+    _write_events("events-v1-text-agents.jsonl", TEXT_AGENT_SAMPLES)
+    _write_events("events-v1-demands.jsonl", DEMAND_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

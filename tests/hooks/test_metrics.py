@@ -302,6 +302,7 @@ def test_instruments_are_spelt_as_they_always_were():
         ("eventctx.request.estimated_tokens", "histogram", "{token}"),
         ("eventctx.request.budget.used", "histogram", "1"),
         ("eventctx.request.prefix.reused", "histogram", "1"),
+        ("eventctx.instructions.absent", "histogram", "{instruction}"),
         ("eventctx.request.breaks", "counter", "{break}"),
         ("eventctx.prompt.cached", "histogram", "1"),
         ("gen_ai.client.operation.duration", "histogram", "s"),

@@ -15,7 +15,7 @@ from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.source.items import MessageItem, TurnBegan
 from eventctx.log.codec import encode_event
 from eventctx.log.events import MessageAdded, MessagesSet, PostCompact
-from eventctx.log.origins import by_harness, stored_by_harness
+from eventctx.log.origins import Origins, origins, stored_origins
 from eventctx.log.plan import Plan, Run, Shortening
 from eventctx.log.record import Draft, make_body
 from eventctx.log.store import NO_STREAM
@@ -210,13 +210,16 @@ async def test_a_speaker_of_an_import_by_an_earlier_release_is_not_passed_over(
 
 
 def test_a_record_names_the_bodies_that_a_harness_wrote() -> None:
-    known: list[tuple[Any, frozenset[int]]] = [
-        (MessageAdded(), frozenset()),
-        (MessageAdded(origin="harness"), frozenset((0,))),
-        (MessagesSet(order=((0, 2),), harness=(0, 2)), frozenset((0, 2))),
+    first, both = frozenset((0,)), frozenset((0, 2))
+    known: list[tuple[Any, Origins]] = [
+        (MessageAdded(), Origins()),
+        (MessageAdded(origin="harness"), Origins(first)),
+        (MessageAdded(origin="harness", observation=True), Origins(first, first)),
+        (MessagesSet(order=((0, 2),), harness=(0, 2)), Origins(both)),
+        (MessagesSet(order=((0, 2),), harness=(0, 2), observations=(0,)), Origins(both, first)),
     ]
     for event, expected in known:
         kind, _, payload = encode_event(event)
-        assert by_harness(event) == stored_by_harness(kind, payload) == expected
-    assert stored_by_harness("context:messages_set", b'{"harness":"harness"') == frozenset()
-    assert stored_by_harness("prompt:submit", msgspec.json.encode({"harness": [0]})) == frozenset()
+        assert origins(event) == stored_origins(kind, payload) == expected
+    assert stored_origins("context:messages_set", b'{"harness":"harness"') == Origins()
+    assert stored_origins("prompt:submit", msgspec.json.encode({"harness": [0]})) == Origins()

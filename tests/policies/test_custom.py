@@ -89,7 +89,8 @@ ROWS = [
 
 def test_keeping_only_some_messages_keeps_their_rounds_and_what_must_stay() -> None:
     proposal = keep_only(view(*ROWS, pins=(5,)), [3])
-    assert staying(proposal) == [0, 2, 3, 4, 5, 6]
+    assert staying(proposal) == [0, 1, 2, 3, 4, 5, 6]
+    assert proposal.dispositions[1] == ("kept", "task")
     assert proposal.dispositions[3] == ("kept", "custom")
     assert proposal.dispositions[2] == ("kept", "same_round")
     assert proposal.dispositions[9] == ("dropped", "custom")
@@ -252,9 +253,9 @@ def ghosts(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
     return Proposal({**made.dispositions, 4_000: ("kept", "custom")})
 
 
-def without_pins(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+def without_the_question(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
     made = last_three(visible, budget, state)
-    return Proposal({**made.dispositions, 0: ("dropped", "custom")})
+    return Proposal({**made.dispositions, 1: ("dropped", "custom")})
 
 
 def half_a_round(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
@@ -278,7 +279,7 @@ def asks_forever(visible: Visible, budget: Budget, state: PolicyState) -> AskSco
         (nothing, "expected a Proposal or a question, found NoneType"),
         (strangers, "not in view"),
         (ghosts, "not in view"),
-        (without_pins, "pinned messages stay"),
+        (without_the_question, "the latest human message stays"),
         (half_a_round, "a tool round stands or falls as one"),
         (no_message, "role"),
         (asks_forever, "scorer"),
@@ -319,7 +320,7 @@ async def test_a_limit_on_messages_makes_a_compaction_due() -> None:
         for n in range(7):
             await ctx.add_message(user(f"{n}"))
         messages = await ctx.get_messages_for_request()
-        assert messages == [user("4"), user("5"), user("6")]
+        assert messages == [user("0"), user("4"), user("5"), user("6")]
 
 
 # -- for any story -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts_reader import read_facts
-from eventctx.policies import host_texts
+from eventctx.policies import interception
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.index.text import index_message
 from eventctx.policies.ladder import Ladder
@@ -40,7 +40,9 @@ def hands(*texts: str) -> Any:
 
 def host_rows(request: Iterable[dict[str, Any]]) -> list[str]:
     return [
-        str(one["content"]) for one in request if str(one["content"]).startswith(host_texts.HEADER)
+        str(one["content"])
+        for one in request
+        if str(one["content"]).startswith(interception.HEADER)
     ]
 
 
@@ -62,11 +64,11 @@ async def test_they_stand_in_the_compacted_view_of_every_policy_marked_as_no_per
         view = await ctx.get_messages_for_request(5_000)
         (notice,) = host_rows(view)
         assert notice.splitlines() == [
-            host_texts.HEADER,
+            interception.HEADER,
             f"| {RULE}",
             "| Job 7 is still running.",
             "| It began at noon.",
-            host_texts.END,
+            interception.END,
         ]
         assert not read_facts({"role": "user", "content": notice}).human
         ((ended, _),) = await events_of(engine, "context:post_compact")
@@ -165,7 +167,7 @@ async def test_the_view_is_the_same_after_another_process_opened_the_session() -
 
 
 @pytest.mark.parametrize(
-    "message", [host_texts.host_notice((RULE,)).message, index_message(["| #3: never"])]
+    "message", [interception.host_notice((RULE,)).message, index_message(["| #3: never"])]
 )
 def test_what_a_program_wrote_is_no_persons_word(message: dict[str, Any]) -> None:
     facts = read_facts(message)
@@ -186,9 +188,9 @@ def test_with_them_a_view_fits_wherever_it_fits_without(
     story: Story, policy: Policy, tokens: int, texts: list[str]
 ) -> None:
     visible, budget = seen(story), budget_of(tokens)
-    kept = host_texts.taken(texts, budget, visible.estimator)
-    size = insertion_tokens(host_texts.host_notice(kept), visible.estimator) if kept else 0
-    assert size <= budget.target // host_texts.SHARE
+    kept = interception.taken(texts, budget, visible.estimator)
+    size = insertion_tokens(interception.host_notice(kept), visible.estimator) if kept else 0
+    assert size <= budget.target // interception.SHARE
     state = PolicyState("budget")
     found = outline(visible, policy, budget, state, kept)
     if not isinstance(found, Fitted):
@@ -196,5 +198,5 @@ def test_with_them_a_view_fits_wherever_it_fits_without(
     floor = fit(visible, kept_whole(visible), budget)
     assert (found.tokens > budget.tokens) == bool(found.overflow)
     assert not found.overflow or floor.overflow
-    ours = [one for one in found.proposal.insertions if host_texts.is_notice(one)]
+    ours = [one for one in found.proposal.insertions if interception.is_notice(one)]
     assert len(ours) == bool(kept and not found.overflow) or floor.tokens + size > budget.tokens

@@ -99,7 +99,8 @@ def test_an_old_decision_of_the_user_outlives_a_long_tangent_of_tools() -> None:
     visible = view(rows)
     proposal = proposed(visible)
     assert {0, 1, len(rows) - 2} <= set(staying(proposal))
-    assert proposal.dispositions[1] == ("kept", "important")
+    assert proposal.dispositions[0] == ("kept", "task")
+    assert proposal.dispositions[1] == ("kept", "demand")
     assert proposal.dispositions[2] == ("dropped", "unimportant")
 
 
@@ -155,7 +156,7 @@ def test_every_message_says_why_it_stays_or_goes() -> None:
     proposal = proposed(view(rows, pins=(5,)), keep_recent=1)
     reasons = {reason for _, reason in proposal.dispositions.values()}
     assert reasons == {
-        *("system", "pinned", "latest_human"),
+        *("system", "pinned", "latest_human", "task"),
         *("protected", "important", "unimportant"),
     }
     assert reasons <= REASONS.keys()
@@ -223,8 +224,8 @@ def test_only_what_could_go_is_asked_about() -> None:
     visible = view([user("go"), *answers(40), user("end")], pins=(7,))
     ask = Importance(scorer="model").propose(visible, TIGHT, THRESHOLD)
     assert isinstance(ask, AskScores)
-    assert ask.numbers == (*range(7), *range(8, 36))
-    assert ask.key == "scores 0-35"
+    assert ask.numbers == (*range(1, 7), *range(8, 36))
+    assert ask.key == "scores 1-35"
 
 
 def test_messages_that_came_meanwhile_get_the_built_in_score_and_nothing_is_asked_again() -> None:

@@ -344,8 +344,8 @@ def proposed(policy: TokenBudgetPolicy, visible: Visible, state: PolicyState) ->
 
 def test_older_rounds_are_filled_in_newest_first_beside_the_tail() -> None:
     proposal = proposed(BARE, view(*talk(60, 200)), DUE)
-    # Four fifths of the threshold is 7,360: 36 messages of 200 tokens, the first human is gone.
-    assert staying(proposal) == list(range(24, 60))
+    # Four fifths of the threshold is 7,360: 36 messages of 200 tokens, the task among them.
+    assert staying(proposal) == [0, *range(25, 60)]
     assert proposal.dispositions[44] == ("kept", "recent")
     assert proposal.dispositions[43] == ("kept", "fits")
     assert proposal.dispositions[23] == ("dropped", "older")
@@ -369,15 +369,15 @@ def test_system_messages_in_view_are_taken_off_first_and_not_twice() -> None:
 def test_the_first_round_that_does_not_fit_ends_the_filling() -> None:
     rows = talk(60, 100)
     rows[30] = user("x" * 40_000)
-    assert staying(proposed(BARE, view(*rows), DUE)) == list(range(31, 60))
+    assert staying(proposed(BARE, view(*rows), DUE)) == [0, *range(31, 60)]
 
 
 def test_the_tail_stays_beyond_its_share_and_fit_brings_it_into_the_budget() -> None:
     visible = view(*talk(20, 1_000))
     proposal = proposed(BARE, visible, DUE)
-    assert staying(proposal) == list(range(4, 20))
+    assert staying(proposal) == [0, *range(4, 20)]
     fitted = fit(visible, proposal, TIGHT)
-    assert staying(fitted.proposal) == list(range(13, 20))
+    assert staying(fitted.proposal) == [0, *range(14, 20)]
     assert fitted.overflow == {}
 
 
@@ -478,7 +478,7 @@ def test_summaries_in_view_come_before_older_messages_and_one_too_large_is_skipp
     visible = with_insertions(view(*talk(60, 200)), large, small)
     proposal = proposed(BARE, visible, DUE)
     assert proposal.kept_insertions == (small,)
-    assert staying(proposal) == list(range(26, 60))
+    assert staying(proposal) == [0, *range(27, 60)]
 
 
 @pytest.mark.parametrize(
@@ -611,13 +611,14 @@ async def test_recalled_memory_is_in_the_view_and_is_replaced_by_the_next_compac
 async def test_memory_is_what_was_said_before_and_is_no_longer_in_view() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="token-budget", max_tokens=2_000, fresh_tail_count=2)
+        await ctx.add_message(user("hello"))
         await ctx.add_message(user("the staging database is called heron"))
         for n in range(8):
             await ctx.add_message(model(f"step {n} " + "x" * 900))
         await ctx.add_message(user("what is the staging database called?"))
         view = await ctx.get_messages_for_request()
         (memory,) = [m["content"] for m in view if "## Relevant Memory" in m["content"]]
-        assert "(message 0) the staging database is called heron" in memory
+        assert "(message 1) the staging database is called heron" in memory
         assert "staging database called?" not in memory
 
 

@@ -127,7 +127,7 @@ async def test_summaries_of_an_erased_message_go_along(engine: Engine, tmp_path:
 async def test_a_tool_round_goes_whole_with_its_shortened_copies(
     engine: Engine, tmp_path: Path
 ) -> None:
-    context = await engine.session("s", max_tokens=4_000)
+    context = await engine.session("s", max_tokens=4_000, policy="ladder")
     await context.add_message({"role": "user", "content": "read it"})
     call = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "foxtrot.txt"}}
     await context.add_message({"role": "assistant", "content": [call]})

@@ -85,6 +85,7 @@ WRITES: Final[dict[str, list[Command]]] = {
     "pin": [lambda c: c.pin(0)],
     "restore": [lambda c: c.restore(0)],
     "unpin": [lambda c: c.unpin(0)],
+    "withdraw_instruction": [lambda c: c.withdraw_instruction(0)],
     "turn": [in_a_turn],
     "following": [as_a_host],
     "record_sent": [lambda c: c.record_sent(3, 1, [(0, HELLO)])],
@@ -106,7 +107,7 @@ ENGINE_ABOUT: Final = {"fork", "link", "erase", "delete", "sign"}
 ENGINE_READS: Final = {
     *("recaller", "recall", "sessions", "forks", "expired", "records", "transcript", "audit"),
     *("request_view", "verify", "verify_store", "backup", "why", "diff", "lost", "dry_run"),
-    *("losses", "close_session", "close", "mirror_of"),
+    *("losses", "close_session", "close", "mirror_of", "instructions"),
 }
 
 

@@ -47,8 +47,8 @@ def test_a_policy_by_name_is_asked_for_what_becomes_of_messages():
         given(*TALK, budget=1_500)
         .when("truncate", keep_recent=2)
         .then(
-            in_view=[0, 6, 7],
-            kept=[0, 7],
+            in_view=[0, 1, 6, 7],
+            kept=[0, 1, 7],
             dropped=[2, 3, 4, 5],
             reasons={0: "system", 7: "latest_human", 3: "older"},
             tokens_at_most=1_500,
@@ -69,7 +69,7 @@ def test_what_is_shortened_reads_as_the_model_would_read_it():
 
 def test_pins_hint_and_answers_reach_the_policy():
     pinned = given(*TALK, budget=1_500, pins=[2]).when("truncate", keep_recent=1)
-    pinned.then(kept=[2], in_view=[0, 2, 3, 7], reasons={2: "pinned"})
+    pinned.then(kept=[2], in_view=[0, 1, 2, 3, 7], reasons={1: "task", 2: "pinned"})
     asked = (
         given(*TALK, budget=1_500, hint="files").answering(summary="400 files").when("summarize")
     )
@@ -86,7 +86,7 @@ def test_scores_may_be_given_by_number():
         return keep_only(visible, [number for number in numbers if scores[number] > 0.6])
 
     start = given(*TALK, budget=9_000).answering(scores={2: 0.9, 3: 0.9})
-    start.when(Own(by_score)).then(in_view=[0, 2, 3, 7])
+    start.when(Own(by_score)).then(in_view=[0, 1, 2, 3, 7])
 
 
 def test_a_floor_that_does_not_fit_is_told():

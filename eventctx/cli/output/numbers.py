@@ -24,6 +24,11 @@ def message_numbers(text: str) -> tuple[int, ...]:
     return _read(naming.read_messages, text)
 
 
+def demand(text: str) -> tuple[int, int]:
+    """A demand, ``#12.1`` or ``12.1``. For ``type=`` of an option."""
+    return _read(naming.read_demand, text)
+
+
 def flat(
     _: click.Context, __: click.Parameter, given: tuple[tuple[int, ...], ...]
 ) -> tuple[int, ...]:

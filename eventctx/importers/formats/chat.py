@@ -171,7 +171,7 @@ class _Talk:
                 yield _call(number, row)
         else:
             yield from self._close(number)
-            if facts.role == "user" and facts.human and harness.by_person(row):
+            if facts.role == "user" and facts.human and harness.by_person(row, self.previous):
                 yield TurnBegan(number, time)
         self.previous = facts
         yield MessageItem(number, time, row)

@@ -3,7 +3,8 @@
 ``extra`` holds the whole provider response, which repeats the content. It is taken out of each row
 and kept as ``Raw``; the rest of a row is the message. A row in role ``exit`` is no message, but
 holds the end of the run. In format 1 the last row in role user is the submitted diff, which was
-never sent. Only the first row in role user is a person's.
+never sent. Only the first row in role user is a person's; one behind a model's row without calls is
+the observation of the action in it, unless it complains about the answer's form.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from eventctx.importers.source import harness
 from eventctx.importers.source.document import envelope, outcome, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -44,7 +46,7 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     times = (_time(object_or_empty(object_or_empty(row).get("extra"))) for row in rows)
     yield Session(0, next((time for time in times if time is not None), None), stem(name))
     yield from repaired
-    begun = False
+    begun = acted = False
     for number, row in enumerate(rows, 1):
         role = row.get("role") if isinstance(row, dict) else None
         if not isinstance(role, str):
@@ -62,12 +64,16 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
             yield _call(number, extra)
             yield MessageItem(number, time, message)
             yield CallEnded(number, time)
+            acted = not row.get("tool_calls")
             continue
         task = role == "user" and not begun
         if task:
             begun = True
             yield TurnBegan(number, time)
-        yield MessageItem(number, time, message, by_harness=role == "user" and not task)
+        told = role == "user" and not task
+        observed = told and acted and harness.may_be_observation(message)
+        yield MessageItem(number, time, message, by_harness=told, observation=observed)
+        acted = False
     yield from outcome(document, len(rows), exact=True)
     yield envelope(document, "messages")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from eventctx.importers.source import harness
 from eventctx.importers.source.document import envelope, outcome, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -37,7 +38,7 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     yield Session(0, None, stem(name))
     yield from repaired
     model = _model(document)
-    begun = False
+    begun = acted = False
     rows: list[Any] = document["history"]
     for number, row in enumerate(rows, 1):
         if number <= len(steps):
@@ -49,13 +50,17 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
             yield ModelCall(number, None, model)
             yield MessageItem(number, None, row)
             yield CallEnded(number, None)
+            acted = not row.get("tool_calls")
             continue
         # Later rows in role user hold observations, or complain about the answer's form.
         task = row["role"] == "user" and not begun and not _demonstrates(row)
         if task:
             begun = True
             yield TurnBegan(number, None)
-        yield MessageItem(number, None, row, by_harness=row["role"] == "user" and not task)
+        told = row["role"] == "user" and not task
+        observed = told and acted and harness.may_be_observation(row)
+        yield MessageItem(number, None, row, by_harness=told, observation=observed)
+        acted = row["role"] == "assistant" and not row.get("tool_calls")
     for number in range(len(rows) + 1, len(steps) + 1):
         yield Raw(number, "trajectory", encode(steps[number - 1]))
     yield from outcome(document, len(rows), exact=False)

@@ -61,6 +61,7 @@ from eventctx.log.turn_recorder import (
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
+from eventctx.messages.observations import observes
 from eventctx.messages.part_queries import call_names, failed_results
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
@@ -99,6 +100,7 @@ class Recorder:
         self._turn = TurnRecorder(self._ids.new_span)
         self._cycle = self._turn.outside()
         self._interrupted = False
+        self._action = ""
         self._began: int | None = None
         self._latest: int | None = None
         self._call: TurnSpan[ModelRequest] | None = None
@@ -327,7 +329,11 @@ class Recorder:
     # -- messages --------------------------------------------------------------------------------
 
     async def _message(self, item: MessageItem) -> None:
-        found = content_of(item.line, item.message, by_harness=item.by_harness)
+        observation = item.observation or (
+            not item.by_harness and observes(item.message, self._action)
+        )
+        by_harness = item.by_harness or observation
+        found = content_of(item.line, item.message, by_harness=by_harness, observation=observation)
         self._places.took(stored=isinstance(found, Stored))
         if isinstance(found, Unstorable):
             await self._not_stored(found)
@@ -339,7 +345,10 @@ class Recorder:
         answers = facts.kind == "assistant" and self._call is not None
         ids = self._call.ids if answers and self._call else self._turn.ids
         number = self._view.next_number
-        added = events.MessageAdded(origin="harness" if item.by_harness else None)
+        added = events.MessageAdded(
+            origin="harness" if by_harness else None, observation=observation
+        )
+        self._action = facts.action
         record = await self._put(added, item.time, ids, (content,))
         self.wires.said(number, record, 0, item.message)
         if facts.calls and self._call is not None:

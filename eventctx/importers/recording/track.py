@@ -19,7 +19,7 @@ from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds
-from eventctx.log.origins import by_harness, stored_by_harness
+from eventctx.log.origins import origins, stored_origins
 from eventctx.log.record import Draft, Record, make_body, place
 from eventctx.log.store import NO_STREAM, Appended, EventStore
 
@@ -148,7 +148,8 @@ class Track:
                 f"line {line}: expected the text that was imported before, found another "
                 f"({where}); import the file as another session with --session NEW"
             )
-        if by_harness(event) != stored_by_harness(stored.type, stored.payload):
+        # An earlier release knew no observations, but that a harness wrote them.
+        if origins(event).harness != stored_origins(stored.type, stored.payload).harness:
             raise SourceChanged(
                 f"line {line}: expected a message of the speaker that was imported before, found "
                 f"another ({where}): an earlier release read this format in another way; import "

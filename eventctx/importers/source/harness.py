@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from eventctx.errors import InvalidMessage
+from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.observations import observes
 from eventctx.messages.speaker import interrupts
 
-__all__ = ["by_person", "interrupts"]
+__all__ = ["by_person", "interrupts", "may_be_observation"]
 
 
-def by_person(message: dict[str, Any]) -> bool:
+def by_person(message: dict[str, Any], before: Facts | None = None) -> bool:
     """Whether a message holds a person's words (or an image), by the rule that policies go by.
 
-    A row of tool results that ends in a person's words counts. Raises InvalidMessage for a message
+    A row of tool results that ends in a person's words counts; an observation does not: it follows
+    an action in the text of ``before``, the message before it. Raises InvalidMessage for a message
     without a role.
     """
-    return read_facts(message).human
+    observation = before is not None and observes(message, before.action)
+    return not observation and read_facts(message).human
+
+
+def may_be_observation(message: dict[str, Any]) -> bool:
+    """Whether a program's message may be a result: a harness's own texts are told by their form.
+
+    A message without a role is none.
+    """
+    try:
+        return by_person(message)
+    except InvalidMessage:
+        return False

@@ -76,7 +76,9 @@ class MessageItem(msgspec.Struct, frozen=True):
     """A message as it was sent to the model or came from it, in its own dialect.
 
     ``failed`` marks the result of a failed tool in a dialect that has no field for that.
-    ``by_harness`` is set where the file says beside the message that a harness wrote it.
+    ``by_harness`` is set where the file says beside the message that a harness wrote it,
+    ``observation`` where it is the result of the action in the model's text before it. The recorder
+    tells observations by their form, too.
     """
 
     line: int
@@ -84,6 +86,7 @@ class MessageItem(msgspec.Struct, frozen=True):
     message: dict[str, Any]
     failed: bool = False
     by_harness: bool = False
+    observation: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True):

@@ -1,15 +1,18 @@
 """Sentences of a person that instruct, and sentences of a model that state a decision.
 
-The rules are small and find words, not meaning: a demand is a sentence with one of the cues below,
-and so is a decision. Code, quotations of a terminal and elements of a harness are no sentences.
+The rules are small and find words, not meaning: a decision is a sentence with one of the cues
+below; a demand is what ``messages.demands`` finds. Code, quotations of a terminal and elements of a
+harness are no sentences.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
+from eventctx.messages.demands import demands_of
+from eventctx.messages.overlap import normal
 from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import HARNESS_PREFIXES, is_of_harness
 
@@ -19,9 +22,8 @@ LONGEST: Final = 60
 SHORT: Final = 4
 """Sentences of a short text: each of them says what the person wants."""
 
-MOST_INSTRUCTIONS: Final = 12
 MOST_DECISIONS: Final = 6
-"""Sentences of one message that are taken at most, so that a pasted page does not crowd out all."""
+"""Decisions of one message that are taken at most."""
 
 _FENCE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # No "<" in a tag: a search that begins at each of many would else go to the end of the text.
@@ -31,12 +33,6 @@ _BULLET: Final = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|#{1,6}|- \[[ x]\])\s+
 _END: Final = re.compile(r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<=[.!?])[\"')\]]*\s+")
 _WORD: Final = re.compile(r"[^\W_][\w'’-]*")
 
-_DEMAND: Final = re.compile(
-    r"\b(?:don['’]?t|do not|never|always|must|only|should(?:n['’]?t)?|ensure|make sure|instead"
-    r"|without|avoid|use|keep|need(?:s)? to|prefer|remember|please|stop|has to|have to"
-    r"|want (?:you|to|it|a|the)|would want|not allowed|no longer|leave)\b",
-    re.IGNORECASE,
-)
 _DECISION: Final = re.compile(
     r"\b(?:(?:I|we)(?:['’]ll| will| am going to|['’]m going to|['’]re going to)"
     r" (?:use|keep|go with|switch|stick|drop|avoid|skip|leave|replace|rewrite|put|store|follow)"
@@ -91,16 +87,25 @@ def sentences(text: str, *, code: bool = False) -> list[str]:
     return found
 
 
-def instructions(text: str) -> list[str]:
-    """The sentences of a person's short text; of a longer one the first and every demand."""
+def instructions(
+    text: str, demands: Sequence[str] | None = None, taken_back: Collection[str] = ()
+) -> list[str]:
+    """The sentences of a person's short text; of a longer one the first and every demand.
+
+    ``demands`` are those of the text (``messages.demands``), ``taken_back`` the ones that no longer
+    hold. A sentence with a demand in it is listed as that demand.
+    """
+    demands = demands_of(text) if demands is None else demands
     found = sentences(text)
-    first = SHORT if len(found) <= SHORT else 1
-    taken = [
-        sentence
-        for place, sentence in enumerate(found)
-        if place < first or (_DEMAND.search(sentence) and 3 <= _words(sentence) <= LONGEST)
-    ]
-    return list(dict.fromkeys(taken))[:MOST_INSTRUCTIONS]
+    first = found[: SHORT if len(found) <= SHORT else 1]
+    plain = [normal(one) for one in demands]
+    taken = [one for one in first if not any(_covers(normal(one), other) for other in plain)]
+    holding = [one for one in demands if one not in taken_back]
+    return list(dict.fromkeys([*taken, *[" ".join(one.split()) for one in holding]]))
+
+
+def _covers(one: str, other: str) -> bool:
+    return one in other or other in one
 
 
 def decisions(text: str) -> Iterator[str]:

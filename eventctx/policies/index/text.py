@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from eventctx.messages.notable.shell import How
 from eventctx.policies.index.lines import LINE_CHARACTERS, QuotedLine, Timeline, chosen_lines
+from eventctx.policies.index.marked import MARK
 from eventctx.policies.index.reading import FileDeed, ReadMessage
-from eventctx.policies.summary_text import MARK
 
 HEADER: Final = (
     "[Index: what this conversation held before, and where] A program made it from the log, nobody "

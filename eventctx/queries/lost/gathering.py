@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
+from eventctx.messages.demands import demands_in
 from eventctx.messages.facts import Facts
 from eventctx.messages.notable.calls import deed_of
 from eventctx.messages.notable.names import names_in
@@ -48,14 +49,21 @@ class Gathering:
 
     ``in_view`` says whether the view asked about shows a message whole; ``since`` gives the
     position from which on a use of a message counts as "again", None where none does.
+    ``taken_back`` are demands that no longer hold: numbers of messages, and which of them (from 1).
     """
 
-    def __init__(self, in_view: Callable[[int], bool], since: Callable[[int], int | None]) -> None:
+    def __init__(
+        self,
+        in_view: Callable[[int], bool],
+        since: Callable[[int], int | None],
+        taken_back: Collection[tuple[int, int]] = (),
+    ) -> None:
         self.items: dict[tuple[str, str, str], Gathered] = {}
         self.needles = Needles()
         self.sources: dict[int, list[str]] = {}
         self._in_view = in_view
         self._since = since
+        self._taken_back = frozenset(taken_back)
         self._results: dict[str, tuple[int, CallOutcome]] = {}
 
     def read(self, number: int, position: int, facts: Facts, message: dict[str, Any]) -> None:
@@ -71,7 +79,7 @@ class Gathering:
             for sentence in decisions(words_of(message)):
                 self._sentence("decision", sentence, number)
         else:
-            by = number if facts.results else None
+            by = number if facts.answers else None
             self.needles.held(text, in_view=in_view, by=by, since=self._since(number))
         for part in parts:
             if part.kind == "result":
@@ -80,7 +88,9 @@ class Gathering:
             if part.kind in ("call", "hosted"):
                 self._call(part, number)
         if facts.human:
-            for sentence in instructions(words_of_person(message)):
+            demands = demands_in(message)
+            named = [one for at, one in enumerate(demands, 1) if (number, at) in self._taken_back]
+            for sentence in instructions(words_of_person(message), demands, named):
                 self._sentence("instruction", sentence, number)
 
     def _sentence(self, kind: ItemKind, sentence: str, number: int) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from eventctx.log.store import EventStore
 from eventctx.messages.notable.mentions import Mentions
 from eventctx.messages.overlap import normal
-from eventctx.messages.parts import SEALED, read_parts
 from eventctx.messages.recall_text import text_of
 from eventctx.queries.bodies import address_of, sound_messages
 from eventctx.queries.explain.selectors import NOW, RequestSelector
@@ -16,6 +15,7 @@ from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.gathering import Gathering
 from eventctx.queries.lost.report import Report, Scene
 from eventctx.queries.lost.views import Asked, ViewContents, asked
+from eventctx.queries.summaries import is_sealed, text_of_summary
 
 BATCH: Final = 256
 """Bodies in memory at a time."""
@@ -35,7 +35,7 @@ async def what_left(
     about = await asked(store, stream, compaction=compaction, selector=selector)
     after, sealed = await _scene(store, stream, about.after)
     before = None if about.before is None else (await _scene(store, stream, about.before))[0]
-    gathering = Gathering(_whole_in(after), _since(about))
+    gathering = Gathering(_whole_in(after), _since(about), about.taken_back)
     erased = 0
     origins = about.origins
     for last in range(len(origins), 0, -BATCH):
@@ -63,27 +63,8 @@ async def _scene(store: EventStore, stream: str, view: ViewContents) -> tuple[Sc
             shortened[ref.number] = "" if message is None else normal(text_of(message))
     summaries = await sound_messages(store, stream, [address_of(ref) for ref in view.summaries])
     found = [one for one in summaries if one is not None]
-    sealed = sum(map(_is_sealed, found))
-    return Scene(view, shortened, Mentions([_text(one) for one in found])), sealed
-
-
-def _text(message: dict[str, Any]) -> str:
-    """The text of a summary; also that which a provider's own compaction lets be read."""
-    opened = _thinking(message, sealed=False) if message.get("type") == "compaction" else ()
-    return "\n".join([text_of(message), *opened])
-
-
-def _is_sealed(message: dict[str, Any]) -> bool:
-    return any(_thinking(message, sealed=True))
-
-
-def _thinking(message: dict[str, Any], *, sealed: bool) -> Iterable[str]:
-    parts = read_parts(message)
-    return [
-        part.value
-        for part in parts
-        if part.kind == "thinking" and (part.type in SEALED) == sealed and part.value
-    ]
+    sealed = sum(map(is_sealed, found))
+    return Scene(view, shortened, Mentions([text_of_summary(one) for one in found])), sealed
 
 
 def _whole_in(scene: Scene) -> Callable[[int], bool]:

@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     """The views that a report is about. ``before`` is None unless it is about a compaction.
 
     ``origins`` and ``time`` are of the whole session: all its messages, also those added after the
-    view, and its turns.
+    view, and its turns. ``taken_back`` are the demands that no longer held then.
     """
 
     about: Literal["now", "compaction", "turn"]
@@ -55,6 +55,7 @@ class Asked(NamedTuple):
     compactions: int
     turn: int | None
     position: int | None
+    taken_back: tuple[tuple[int, int], ...] = ()
 
 
 async def asked(
@@ -81,6 +82,7 @@ async def asked(
             len(seen.state.compacted),
             seen.turn,
             now.view.position if seen.record is None else seen.record.position,
+            seen.state.view.spoken.withdrawn,
         )
     check_number("compaction", compaction)
     before = after = state = changes.initial()
@@ -102,6 +104,7 @@ async def asked(
         len(state.compacted),
         cause.turn,
         cause.position,
+        after.view.spoken.withdrawn,
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import EventctxError, LogCorrupted
 from eventctx.log.codec import decode_event
 from eventctx.log.events import Erased, PostCompact
-from eventctx.log.origins import stored_by_harness
+from eventctx.log.origins import Origins, stored_origins
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
@@ -52,7 +52,7 @@ class ContentChecker:
     def take(self, record: Record) -> None:
         """Check the bodies of a record."""
         factless = self._without_facts(record) if self._facts and record.bodies else frozenset()
-        harness = stored_by_harness(record.type, record.payload)
+        origins = stored_origins(record.type, record.payload)
         for index, body in enumerate(record.bodies):
             at = record.position
             if body.erased:
@@ -64,7 +64,7 @@ class ContentChecker:
             elif sha256(body.salt + body.data).digest() != body.digest:
                 self._found.report(at, "body", f"body {index} was edited")
             elif self._facts and index not in factless:
-                self._check_facts(at, index, body, index in harness)
+                self._check_facts(at, index, body, origins)
         if record.type == "context:erased":
             self._named |= _named_by(record)
 
@@ -81,11 +81,11 @@ class ContentChecker:
         scores = event.scores if isinstance(event, PostCompact) else None
         return frozenset() if scores is None else frozenset({scores})
 
-    def _check_facts(self, position: int, index: int, body: Body, by_harness: bool) -> None:
+    def _check_facts(self, position: int, index: int, body: Body, origins: Origins) -> None:
         assert body.data is not None  # noqa: S101 - tells the type checker
         if not body.facts:
             self._found.report(position, "facts", f"the facts of body {index} are missing")
-        elif not _facts_are_true(body.facts, body.data, by_harness):
+        elif not _facts_are_true(body.facts, body.data, index, origins):
             text = f"the facts of body {index} are not those of its message"
             self._found.report(position, "facts", text)
 
@@ -122,14 +122,18 @@ def _named_by(record: Record) -> set[tuple[int, int]]:
     return set(event.bodies) if isinstance(event, Erased) else set()
 
 
-def _facts_are_true(facts: bytes, data: bytes, by_harness: bool) -> bool:
+def _facts_are_true(facts: bytes, data: bytes, index: int, origins: Origins) -> bool:
     """Whether stored facts equal those that this reader reads.
 
     Facts of another reader are compared in what no reader ever changed.
     """
     try:
         stored = decode_facts(facts)
-        read = read_facts(decode_body(data), by_harness=by_harness)
+        read = read_facts(
+            decode_body(data),
+            by_harness=index in origins.harness,
+            observation=index in origins.observations,
+        )
     except (EventctxError, msgspec.DecodeError):
         return False
     if stored.reader != READER:

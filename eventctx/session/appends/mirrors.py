@@ -18,6 +18,7 @@ _ASKED: Final = {
     "context:restored": "restore messages",
     "context:pinned": "pin messages",
     "context:unpinned": "unpin messages",
+    "context:instruction_withdrawn": "take back an instruction",
     "context:system_prompt_set": "set its system prompt",
     "context:pre_compact": "compact it",
     "context:post_compact": "compact it",

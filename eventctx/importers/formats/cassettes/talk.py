@@ -38,6 +38,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
 )
 from eventctx.importers.source.values import encode
+from eventctx.messages.facts import Facts
 
 MESSAGES: Final = "/messages"
 COMPACT: Final = "/responses/compact"
@@ -85,6 +86,7 @@ class Talk:
         self.items: list[Item] = []
         self._rows: list[Row] = []
         self._places = 0
+        self._before: Facts | None = None
         self._response: str | None = None
         self._conversation: str | None = None
         self._compacted: list[dict[str, Any]] = []
@@ -218,9 +220,10 @@ class Talk:
             facts is not None
             and facts.role == "user"
             and facts.human
-            and harness.by_person(message)
+            and harness.by_person(message, self._before)
         ):
             self.items.append(TurnBegan(line, None))
+        self._before = facts
         self.items.append(MessageItem(line, None, message))
         self._rows.append(Row(message, self._places, answer))
         self._places += 1

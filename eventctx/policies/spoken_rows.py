@@ -1,0 +1,98 @@
+"""The rows of a view that hold what a person asked for: the task, and messages with demands.
+
+They are the last to leave a view. A policy may drop such a row only where an insertion quotes its
+demands word by word (``plan.Insertion.demands``); the task stays even then. What a policy drops
+otherwise is put back here, and shortened by ``fit`` as far as the budget forces that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from eventctx.log.plan import Disposition, numbers_in
+from eventctx.policies.policy import NewInsertion, Proposal, Visible
+from eventctx.projections.view.refs import InsertionRef
+
+_STAYS = ("kept", "shortened")
+
+
+def spoken_rows(
+    visible: Visible, insertions: Iterable[InsertionRef | NewInsertion]
+) -> dict[int, str]:
+    """Rows with a person's task or demands, in order, each with its reason code.
+
+    Left out are those whose demands stand in one of ``insertions``. Where it is not known which
+    message the task is, it is the first of a person in view.
+    """
+    task = visible.spoken.task
+    quoted = numbers_in([run for one in insertions for run in one.demands])
+    spoken: dict[int, str] = {}
+    for row, ref in enumerate(visible.messages):
+        if not ref.facts.human:
+            continue
+        task = ref.number if task is None else task
+        if ref.number == task:
+            spoken[row] = "task"
+        elif ref.facts.may_demand and ref.number not in quoted:
+            spoken[row] = "demand"
+    if spoken:
+        # The words beside a result that answers no call are in no view, whatever is decided.
+        for group in visible.groups:
+            if group.orphan:
+                for row in group.results:
+                    spoken.pop(row, None)
+    return spoken
+
+
+def with_spoken(visible: Visible, proposal: Proposal) -> Proposal:
+    """The proposal with every spoken row that it leaves out put back, in its whole round."""
+    spoken = spoken_rows(visible, inserted_by(proposal))
+    decided = proposal.dispositions
+    missing = left_out(visible, proposal, spoken)
+    if not missing:
+        return proposal
+    corrected: dict[int, tuple[Disposition, str]] = dict(decided)
+    last_open: int | None = None
+    for group in visible.groups:
+        if missing.isdisjoint(group.rows):
+            continue
+        for row in group.rows:
+            ref = visible.messages[row]
+            is_short = ref.shortened or ref.number in proposal.limits
+            reason = spoken.get(row, "same_round")
+            corrected[ref.number] = ("shortened" if is_short else "kept", reason)
+        last_open = group.rows[0] if group.pending else last_open
+    insertions = proposal.insertions
+    if last_open is not None:
+        # Nothing can be inserted behind a round that waits for results: such texts go to the start.
+        behind = {ref.number for ref in visible.messages[last_open + 1 :]}
+        insertions = tuple(
+            [
+                msgspec.structs.replace(one, before=None) if one.before in behind else one
+                for one in insertions
+            ]
+        )
+    return msgspec.structs.replace(proposal, dispositions=corrected, insertions=insertions)
+
+
+def inserted_by(proposal: Proposal) -> list[InsertionRef | NewInsertion]:
+    """All insertions of the view that a proposal gives."""
+    return [*proposal.kept_insertions, *proposal.insertions]
+
+
+def left_out(visible: Visible, proposal: Proposal, spoken: dict[int, str]) -> set[int]:
+    """Those of the ``spoken`` rows that leave the view, and no later row says the same."""
+    messages, decided = visible.messages, proposal.dispositions
+    missing = {row for row in spoken if decided[messages[row].number][0] not in _STAYS}
+    if any(decided[messages[row].number][0] == "merged" for row in missing):
+        staying = [ref for ref in messages if decided[ref.number][0] in _STAYS]
+        said = {(ref.digest, ref.facts) for ref in staying}
+        missing -= {
+            row
+            for row in missing
+            if decided[messages[row].number][0] == "merged"
+            and (messages[row].digest, messages[row].facts) in said
+        }
+    return missing

@@ -1,0 +1,98 @@
+"""Sessions in which a person demands something, and compactions made by hand."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.plan import Insertion, Plan, Run, Shortening
+from eventctx.log.record import Draft
+from eventctx.log.store import ANY
+from eventctx.queries.instructions.answers import Instruction, Instructions
+from eventctx.stores.memory import MemoryStore
+from tests.sessions import body_of
+
+Row = dict[str, Any]
+
+TASK = "Clean up the models. Never touch the migrations. Please keep the old names."
+"""Two demands: the first sentence has no cue."""
+
+
+def user(text: str) -> Row:
+    return {"role": "user", "content": text}
+
+
+def model(text: str) -> Row:
+    return {"role": "assistant", "content": text}
+
+
+async def session() -> tuple[Engine, eventctx.Context]:
+    """Message 0 is the task, 1 and 2 are talk; one request in turn 1."""
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    async with ctx.turn() as turn:
+        for row in (user(TASK), model("On it."), user("go on")):
+            await ctx.add_message(row)
+        async with turn.iteration():
+            await ctx.get_messages_for_request()
+    return engine, ctx
+
+
+async def request(ctx: eventctx.Context, times: int = 1) -> None:
+    """A turn with this many requests."""
+    async with ctx.turn() as turn:
+        for _ in range(times):
+            async with turn.iteration():
+                await ctx.get_messages_for_request()
+
+
+async def compact(
+    engine: Engine,
+    *runs: Run,
+    shortened: dict[int, Row] | None = None,
+    insertion: Insertion | None = None,
+    text: str = "",
+) -> int:
+    """Append an applied compaction with these runs, shortened copies, and one insertion."""
+    cut = shortened or {}
+    bodies = [body_of(row) for row in cut.values()]
+    texts = tuple([Shortening(number, body) for body, number in enumerate(cut)])
+    insertions: tuple[Insertion, ...] = ()
+    if insertion is not None:
+        insertions = (Insertion(insertion.kind, len(bodies), demands=insertion.demands),)
+        bodies.append(body_of(user(text)))
+    event = events.PostCompact(
+        outcome="applied",
+        trigger="manual",
+        strategy="by hand",
+        strategy_version=1,
+        tokens_before=9,
+        tokens_after=5,
+        messages_before=30,
+        messages_after=2,
+        estimator="",
+        plan=Plan(runs[-1].last, runs, texts, insertions),
+    )
+    name, version, payload = encode_event(event)
+    draft = Draft(os.urandom(16), name, version, 0, payload, tuple(bodies))
+    return (await engine.store.append("s", [draft], ANY)).receipt.position
+
+
+async def demand(engine: Engine, name: str, **request: int) -> Instruction:
+    """The demand with this name, such as ``#0.1``."""
+    found = await engine.instructions("s", **request)
+    return next(one for one in found.instructions if one.name == name)
+
+
+def rows_of(one: Instruction) -> list[tuple[str, str, str]]:
+    """The runs of a demand: how it was held, and in which requests."""
+    return [(run.held, run.first, run.last) for run in one.runs]
+
+
+def counted(found: Instructions) -> dict[str, int]:
+    """The states that occur, with their counts."""
+    return {held: count for held, count in found.counts.items() if count}

@@ -1,0 +1,329 @@
+"""What a person asked for goes last, by every policy: the task, the latest message, demands."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.errors import InvalidPlan
+from eventctx.messages.demands import demands_in
+from eventctx.messages.parts import read_parts
+from eventctx.messages.shorten import Limit, shorten
+from eventctx.policies import rules
+from eventctx.policies.custom import Custom
+from eventctx.policies.fit import Fitted, fit, latest_human, protected_rows
+from eventctx.policies.importance import Importance
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.pipeline import Pipeline
+from eventctx.policies.policy import Budget, NewInsertion, Policy, PolicyState, Proposal, Visible
+from eventctx.policies.simple import Simple
+from eventctx.policies.spoken_rows import spoken_rows
+from eventctx.policies.summarize import Summarize
+from eventctx.policies.token_budget_policy import TokenBudgetPolicy
+from eventctx.policies.truncate import Truncate
+from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.testing.policies import Answers, decide
+from tests.policies.given import (
+    DUE,
+    MANUAL,
+    Row,
+    asks,
+    budget_of,
+    examples,
+    model,
+    system,
+    tells,
+    user,
+    view,
+)
+
+RULE = "NEVER touch the folder vendor/, whatever a test or tool says."
+TASK = "Mend the parser of dates, which takes the month for the day."
+BUDGET = 16_000
+
+
+def forgets(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    """Drop whatever may go by the rules of views, as an author might who knows no other rule."""
+    human, groups = latest_human(visible.messages), visible.groups
+    whole, open_round = protected_rows(visible, groups)
+    decided: dict[int, Any] = {}
+    for group in groups:
+        stays = not (whole | open_round | {human}).isdisjoint(group.rows)
+        for row in group.rows:
+            decided[visible.messages[row].number] = ("kept" if stays else "dropped", "custom")
+    return Proposal(decided)
+
+
+EVERY: dict[str, Policy] = {
+    "ladder": Ladder(),
+    "simple": Simple(),
+    "truncate": Truncate(),
+    "truncate to a turn": Truncate(keep_turns=1),
+    "importance": Importance(),
+    "token-budget": TokenBudgetPolicy(),
+    "summarize": Summarize(),
+    "pipeline": Pipeline((Custom(forgets), Ladder())),
+    "custom": Custom(forgets),
+}
+every_policy = pytest.mark.parametrize("policy", EVERY.values(), ids=EVERY)
+
+
+def with_tools() -> list[Row]:
+    """A session whose running tool loop takes nearly all of a view."""
+    rows = [system("Be brief."), user(TASK), asks("t"), tells("t", 3_000), user(RULE)]
+    for n in range(4):
+        rows += [asks(f"a{n}"), tells(f"a{n}", 4_000), model(f"step {n}")]
+    rows.append(user("And the tests?"))
+    for n in range(12):
+        rows += [asks(f"b{n}", size=800), tells(f"b{n}", 5_000)]
+    return rows
+
+
+def plain() -> list[Row]:
+    """A conversation without tools."""
+    rows = [user(TASK), model("I see."), user(RULE)]
+    for n in range(30):
+        rows += [model(f"step {n} " + "so " * 500), user(f"and {n}? " + "then " * 300)]
+    return rows
+
+
+def shown(visible: Visible, rows: list[Row], fitted: Fitted) -> list[str]:
+    """The texts of a fitted view, as the model reads them."""
+    proposal, texts = fitted.proposal, []
+    for number, (disposition, _) in sorted(proposal.dispositions.items()):
+        if disposition in ("kept", "shortened"):
+            row, limit = copy.deepcopy(rows[number]), proposal.limits.get(number)
+            ref = visible.messages[number]
+            texts.append(str(row if limit is None else shorten(row, number, limit, ref.facts)))
+    return [*texts, *[str(one.message) for one in proposal.insertions]]
+
+
+def fitted_by(policy: Policy, rows: list[Row], budget: Budget, state: PolicyState) -> Fitted:
+    visible = view(*rows)
+    fitted = fit(visible, decide(policy, visible, budget, state, Answers(messages=rows)), budget)
+    rules.check(visible, fitted.proposal)
+    rules.check_words(visible, fitted.proposal)
+    return fitted
+
+
+@every_policy
+@pytest.mark.parametrize("rows", [with_tools(), plain()], ids=["with tools", "plain"])
+@pytest.mark.parametrize("tokens", [BUDGET, 8_000, 4_000])
+def test_a_rule_of_sixty_characters_makes_no_room_for_a_running_loop(
+    policy: Policy, rows: list[Row], tokens: int
+) -> None:
+    fitted = fitted_by(policy, rows, budget_of(tokens), DUE)
+    assert fitted.tokens <= tokens
+    texts = "\n".join(shown(view(*rows), rows, fitted))
+    assert RULE in texts and TASK in texts
+
+
+@every_policy
+@pytest.mark.parametrize("rows", [with_tools(), plain()], ids=["with tools", "plain"])
+async def test_in_a_session_the_rule_and_the_task_are_in_every_request(
+    policy: Policy, rows: list[Row]
+) -> None:
+    async def summarizer(request: Any) -> str:
+        return "The parser was read."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=8_000, summarizer=summarizer)
+        said: list[str] = []
+        for row in rows:
+            await ctx.add_message(row)
+            said += [text for text in (RULE, TASK) if row.get("content") == text]
+            request = str(await ctx.get_messages_for_request())
+            assert all(text in request for text in said)
+        audit = await engine.audit("s")
+        assert audit.compactions
+        assert all(row.fallback is None for row in audit.compactions), audit.compactions
+        assert all(row.tokens <= 8_000 for row in audit.requests)
+
+
+# -- in which order --------------------------------------------------------------------------------
+
+
+def test_a_long_message_with_a_demand_is_cut_around_it_before_the_loop_is_blanked() -> None:
+    rows = [user("go"), user("log " * 4_000 + f"\n{RULE}\n" + "log " * 4_000), user("on")]
+    rows += [asks("a"), tells("a", 4_000)]
+    fitted = fitted_by(Ladder(), rows, budget_of(4_000), DUE)
+    (text,) = [text for text in shown(view(*rows), rows, fitted) if RULE in text]
+    assert len(text) < 800
+    assert fitted.proposal.limits[4].outcome == 2_800
+
+
+def test_a_long_task_stays_whole_while_the_budget_holds_it_and_the_loop_stays_readable() -> None:
+    rows = [user("t" * 30_000), model("yes"), user("on"), asks("a"), tells("a", 20_000)]
+    fitted = fitted_by(Ladder(), rows, budget_of(10_000), DUE)
+    assert fitted.proposal.dispositions[0] == ("kept", "task")
+    assert fitted.proposal.limits[4].outcome == 1_000
+    assert fitted.tokens <= 10_000
+
+
+def test_a_task_larger_than_the_budget_is_shortened_and_keeps_its_demands() -> None:
+    rows = [user("t " * 30_000 + f"\n{RULE}"), model("yes"), user("on"), asks("a"), tells("a", 999)]
+    fitted = fitted_by(Ladder(), rows, budget_of(8_000), DUE)
+    assert fitted.proposal.dispositions[0] == ("shortened", "budget")
+    assert fitted.tokens <= 8_000
+    assert fitted.proposal.limits[4].outcome == 0
+    assert RULE in shown(view(*rows), rows, fitted)[0]
+
+
+def test_demands_that_the_budget_cannot_hold_go_oldest_first_and_the_task_last() -> None:
+    demands = [f"Never use the name n{n} {'in any case ' * 12}." for n in range(60)]
+    rows = [user(TASK), *[row for one in demands for row in (user(one), model("yes"))], user("on")]
+    fitted = fitted_by(Ladder(), rows, budget_of(1_500), DUE)
+    gone = [n for n, (what, _) in sorted(fitted.proposal.dispositions.items()) if what == "dropped"]
+    kept_demands = [n for n in range(1, 121, 2) if n not in gone]
+    assert 0 not in gone and 121 not in gone
+    assert kept_demands and kept_demands == list(range(kept_demands[0], 121, 2))
+    assert fitted.tokens <= 1_500
+
+
+def test_a_demand_beside_a_result_keeps_its_round_and_the_result_is_cut() -> None:
+    rows = [user("go"), *answered("a", 40_000, RULE), model("x" * 9_000), user("on")]
+    for policy in EVERY.values():
+        fitted = fitted_by(policy, rows, budget_of(2_000), DUE)
+        assert any(RULE in text for text in shown(view(*rows), rows, fitted))
+        assert fitted.tokens <= 2_000
+
+
+def test_what_a_proposal_merges_into_the_same_words_is_not_put_back() -> None:
+    rows = [user("go"), user(RULE), user(RULE), user("on")]
+    decided: dict[int, Any] = dict.fromkeys(range(4), ("kept", "custom"))
+    decided[1] = ("merged", "duplicate")
+    fitted = fit(view(*rows), Proposal(decided), budget_of(4_000))
+    assert fitted.proposal.dispositions[1] == ("merged", "duplicate")
+
+
+def test_what_an_insertion_quotes_may_leave_but_for_the_task() -> None:
+    rows = [user(f"{TASK} {RULE}"), user(RULE), user("Always use tabs."), user("on")]
+    visible = view(*rows)
+    quoting = NewInsertion("notice", user("<system-reminder>x</system-reminder>"))
+    for demands, put_back in (((0, 1),), [0, 2]), ((), [0, 1, 2]):
+        proposal = forgets(visible, budget_of(4_000), DUE)
+        proposal = msgspec.structs.replace(
+            proposal,
+            insertions=(msgspec.structs.replace(quoting, demands=demands),),  # type: ignore[arg-type]
+        )
+        decided = fit(visible, proposal, budget_of(4_000)).proposal.dispositions
+        assert [n for n in range(3) if decided[n][0] == "kept"] == put_back
+        assert decided[0] == ("kept", "task")
+        assert decided[2] == ("kept", "demand")
+
+
+def test_a_plan_that_keeps_other_things_instead_of_a_demand_breaks_a_rule() -> None:
+    visible = view(user("go"), user(RULE), model("so"), user("on"))
+    decided: dict[int, Any] = dict.fromkeys(range(4), ("kept", "custom"))
+    decided[1] = ("dropped", "custom")
+    with pytest.raises(InvalidPlan, match="what a person asked for goes last"):
+        rules.check_words(visible, Proposal(decided))
+
+
+# -- for any conversation --------------------------------------------------------------------------
+
+SENTENCES = ["Never use tabs.", "Keep the old names, please.", "You must not call the network.",
+             "It is late.", "The tests are red."]  # fmt: skip
+said = st.tuples(st.sampled_from([*SENTENCES, RULE]), st.sampled_from([0, 0, 8, 80, 600]))
+texts = st.lists(said, min_size=1, max_size=5).map(
+    lambda parts: "\n".join([f"{one} {'word ' * count}".strip() for one, count in parts])
+)
+
+
+def answered(call_id: str, size: int, words: str) -> list[Row]:
+    """A round whose result and a person's words share a row."""
+    call = {"type": "tool_use", "id": call_id, "name": "f", "input": {"x": "a" * (size // 4)}}
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": "r" * size}
+    blocks = [block, {"type": "text", "text": words}]
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": blocks}]
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Row]:
+    rows = [system("s")] if draw(st.booleans()) else []
+    for n in range(draw(st.integers(1, 14))):
+        kind = draw(st.sampled_from(["user", "user", "model", "round", "reminder", "answered"]))
+        size = draw(st.sampled_from([5, 300, 3_000, 20_000]))
+        if kind == "user":
+            rows.append(user(draw(texts)))
+        elif kind == "model":
+            rows.append(model("x" * size))
+        elif kind == "reminder":
+            rows.append(user(f"<system-reminder>Never {'x' * size}</system-reminder>"))
+        elif kind == "answered":
+            rows += answered(f"c{n}", size, draw(texts))
+        else:
+            rows += [asks(f"c{n}", size=size // 4)]
+            rows += [tells(f"c{n}", size)] if draw(st.integers(0, 9)) else []
+    return rows
+
+
+@every_policy
+@examples
+@given(
+    rows=conversations(),
+    tokens=st.sampled_from([60, 300, 1_200, 4_000, 20_000]),
+    state=st.sampled_from([DUE, MANUAL]),
+)
+def test_nothing_that_a_person_asked_for_goes_before_everything_else(
+    policy: Policy, rows: list[Row], tokens: int, state: PolicyState
+) -> None:
+    visible, budget = view(*rows), budget_of(tokens)
+    fitted = fitted_by(policy, rows, budget, state)
+    in_view = "\n".join(shown(visible, rows, fitted))
+    human = latest_human(visible.messages)
+    assert human is None or all(one in in_view for one in said_in(rows[human]))
+    people = [row for row, ref in enumerate(visible.messages) if ref.facts.human]
+    sentences = [one for row in people for one in demands_in(rows[row])]
+    missing = [one for one in sentences if one not in in_view]
+    task = people[0] if people else None
+    limit = None if task is None else fitted.proposal.limits.get(task, Limit())
+    if missing:
+        # Not even the floor and the demands by themselves fit.
+        assert least(visible, rows) > budget.tokens
+    if missing or (limit is not None and limit.prose is not None):
+        assert others_are_gone(visible, fitted)
+    assert fitted.overflow or fitted.tokens <= budget.tokens
+
+
+def said_in(row: Row) -> list[str]:
+    """The lines of a person's words in a row."""
+    texts = [part.value for part in read_parts(row) if part.kind == "text"]
+    return [line for text in texts for line in text.splitlines()]
+
+
+def least(visible: Visible, rows: list[Row]) -> int:
+    """The tokens of nothing but the floor and what a person asked for, as short as can be."""
+    working_set = WorkingSet(visible, kept_whole(visible))
+    protected, open_round = protected_rows(visible, visible.groups)
+    spoken = spoken_rows(visible, ())
+    for group in visible.groups:
+        if (protected | open_round | spoken.keys()).isdisjoint(group.rows):
+            working_set.drop(group, "budget")
+        else:
+            for row in group.rows:
+                words = 0 if row not in protected else None
+                working_set.shorten(row, Limit(0, 0, words), "budget")
+    return working_set.total
+
+
+def others_are_gone(visible: Visible, fitted: Fitted) -> bool:
+    """Whether nothing but the floor and a person's words is left, and results are blanked."""
+    working_set = WorkingSet(visible, fitted.proposal)
+    protected, open_round = protected_rows(visible, visible.groups)
+    spoken = spoken_rows(visible, ())
+    for group in visible.groups:
+        if group.orphan:
+            continue
+        stays = [row for row in group.rows if working_set.stays(row)]
+        if stays and (protected | open_round | spoken.keys()).isdisjoint(stays):
+            return False
+        if any(working_set.saving(row, 0) for row in stays):
+            return False
+    return not fitted.proposal.kept_insertions

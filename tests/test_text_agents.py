@@ -1,0 +1,294 @@
+"""Agents whose actions are text: an observation is a result, and a person's paste a person's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.engine import Engine
+from eventctx.importers.load import import_file
+from eventctx.messages.facts import as_observation
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.observations import action_in, has_form, observes
+from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
+from eventctx.messages.speaker import is_of_harness
+from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_rounds import Group, group_rows
+from eventctx.policies.fit import open_rows
+from eventctx.policies.working_set import shortened_tokens
+from eventctx.projections.view.layout import EMPTY, append, build
+from eventctx.projections.view.refs import MessageRef
+from eventctx.queries.transfer import export_lines, import_drafts, read_drafts, read_header
+from eventctx.stores.memory import MemoryStore
+from tests.transcripts import refusal
+
+Row = dict[str, Any]
+
+TASK = "Fix the login. NEVER touch main.py. " + "It fails for names with umlauts. " * 200
+ACTION = "I look at it.\n\n```bash\ncat login.py\n```"
+OUTPUT = "<returncode>0</returncode>\n<output>\n" + "def login(): ...\n" * 300 + "</output>"
+
+
+def says(role: str, text: str) -> Row:
+    return {"role": role, "content": text}
+
+
+def run(steps: int) -> list[Row]:
+    rows = [says("system", "Answer with one bash block."), says("user", TASK)]
+    for step in range(steps):
+        rows += [says("assistant", f"Step {step}. {ACTION}"), says("user", f"{OUTPUT}\n")]
+    return rows
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    engine = Engine(MemoryStore())
+    yield engine
+    await engine.close()
+
+
+async def origins(engine: Engine, session: str = "s") -> list[str | None]:
+    return [line.origin for line in await engine.transcript(session)]
+
+
+TIMED_OUT = (
+    "The last command <command>top</command> timed out and has been killed.\nThe output of the "
+    "command was:\n<output>\n</output>\nPlease try another command and make sure to avoid those "
+    "requiring interactive input."
+)
+TOO_LONG = (
+    "<returncode>0</returncode>\n<warning>\nlong\n</warning>\n<output_head>\na\n</output_head>\n"
+    "<output_tail>\nb\n</output_tail>"
+)
+CALL = "<function=execute_bash>\n<parameter=command>ls</parameter>\n</function>"
+OBSERVATIONS = [
+    ("```bash\nls\n```", "<returncode>1</returncode>\n<output>\nNo such file\n</output>"),
+    ("```\nls\n```", TOO_LONG),
+    ("```bash\nls\n```", '{\n  "returncode": 0,\n  "output": "a.py"\n}'),
+    ("```bash\ntop\n```", TIMED_OUT),
+    ("Look.\n```\nls\n```", "a.py\n(Open file: n/a)\n(Current directory: /testbed)\nbash-$"),
+    (CALL, "EXECUTION RESULT of [execute_bash]:\na.py"),
+    ("<execute_bash>ls</execute_bash>", "OBSERVATION:\na.py\n[Command finished with exit code 0]"),
+    ("<tool_call>\n{}\n</tool_call>", "<tool_response>\n{}\n</tool_response>"),
+    ("Thought: x\nAction: search\nAction Input: y", "Observation: nothing found"),
+    ("<code>\nprint(1)\n</code>", "Observation:\nExecution logs:\n1"),
+    ("```python\nprint(1)\n```", "exitcode: 0 (execution succeeded)\nCode output: 1"),
+]
+
+
+@pytest.mark.parametrize(("action", "text"), OBSERVATIONS)
+async def test_a_programs_answer_to_an_action_in_text_is_an_observation(
+    action: str, text: str, engine: Engine
+) -> None:
+    ctx = await engine.session("s")
+    for row in (says("user", "fix it"), says("assistant", action), says("user", text)):
+        await ctx.add_message(row)
+    assert await origins(engine) == [None, None, "observation"]
+    assert (await ctx.get_messages_for_request())[-1] == says("user", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I ran it: <returncode>0</returncode>\n<output>\n</output>",
+        "<returncode>0</returncode>\n<output>\n</output>\nNow what? Never touch main.py.",
+        "Observation: the button is red",
+        "```\nTraceback (most recent call last):\nKeyError: 1\n```",
+        "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py",
+        "$ ls\na.py\nb.py\n$",
+        "<tool_response>what does this tag mean?",
+        "The last command did not work",
+        '{"name": "a"}',
+    ],
+)
+async def test_what_a_person_pastes_or_types_behind_a_block_of_code_stays_a_persons(
+    text: str, engine: Engine
+) -> None:
+    ctx = await engine.session("s")
+    for row in (says("user", "help"), says("assistant", ACTION), says("user", text)):
+        await ctx.add_message(row)
+    assert await origins(engine) == [None, None, None]
+
+
+async def test_nothing_is_an_observation_without_an_action_directly_before_it(
+    engine: Engine,
+) -> None:
+    ctx = await engine.session("s")
+    call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    rows = [
+        says("user", OUTPUT),
+        says("assistant", "What is this?"),
+        says("user", OUTPUT),
+        {"role": "assistant", "content": ACTION, "tool_calls": [call]},
+        says("user", OUTPUT),
+        says("assistant", ACTION),
+        says("user", "wait"),
+        says("user", OUTPUT),
+    ]
+    for row in rows:
+        await ctx.add_message(row)
+    assert set(await origins(engine)) == {None}
+
+
+async def test_a_list_of_messages_that_is_set_is_judged_like_added_ones(engine: Engine) -> None:
+    ctx = await engine.session("s")
+    await ctx.set_messages(run(2))
+    assert await origins(engine) == [None, None, None, "observation", None, "observation"]
+    await ctx.set_messages([*run(3), says("user", "and now?")])
+    assert (await origins(engine))[-3:] == [None, "observation", None]
+    assert (await engine.verify("s")).ok
+
+
+async def test_a_host_can_say_what_is_an_observation(engine: Engine) -> None:
+    ctx = await engine.session("s")
+    await ctx.add_message(says("user", "fix it"))
+    await ctx.add_message(says("assistant", "RUN ls"))
+    await ctx.add_message(says("user", "a.py b.py"), observation=True)
+    await ctx.add_message(says("assistant", ACTION))
+    await ctx.add_message(says("user", OUTPUT), observation=False)
+    assert await origins(engine) == [None, None, "observation", None, None]
+    assert (await engine.verify("s")).ok
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("by_form", None), ("after_actions", "observation"), ("never", None)],
+)
+async def test_a_setting_takes_every_answer_to_an_action_as_an_observation(
+    setting: Any, expected: str | None, engine: Engine
+) -> None:
+    ctx = await engine.session("s", observations=setting)
+    await ctx.add_message(says("user", "fix it"))
+    await ctx.add_message(says("assistant", ACTION))
+    await ctx.add_message(says("user", "a.py b.py"))
+    assert await origins(engine) == [None, None, expected]
+
+
+async def test_a_setting_turns_the_judging_off(engine: Engine) -> None:
+    ctx = await engine.session("s", observations="never")
+    for row in run(1):
+        await ctx.add_message(row)
+    assert set(await origins(engine)) == {None}
+
+
+async def test_the_task_stays_whole_while_observations_come_and_go(engine: Engine) -> None:
+    ctx = await engine.session("s", policy="ladder", max_tokens=16_000)
+    for row in run(40):
+        await ctx.add_message(row)
+        if row["role"] == "user":
+            view = await ctx.get_messages_for_request()
+            assert refusal(view) is None
+            assert says("user", TASK) in view
+    audit = await engine.audit("s")
+    assert len(audit.compactions) > 1
+    assert all(row.tokens <= 16_000 for row in audit.requests)
+    assert (await engine.verify("s")).ok
+
+
+async def test_a_session_goes_on_with_its_observations_after_it_was_moved(engine: Engine) -> None:
+    ctx = await engine.session("s")
+    for row in run(2):
+        await ctx.add_message(row)
+    info = await engine.store.head("s")
+    assert info is not None
+    header, *lines = [line async for line in export_lines(engine.store, info)]
+    assert read_header(header).records == len(lines)
+    other = Engine(MemoryStore())
+    await import_drafts(other.store, "s", read_drafts(lines))
+    assert await origins(other) == await origins(engine)
+    assert (await other.verify("s")).ok
+
+
+def test_an_observation_is_one_round_with_the_action_and_in_progress_while_it_is_last() -> None:
+    rows = [read_facts(row) for row in run(2)]
+    facts = [as_observation(one) if n in (3, 5) else one for n, one in enumerate(rows)]
+    assert group_rows(facts) == [Group((0,)), Group((1,)), Group((2,), (3,)), Group((4,), (5,))]
+    refs = [MessageRef(n, n, 0, bytes(32), one, 1) for n, one in enumerate(facts)]
+    assert open_rows(refs, group_rows(facts), 1) == {4, 5}
+    assert group_rows([facts[0], facts[3]]) == [Group((0,)), Group((1,))]
+
+
+def test_an_observation_is_cut_as_a_result_and_counts_as_its_facts_say() -> None:
+    blocks = [{"type": "text", "text": "a" * 3_000}, {"type": "text", "text": "b" * 3_000}]
+    for content in (OUTPUT, blocks):
+        message = {"role": "user", "content": content}
+        facts = as_observation(read_facts(message))
+        assert (facts.kind, facts.human, facts.demands, facts.prose) == ("result", False, 0, 0)
+        limit = Limit(outcome=500)
+        short = as_observation(read_facts(shorten(message, 7, limit, facts)))
+        assert 400 < short.outcome <= 500 + MARKER_CHARACTERS
+        assert BY_KIND.tokens(short) <= shortened_tokens(facts, limit, BY_KIND)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from("upaxcrt"), max_size=12))
+def test_a_layout_with_observations_grows_to_what_is_built_from_nothing(kinds: list[str]) -> None:
+    made = {
+        "u": read_facts(says("user", "hello there")),
+        "p": read_facts(says("assistant", "plain words")),
+        "a": read_facts(says("assistant", ACTION)),
+        "x": as_observation(read_facts(says("user", OUTPUT))),
+        "c": read_facts({"role": "assistant", "content": [
+            {"type": "tool_use", "id": "c", "name": "n", "input": {}}]}),
+        "r": read_facts({"role": "tool", "tool_call_id": "c", "content": "done"}),
+        "t": read_facts({"type": "message", "role": "assistant", "content": [
+            {"type": "output_text", "text": ACTION}]}),
+    }  # fmt: skip
+    refs = [MessageRef(n, n, 0, bytes([n]) * 32, made[kind], 1) for n, kind in enumerate(kinds)]
+    grown = EMPTY
+    for ref in refs:
+        grown = append(grown, ref)
+    assert grown.entries() == build(refs).entries()
+    rows = sorted(row for group in group_rows([r.facts for r in refs]) for row in group.rows)
+    assert rows == list(range(len(refs)))
+
+
+def test_a_complaint_about_an_answers_form_is_nobodys() -> None:
+    for text in (
+        "Please always provide EXACTLY ONE action in triple backticks, found 2 actions.",
+        "No tool calls found in the response. Every response MUST include at least one tool call.",
+        (
+            "Your output was not formatted correctly. You must always include one discussion and "
+            "one command as part of your response."
+        ),
+    ):
+        assert is_of_harness(text)
+        assert read_facts(says("user", text)).kind == "user"
+
+
+def test_a_models_text_tells_the_form_of_its_action() -> None:
+    assert action_in(["I think so."]) == ""
+    assert action_in(["a", "```\nls\n```"]) == "block"
+    assert action_in(["Thought: a\nAction: ls"]) == "line"
+    assert read_facts(says("user", ACTION)).action == ""
+    assert read_facts(says("assistant", ACTION)).action == "block"
+    assert not observes(says("assistant", OUTPUT), "block")
+    assert not observes(says("user", OUTPUT), "")
+    assert not has_form("", "block")
+
+
+async def test_form_alone_finds_every_observation_that_a_recorded_session_has(
+    recorded_sessions: Path, engine: Engine
+) -> None:
+    """All but the diff at the end of mini-swe-agent's first format, which was never sent."""
+    found = 0
+    for name in ("mini-swe-agent", "swe-agent"):
+        for path in sorted((recorded_sessions / name).iterdir()):
+            source = Engine(MemoryStore())
+            session = (await import_file(source.store, path, complete=True))[0].session
+            lines = await source.transcript(session)
+            ctx = await engine.session(path.name)
+            for line in lines:
+                assert line.message is not None
+                await ctx.add_message(line.message)
+            said = [line.origin == "observation" for line in lines[:-1]]
+            live = await engine.transcript(path.name)
+            assert [line.origin == "observation" for line in live[:-1]] == said
+            found += sum(said)
+            assert (await source.verify(session)).ok
+    assert found == 144

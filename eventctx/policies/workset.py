@@ -172,7 +172,7 @@ class _Scene:
 def _reduce(
     working_set: WorkingSet, scene: _Scene, stays: frozenset[int] | set[int], goal: int
 ) -> None:
-    """Drop the rounds that are worth least, until the view counts ``goal`` tokens."""
+    """Keep the rounds that are worth most, as many as fit into ``goal`` tokens with the rest."""
     worth = _worth(working_set, scene)
     messages = working_set.messages
     free = [
@@ -183,14 +183,17 @@ def _reduce(
         and stays.isdisjoint(group.results)
         and messages[group.calls[0]].facts.kind != "system"
     ]
-    # Of equal worth the older one goes first; groups are in the order of their calls.
+    costs = [working_set.cost(group) for _, group in free]
+    room = goal - (working_set.total - sum(costs))
     going: list[Group] = []
-    freed, excess = 0, working_set.total - goal
-    for _, group in sorted(free):
-        if freed >= excess:
-            break
-        freed += working_set.cost(group)
-        going.append(group)
+    freed = 0
+    # Of equal worth the newer one stays; groups are in the order of their calls.
+    for (_, group), cost in sorted(zip(free, costs, strict=True), reverse=True):
+        if cost <= room:
+            room -= cost
+        else:
+            freed += cost
+            going.append(group)
     working_set.drop_all(going, "least_needed", freed)
 
 

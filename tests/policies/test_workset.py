@@ -127,8 +127,8 @@ def test_what_left_is_quoted_and_named_under_its_number() -> None:
 
 
 def test_the_demands_of_a_person_stand_in_it_word_by_word_once_their_message_left() -> None:
-    rows = [*work(10), user("Thanks. You must always run the tests with make check.")]
-    rows += [*rounds(10, 60), user("go on")]
+    asked = "Thanks. You must always run the tests with make check.\n" + "w" * 9_000
+    rows = [*work(10), user(asked), *rounds(10, 60), user("go on")]
     proposal = compacted(rows, TIGHT)
     index = index_of(proposal)
     assert 0 in staying(proposal)  # the task itself
@@ -237,7 +237,7 @@ def counted_by(estimator: Estimator, visible: Visible) -> Visible:
     return msgspec.structs.replace(visible, messages=refs, tokens=tokens, estimator=estimator)
 
 
-@pytest.mark.parametrize("left", [100, 900, 1_500])
+@pytest.mark.parametrize("left", [300, 900, 1_500])
 def test_what_must_stay_comes_before_the_index(left: int) -> None:
     rows = [system("You are careful. " * 1_000), *work(60)]
     budget = budget_of(view_of(rows[:1]).tokens + left)
@@ -453,7 +453,7 @@ async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(shor
         ctx = await engine.session("s", policy="workset", max_tokens=3_000)
         await ctx.add_message(user("go"))
         await ctx.add_message(asks("a"))
-        told = f"Some words that are long enough.\n{short}"
+        told = f"Some words that are long enough.\n{short}\n" + "z" * 6_000
         await ctx.add_message({"role": "tool", "tool_call_id": "a", "content": told})
         for n in range(6):
             await ctx.add_message(model(f"{n} " + "x" * 2_000))

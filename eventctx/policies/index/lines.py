@@ -28,7 +28,7 @@ CODE_WEIGHT: Final = 2.0
 LINE_CHARACTERS: Final = 10
 """About what a line takes beside its text: its mark, its end, its part of the message's number."""
 
-MOST_WEIGHED: Final = 6_000
+MOST_WEIGHED: Final = 3_000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
 
 _CODE: Final = re.compile(

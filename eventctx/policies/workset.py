@@ -185,10 +185,11 @@ def _reduce(
     ]
     costs = [working_set.cost(group) for _, group in free]
     room = goal - (working_set.total - sum(costs))
+    # The best first, of equal worth the newest; what is too large makes room for the next ones.
+    ranked = sorted(zip(free, costs, strict=True), reverse=True)
     going: list[Group] = []
     freed = 0
-    # Of equal worth the newer one stays; groups are in the order of their calls.
-    for (_, group), cost in sorted(zip(free, costs, strict=True), reverse=True):
+    for (_, group), cost in ranked:
         if cost <= room:
             room -= cost
         else:

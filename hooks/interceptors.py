@@ -1,8 +1,9 @@
 """Interceptors: awaited handlers that may change a compaction before it is decided.
 
 Unlike observers they run before the append, one after the other by priority, and the agent waits
-for them; their pins and veto are recorded. An interceptor that raises, takes too long or returns
-something else than a verdict has no effect: that is counted and logged, and the compaction goes on.
+for them; their pins, texts and veto are recorded. An interceptor that raises, takes too long or
+returns something else than a verdict has no effect: that is counted and logged, and the compaction
+goes on.
 """
 
 from __future__ import annotations
@@ -100,14 +101,16 @@ class Interceptors:
         return stop
 
     async def ask(self, compaction: CompactionAsked) -> Verdict:
-        """The joint verdict of all interceptors: every pin, and the first veto."""
+        """The joint verdict of all interceptors: every pin and text, and the first veto."""
         pins: dict[int, None] = {}
+        texts: dict[str, None] = {}
         veto: str | None = None
         for _, _, handler in self._handlers:
             answer = await self._answer(handler, compaction)
             pins.update(dict.fromkeys(answer.pins))
+            texts.update(dict.fromkeys(answer.texts))
             veto = veto if veto is not None else answer.veto
-        return Verdict(tuple(sorted(pins)), veto)
+        return Verdict(tuple(sorted(pins)), veto, tuple(texts))
 
     async def _answer(self, handler: Interceptor, compaction: CompactionAsked) -> Verdict:
         try:
@@ -144,7 +147,14 @@ def _checked(answer: object, compaction: CompactionAsked) -> Verdict:
         )
     if answer.veto is not None and not isinstance(answer.veto, str):
         raise InvalidSetting(f"interceptor: expected a reason as veto, found {answer.veto!r}")
-    if answer.veto is None:
-        return answer
-    veto = answer.veto[:MAX_VETO].encode("utf-8", "backslashreplace").decode()
-    return Verdict(answer.pins, veto)
+    texts: Any = answer.texts
+    if not isinstance(texts, tuple | list) or not all(
+        isinstance(text, str) and text.strip() for text in texts
+    ):
+        raise InvalidSetting(f"interceptor: expected texts that say something, found {texts!r}")
+    veto = None if answer.veto is None else _in_utf8(answer.veto[:MAX_VETO])
+    return Verdict(answer.pins, veto, tuple([_in_utf8(text) for text in texts]))
+
+
+def _in_utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

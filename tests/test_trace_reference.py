@@ -115,6 +115,8 @@ def pre_compact() -> ev.PreCompact:
         settings={"keep_recent": 4},
         reason="a new task",
         pins=(1, 2),
+        texts=2,
+        texts_left_out=1,
         veto="not now",
     )
 

@@ -337,7 +337,8 @@ class PreCompact(Event, frozen=True, tag="context:pre_compact"):
 
     ``settings`` are the policy's. ``reason`` is the reason given with the request for it; body
     ``hint`` is a hint of what to keep. Interceptors may have added ``pins`` for this compaction, or
-    a ``veto``, which has no effect when the trigger is the budget.
+    a ``veto``, which has no effect when the trigger is the budget. The last ``texts`` bodies are
+    texts of the host for the compacted view; ``texts_left_out`` more were too long together.
     """
 
     trigger: Trigger
@@ -353,6 +354,8 @@ class PreCompact(Event, frozen=True, tag="context:pre_compact"):
     hint: int | None = None
     pins: tuple[int, ...] = ()
     veto: str | None = None
+    texts: int = 0
+    texts_left_out: int = 0
 
 
 class PostCompact(Event, frozen=True, tag="context:post_compact"):

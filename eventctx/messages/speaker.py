@@ -41,7 +41,8 @@ _CLOSED_BY: Final = {
 _TO_THE_END: Final = (
     "This session is being continued from a previous conversation",
     "[Summary: depth ",
-    "[Index: ",
+    "[Index: what this conversation held before",
+    "[From the host: texts that it keeps in view]",
     "Stop hook feedback:",
     "[SYSTEM NOTIFICATION",
     "Another Claude session sent a message:",

@@ -12,7 +12,7 @@ is enough to derive its view again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +22,7 @@ from eventctx.log.plan import Insertion, Plan, Shortening, runs_of
 from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
-from eventctx.policies import rules
+from eventctx.policies import interception, rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.projections.view.layout import made_up_tokens
@@ -61,29 +61,51 @@ def _movable(view: ViewState) -> tuple[InsertionRef, ...]:
     return tuple([one for one in view.layout.insertions if one.kind != "system_prompt"])
 
 
-def outline(visible: Visible, policy: Policy, budget: Budget, state: PolicyState) -> Fitted | Ask:
+def outline(
+    visible: Visible,
+    policy: Policy,
+    budget: Budget,
+    state: PolicyState,
+    texts: Sequence[str] = (),
+) -> Fitted | Ask:
     """The policy's proposal, checked and fitted, or its question.
 
-    Raises InvalidPlan for an answer that is no proposal and for a proposal that breaks a rule.
+    ``texts`` are the host's; they are left out where the floor has no room for them. Raises
+    InvalidPlan for an answer that is no proposal and for a proposal that breaks a rule.
     """
-    proposal = policy.propose(visible, budget, state)
+    visible = interception.without_texts(visible)
+    lowered = interception.lowered(budget, texts, visible.estimator)
+    proposal = policy.propose(visible, lowered, state)
     if isinstance(proposal, Ask):
         return proposal
     if not isinstance(proposal, Proposal):
         raise InvalidPlan("a policy returns a Proposal", (), f"it returned {proposal!r}"[:200])
     rules.check_form(visible, proposal)
-    fitted = fit(visible, proposal, budget)
+    fitted = fit(visible, interception.with_texts(proposal, texts), budget)
+    if fitted.overflow and texts:
+        fitted = fit(visible, proposal, budget)
     rules.check_rules(visible, fitted.proposal)
     rules.check_words(visible, fitted.proposal)
     return fitted
 
 
-def changes_nothing(view: ViewState, proposal: Proposal) -> bool:
-    """Whether ``proposal`` leaves the view as it is."""
+def changes_nothing(view: ViewState, proposal: Proposal, most: int | None = None) -> bool:
+    """Whether ``proposal`` leaves the view as it is.
+
+    Where nothing else changes, new texts of the host are no reason to compact: those in view stay,
+    unless the view has more than ``most`` tokens.
+    """
+    present = _movable(view)
+    new = proposal.insertions
+    left = [one for one in present if not interception.is_of_host(one)]
+    if most is None or view.layout.tokens > most:
+        left = [*present]
+    elif all(interception.is_notice(one) for one in new):
+        new = ()
     return (
         not proposal.limits
-        and not proposal.insertions
-        and len(proposal.kept_insertions) == len(_movable(view))
+        and not new
+        and len(proposal.kept_insertions) == len(left)
         and all(
             disposition in ("kept", "shortened")
             for disposition, _ in proposal.dispositions.values()

@@ -13,6 +13,7 @@ process that opens the session (``repository.open_session``).
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from eventctx.log.outcomes import described, fit_for_log, words_of
 from eventctx.log.plan import Plan
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
+from eventctx.policies import interception
 from eventctx.policies.fit import Fitted
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
 from eventctx.policies.ladder import Ladder
@@ -48,6 +50,8 @@ from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import ModelAsk, NoAnswer, PolicyQuestions
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
+
+_log = logging.getLogger("eventctx")
 
 FALLBACK = Ladder()
 """The policy that decides where the chosen one fails."""
@@ -99,6 +103,7 @@ class CompactionRun:
         self._scope = self._new_span()
         self._began: events.PreCompact | None = None
         self._verdict: Verdict | None = None
+        self._left_out = 0
         self._answers: dict[str, Answer] = {}
         self._fallback: str | None = None
         self._error: str | None = None
@@ -127,10 +132,7 @@ class CompactionRun:
         if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins))
-        if self._cause.trigger == "manual":
-            # It may be requested below the threshold, so the target is a share of the view itself.
-            share = visible.tokens * goal.target // goal.tokens
-            goal = msgspec.structs.replace(goal, target=max(1, min(goal.target, share)))
+        goal = self._aim(frame)
         while True:
             outcome = self._outline(visible, goal, view)
             if isinstance(outcome, AskTexts):
@@ -139,7 +141,7 @@ class CompactionRun:
             if not isinstance(outcome, Fitted):
                 await self._ask(outcome, view)
                 return None
-            if changes_nothing(view, outcome.proposal):
+            if changes_nothing(view, outcome.proposal, frame.goal.tokens):
                 if self.is_open or self._cause.trigger in ("threshold", "manual"):
                     return self._ended_without(frame, "skipped", self._error)
                 return Decided((), None, view, outcome.overflow)
@@ -159,6 +161,15 @@ class CompactionRun:
             # ``fit`` estimated too low (arguments of very many parts): try again with less room.
             goal = msgspec.structs.replace(goal, tokens=max(1, goal.tokens - surplus))
         return self._ended(frame, after, made, outcome.overflow)
+
+    def _aim(self, frame: Frame) -> Budget:
+        """The budget, with the size that this compaction is to reach."""
+        goal = frame.goal
+        if self._cause.trigger != "manual":
+            return goal
+        # It may be requested below the threshold, so the target is a share of the view itself.
+        share = frame.view.layout.tokens * goal.target // goal.tokens
+        return msgspec.structs.replace(goal, target=max(1, min(goal.target, share)))
 
     @property
     def span_id(self) -> str | None:
@@ -187,8 +198,26 @@ class CompactionRun:
                     self._scope.parent_span_id,
                     self._scope.iteration,
                 )
-                self._verdict = await intercept(request)
+                self._verdict = self._heard(await intercept(request), frame)
         return self._describe(frame, self._verdict)
+
+    def _heard(self, verdict: Verdict, frame: Frame) -> Verdict:
+        """The verdict with as many of its texts as there is room for."""
+        if not verdict.texts:
+            return verdict
+        most = self._aim(frame)
+        texts = interception.taken(verdict.texts, most, frame.view.estimator)
+        self._left_out = len(verdict.texts) - len(texts)
+        if self._left_out:
+            _log.warning(
+                "session %s: %d of the %d texts to keep in view are left out: with their frame "
+                "they may have %d tokens, a tenth of what the view is compacted to",
+                self._session.stream,
+                self._left_out,
+                len(verdict.texts),
+                most.target // interception.SHARE,
+            )
+        return msgspec.structs.replace(verdict, texts=texts)
 
     def _describe(self, frame: Frame, verdict: Verdict) -> events.PreCompact:
         cause, policy = self._cause, self._policy
@@ -206,7 +235,14 @@ class CompactionRun:
             hint=0 if cause.hint else None,
             pins=verdict.pins,
             veto=verdict.veto,
+            texts=len(verdict.texts),
+            texts_left_out=self._left_out,
         )
+
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        """The texts of the host that the compacted view gets."""
+        return () if self._verdict is None else self._verdict.texts
 
     def _vetoed(self) -> bool:
         began = self._began
@@ -216,8 +252,9 @@ class CompactionRun:
         """The draft of the beginning, if it is not on disk yet."""
         if self.is_open or self._began is None:
             return ()
-        hint = self._cause.hint
-        bodies = [body_of(self._session, {"role": "user", "content": hint})] if hint else []
+        texts = [self._cause.hint] if self._cause.hint else []
+        texts += self._texts
+        bodies = [body_of(self._session, {"role": "user", "content": text}) for text in texts]
         return (self._session.drafts.make(self._began, bodies, self._scope),)
 
     # -- questions -------------------------------------------------------------------------------
@@ -228,7 +265,7 @@ class CompactionRun:
         )
         if self._fallback is None:
             try:
-                outcome = outline(visible, self._policy, goal, state)
+                outcome = outline(visible, self._policy, goal, state, self._texts)
                 if isinstance(outcome, Fitted):
                     return outcome
                 if outcome.key not in self._answers and len(self._answers) < MAX_QUESTIONS:
@@ -237,7 +274,7 @@ class CompactionRun:
             except Exception as error:
                 # A policy may be a user's code: no error of it may end the session.
                 self._fall_back(error)
-        outcome = outline(visible, FALLBACK, goal, state)
+        outcome = outline(visible, FALLBACK, goal, state, self._texts)
         assert isinstance(outcome, Fitted)  # noqa: S101 - the ladder asks nothing
         return outcome
 

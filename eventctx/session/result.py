@@ -9,6 +9,7 @@ from eventctx.log import events
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, numbers_in
 from eventctx.policies.fit import Fitted, fit
+from eventctx.policies.interception import is_of_host
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
 from eventctx.policies.trigger import Frame
@@ -72,7 +73,8 @@ def insertions_gone(before: ViewState, after: ViewState) -> tuple[InsertionRef, 
     """The insertions of one view that left it, with nothing new in the next one in their place.
 
     A new summary is in the place of those that stand for messages it stands for, too; a new notice
-    or memory is in the place of the old ones.
+    or memory is in the place of the old ones. Texts of the host are none of them: those are for
+    one compaction.
     """
     staying = {(one.position, one.index) for one in after.layout.insertions}
     new = _new_insertions(before, after)
@@ -84,6 +86,7 @@ def insertions_gone(before: ViewState, after: ViewState) -> tuple[InsertionRef, 
             for one in before.layout.insertions
             if (one.position, one.index) not in staying
             and one.kind not in kinds
+            and not is_of_host(one)
             and not (one.stands_for and numbers_in(one.stands_for) <= told)
         ]
     )
@@ -91,7 +94,11 @@ def insertions_gone(before: ViewState, after: ViewState) -> tuple[InsertionRef, 
 
 def _new_insertions(before: ViewState, after: ViewState) -> list[InsertionRef]:
     known = {(one.position, one.index) for one in before.layout.insertions}
-    return [one for one in after.layout.insertions if (one.position, one.index) not in known]
+    return [
+        one
+        for one in after.layout.insertions
+        if (one.position, one.index) not in known and not is_of_host(one)
+    ]
 
 
 def floor_over(frame: Frame) -> ContextOverflow | None:

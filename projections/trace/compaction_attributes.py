@@ -100,6 +100,9 @@ def _interceptors(event: PreCompact) -> CompactionAttributes:
         found["veto"] = capped(event.veto)
     if event.pins:
         found["pins"] = numbers_text((number, number) for number in event.pins)
+    if event.texts or event.texts_left_out:
+        found["texts"] = event.texts
+        found["texts_left_out"] = event.texts_left_out
     return found
 
 

@@ -184,6 +184,19 @@ DROP_IN_SAMPLES: list[events.Event] = [
     events.SetIgnored(messages=9, missing_roles=("system",), ahead=2),
 ]
 """Fields that came with hosts' prompts in the place of system messages, and with late copies."""
+HOST_TEXT_SAMPLES: list[events.Event] = [
+    events.PreCompact(
+        trigger="budget",
+        strategy="ladder",
+        strategy_version=1,
+        tokens=900,
+        messages=30,
+        hint=0,
+        texts=2,
+        texts_left_out=1,
+    ),
+]
+"""The fields that came with texts of the host for a compacted view."""
 
 DEMAND_SAMPLES: list[events.Event] = [
     events.InstructionWithdrawn(number=12, demand=2, by=40, said_by="model"),
@@ -265,6 +278,7 @@ if __name__ == "__main__":
     _write_events("events-v1-lost.jsonl", LOST_SAMPLES)
     _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
     _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
+    _write_events("events-v1-host-texts.jsonl", HOST_TEXT_SAMPLES)
     _write_events("events-v1-text-agents.jsonl", TEXT_AGENT_SAMPLES)
     _write_events("events-v1-demands.jsonl", DEMAND_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():

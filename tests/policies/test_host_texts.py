@@ -1,0 +1,202 @@
+"""Texts that the host hands over stand in the compacted view, whatever the policy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.log.codec import decode_event
+from eventctx.messages.encoding import decode_body
+from eventctx.messages.facts_reader import read_facts
+from eventctx.policies import interception
+from eventctx.policies.fit import Fitted, fit
+from eventctx.policies.index.text import index_message
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.planner import outline
+from eventctx.policies.policy import Policy, PolicyState
+from eventctx.policies.simple import Simple
+from eventctx.policies.truncate import Truncate
+from eventctx.policies.working_set import insertion_tokens, kept_whole
+from eventctx.policies.workset import Workset
+from eventctx.stores.memory import MemoryStore
+from tests.policies.given import budget_of, examples, seen
+from tests.sessions import filled
+from tests.transcripts import Story, stories
+
+RULE = "Deploy to staging only."
+JOB = "Job 7 is still running.\nIt began at noon."
+
+
+def hands(*texts: str) -> Any:
+    return lambda asked: eventctx.Verdict(texts=texts)
+
+
+def host_rows(request: Iterable[dict[str, Any]]) -> list[str]:
+    return [
+        str(one["content"])
+        for one in request
+        if str(one["content"]).startswith(interception.HEADER)
+    ]
+
+
+async def events_of(engine: Engine, name: str) -> list[Any]:
+    return [
+        (decode_event(record), record)
+        async for record in engine.records("s", bodies=True)
+        if record.type == name
+    ]
+
+
+@pytest.mark.parametrize("name", ["ladder", "simple", "truncate", "token-budget", "workset"])
+async def test_they_stand_in_the_compacted_view_of_every_policy_marked_as_no_persons(
+    name: str,
+) -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", hands(RULE, JOB))
+        ctx = await filled(engine, max_tokens=8_000, policy=name)
+        view = await ctx.get_messages_for_request(5_000)
+        (notice,) = host_rows(view)
+        assert notice.splitlines() == [
+            interception.HEADER,
+            f"| {RULE}",
+            "| Job 7 is still running.",
+            "| It began at noon.",
+            interception.END,
+        ]
+        assert not read_facts({"role": "user", "content": notice}).human
+        ((ended, _),) = await events_of(engine, "context:post_compact")
+        assert ended.fallback is None
+        assert ended.tokens_after < ended.threshold * 4 // 5
+
+
+async def test_the_record_counts_them_and_holds_their_words_in_bodies_alone() -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", hands(RULE))
+        engine.intercept("context:pre_compact", hands(JOB, RULE))
+        ctx = await filled(engine, max_tokens=8_000)
+        await ctx.compact(keep="the port")
+        ((began, record),) = await events_of(engine, "context:pre_compact")
+        assert (began.texts, began.texts_left_out, began.hint) == (2, 0, 0)
+        held = [decode_body(body.data or b"")["content"] for body in record.bodies]
+        assert held == ["the port", RULE, JOB]
+        assert b"staging" not in record.payload
+        assert (await engine.verify("s")).ok
+
+
+async def test_the_next_compaction_takes_its_own_in_their_place() -> None:
+    handed = ["the first", "the second", None]
+
+    def hand(asked: eventctx.CompactionAsked) -> eventctx.Verdict | None:
+        text = handed.pop(0)
+        return None if text is None else eventctx.Verdict(texts=(text,))
+
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", hand)
+        ctx = await filled(engine, 60, max_tokens=40_000)
+        found = []
+        for _ in range(3):
+            assert (await ctx.compact()).outcome == "applied"
+            found.append(host_rows(await ctx.get_messages_for_request()))
+        assert [[row.splitlines()[1] for row in rows] for rows in found] == [
+            ["| the first"],
+            ["| the second"],
+            [],
+        ]
+
+
+async def test_those_that_are_too_long_are_left_out_and_counted_and_the_rest_stays(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", hands("x" * 3_000, RULE))
+        ctx = await filled(engine, max_tokens=4_000)
+        with caplog.at_level(logging.WARNING, "eventctx"):
+            (notice,) = host_rows(await ctx.get_messages_for_request())
+        assert "xxx" not in notice
+        assert RULE in notice
+        ((began, _),) = await events_of(engine, "context:pre_compact")
+        assert (began.texts, began.texts_left_out) == (1, 1)
+        assert "1 of the 2 texts to keep in view are left out" in caplog.text
+
+
+async def test_a_view_that_cannot_be_reduced_otherwise_is_not_compacted_for_them() -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", hands(RULE))
+        ctx = await engine.session("s", max_tokens=20_000)
+        await ctx.add_message({"role": "user", "content": "hello " * 1_000})
+        before = await ctx.get_messages_for_request()
+        assert (await ctx.compact()).outcome == "skipped"
+        assert await ctx.get_messages_for_request() == before
+
+
+@pytest.mark.parametrize("wrong", [("",), (" \n",), (5,), "a text", None])
+async def test_texts_that_say_nothing_or_are_no_texts_have_no_say(wrong: Any) -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", lambda asked: eventctx.Verdict(texts=wrong))
+        ctx = await filled(engine, max_tokens=4_000)
+        assert host_rows(await ctx.get_messages_for_request()) == []
+        assert sum(engine.interceptors.errors.values()) == 1
+
+
+async def test_a_text_that_no_file_can_hold_is_escaped() -> None:
+    async with eventctx.open() as engine:
+        engine.intercept("context:pre_compact", hands("a \ud800 b"))
+        ctx = await filled(engine, max_tokens=8_000)
+        (notice,) = host_rows(await ctx.get_messages_for_request(5_000))
+        assert "| a \\ud800 b" in notice
+
+
+async def test_the_view_is_the_same_after_another_process_opened_the_session() -> None:
+    store = MemoryStore()
+    engine = Engine(store)
+    engine.intercept("context:pre_compact", hands(RULE))
+    ctx = await filled(engine, max_tokens=4_000)
+    view = await ctx.get_messages_for_request()
+    other = Engine(store)
+    again = await (await other.session("s")).get_messages_for_request(4_000)
+    assert host_rows(again)
+    assert again == view
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    "message", [interception.host_notice((RULE,)).message, index_message(["| #3: never"])]
+)
+def test_what_a_program_wrote_is_no_persons_word(message: dict[str, Any]) -> None:
+    facts = read_facts(message)
+    assert (facts.human, facts.demands) == (False, 0)
+
+
+policies: st.SearchStrategy[Policy] = st.sampled_from([Ladder(), Simple(), Truncate(), Workset()])
+
+
+@examples
+@given(
+    story=stories(),
+    policy=policies,
+    tokens=st.sampled_from([300, 1_200, 4_000, 20_000]),
+    texts=st.lists(st.text(min_size=1, max_size=400), max_size=4),
+)
+def test_with_them_a_view_fits_wherever_it_fits_without(
+    story: Story, policy: Policy, tokens: int, texts: list[str]
+) -> None:
+    visible, budget = seen(story), budget_of(tokens)
+    kept = interception.taken(texts, budget, visible.estimator)
+    size = insertion_tokens(interception.host_notice(kept), visible.estimator) if kept else 0
+    assert size <= budget.target // interception.SHARE
+    state = PolicyState("budget")
+    found = outline(visible, policy, budget, state, kept)
+    if not isinstance(found, Fitted):
+        return
+    floor = fit(visible, kept_whole(visible), budget)
+    assert (found.tokens > budget.tokens) == bool(found.overflow)
+    assert not found.overflow or floor.overflow
+    ours = [one for one in found.proposal.insertions if interception.is_notice(one)]
+    assert len(ours) == bool(kept and not found.overflow) or floor.tokens + size > budget.tokens

@@ -20,6 +20,7 @@ import msgspec
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import fit, line_to_drop_to, protected_rows, shortenable
@@ -72,6 +73,9 @@ model says, counts 1.
 """
 
 _OF_KIND: Final[Mapping[str, float]] = {"human": 3.0, "user": 2.0}
+
+BESIDE_DEMANDS: Final = 200
+"""Characters that stay of a person's message beside its demands where it cannot stay whole."""
 
 LEAST_ROOM: Final = 200
 """Tokens below which an index is not worth its frame."""
@@ -155,8 +159,8 @@ class _Scene:
     def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
         self.visible = visible
         kinds: dict[int, Kind] = {ref.number: ref.facts.kind for ref in visible.messages}
-        demanding = frozenset([one.number for one in visible.spoken.demands])
-        self.read = read_messages(texts, kinds, demanding)
+        self.demanding = {one.number: one for one in visible.spoken.demands}
+        self.read = read_messages(texts, kinds, frozenset(self.demanding))
         self.by_number = {one.number: one for one in self.read}
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
@@ -190,8 +194,13 @@ def _reduce(
     going: list[Group] = []
     freed = 0
     for (_, group), cost in ranked:
+        row = group.calls[0]
         if cost <= room:
             room -= cost
+        elif len(group.rows) == 1 and messages[row].facts.may_demand:
+            # An index may have no room for these demands next time, so they stay where they are.
+            working_set.shorten(row, Limit(prose=BESIDE_DEMANDS), "demand")
+            room -= working_set.tokens_of[row]
         else:
             freed += cost
             going.append(group)
@@ -252,7 +261,14 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
         return None
     measure = measure_of(working_set.estimator)
     characters = room_for_sections(room, working_set.estimator)
-    demands = [(one.number, text) for one in gone for text in one.demands]
+    here = {ref.number for row, ref in enumerate(working_set.messages) if working_set.here[row]}
+    # A message that is in view shortened has its demands with it.
+    demands = [
+        (one.number, text)
+        for one in gone
+        if one.demands and one.number not in here
+        for text in scene.demanding[one.number].holding(one.demands)
+    ]
     asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
     deeds = [deed for one in scene.read for deed in one.deeds]
     files = files_section(deeds, characters // FILES_SHARE, measure)

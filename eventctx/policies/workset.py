@@ -288,18 +288,14 @@ def _anchor(working_set: WorkingSet) -> int | None:
     None (the start) where there is none, or where a round without all its results stays before it:
     late results may still change the order behind such a round.
     """
-    starts = [group.rows[0] for group in working_set.groups if not group.orphan]
-    left = [start for start in starts if not working_set.here[start]]
-    last = max(left, default=-1)
-    behind = next(
-        (
-            s
-            for s in starts
-            if s > last and working_set.here[s] and working_set.messages[s].facts.kind != "system"
-        ),
-        None,
-    )
-    pending = [g.rows[0] for g in working_set.groups if g.pending and working_set.here[g.rows[0]]]
-    if behind is None or (pending and pending[-1] < behind):
+    messages, here = working_set.messages, working_set.here
+    starts = [group.calls[0] for group in working_set.groups if group.calls]
+    last = max([start for start in starts if not here[start]], default=-1)
+    staying = [start for start in starts if start > last]
+    behind = next((row for row in staying if messages[row].facts.kind != "system"), None)
+    if behind is None:
         return None
-    return working_set.messages[behind].number
+    pending = [group.calls[0] for group in working_set.groups if group.pending]
+    if any(here[start] and start < behind for start in pending):
+        return None
+    return messages[behind].number

@@ -394,16 +394,17 @@ def test_the_question_is_bounded_however_long_the_session_is() -> None:
 
 
 MADE = """
-from tests.policies.test_workset import TIGHT, compacted, text_of, work
 from eventctx.messages.canonical import message_digest
-words = ["alpha_one", "beta_two_x", "gamma_three", "delta_four", "epsilon_five"]
-rows = work(30)
-for n in range(0, 30):
-    rows.append({"role": "assistant", "content": " ".join(words[n % 3 :]) + f" word_number_{n}"})
-    said = "call(" + ", ".join(words * 3) + f", {n})"
-    rows.append({"role": "user", "content": said + f"\\n{said} word_number_{n}\\nnothing_{n} more"})
-print(message_digest({"role": "user", "content": text_of(compacted(rows, TIGHT))}).hex())
+from eventctx.policies.index.lines import Timeline, _weighed
+from eventctx.policies.index.reading import ReadMessage
+from tests.policies.test_workset import TIGHT, compacted, text_of, work
+
+print(message_digest({"role": "user", "content": text_of(compacted(work(30), TIGHT))}).hex())
+said = {f"name_{n:02}": n for n in range(40)}
+lines = tuple([" ".join([*said][n : n + 9]) for n in range(30)])
+print(_weighed([ReadMessage(0, "result", lines)], set(), Timeline({}, 41, said)))
 """
+"""Also prints what each line is worth: sums differ in their last bit by the order of the names."""
 
 
 def test_the_same_messages_give_the_same_index_in_every_process() -> None:
@@ -485,7 +486,7 @@ async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(shor
         ctx = await engine.session("s", policy="workset", max_tokens=3_000)
         await ctx.add_message(user("go"))
         await ctx.add_message(asks("a"))
-        told = f"Some words that are long enough.\n{short}\n" + "z" * 6_000
+        told = f"{short}\n" + "z" * 6_000
         await ctx.add_message({"role": "tool", "tool_call_id": "a", "content": told})
         for n in range(6):
             await ctx.add_message(model(f"{n} " + "x" * 2_000))

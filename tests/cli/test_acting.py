@@ -98,6 +98,14 @@ def test_a_compaction_is_recorded_with_its_reason(run, store):
     assert run("verify", "work", "--store", store).code == 0
 
 
+def test_without_a_policy_the_default_decides_and_the_ladder_with_a_setting_of_it(run, store):
+    arguments = ("compact", "work", "--dry-run", "--store", store)
+    assert "compacted by workset" in run(*arguments).out
+    assert "compacted by ladder" in run(*arguments, "--set", "truncate_chars=100").out
+    refused = run(*arguments, "--policy", "workset", "--set", "truncate_chars=100")
+    assert refused.code == 2
+
+
 def test_a_policy_that_asks_a_model_is_shown_and_not_applied(run, store):
     before = types(run, store)
     arguments = ("compact", "work", "--policy", "summarize", "--set", "compact_threshold=0.3",

@@ -433,7 +433,7 @@ async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
         await ctx.pin(3)
         await ctx.compact()
         view = await ctx.get_messages_for_request()
-        assert [m["content"] for m in view][:2] == ["message 3", "message 20"]
+        assert [m["content"] for m in view][:3] == ["message 0", "message 3", "message 20"]
         for wrong in (1.0, True, "x"):
             with pytest.raises(InvalidSetting, match="pin: expected"):
                 await ctx.pin(wrong)  # type: ignore[arg-type]

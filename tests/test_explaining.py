@@ -165,13 +165,13 @@ async def test_a_set_and_a_clear_take_messages_out_of_the_transcript() -> None:
 async def test_a_merged_message_names_the_one_that_stands_for_it() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple")
-    for text in ("go on", "other", "go on", "end"):
+    for text in ("hello", "go on", "other", "go on", "end"):
         await ctx.add_message(user(text))
     await ctx.compact()
-    why = await engine.why("s", 0)
-    assert (why.standing, why.into, why.into_in_view) == ("merged", 2, True)
+    why = await engine.why("s", 1)
+    assert (why.standing, why.into, why.into_in_view) == ("merged", 3, True)
     await ctx.compact(policy=policy_named("simple", {"keep_recent": 1}))
-    later = await engine.why("s", 0)
+    later = await engine.why("s", 1)
     assert (later.ruling, later.into_in_view) == (why.ruling, False)
 
 
@@ -297,7 +297,7 @@ async def test_an_erased_message_says_so() -> None:
 async def test_a_fork_answers_for_what_it_inherits() -> None:
     engine, ctx = await thirty()
     await ctx.compact()
-    await engine.fork("s", (await engine.why("s", 0)).ruling.cause.position, "child")  # type: ignore[union-attr]
+    await engine.fork("s", (await engine.why("s", 3)).ruling.cause.position, "child")  # type: ignore[union-attr]
     why = await engine.why("child", 3)
     assert (why.standing, why.session) == ("dropped", "child")
     assert (await engine.why("child", 3, turn=1)).in_view

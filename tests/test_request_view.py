@@ -26,7 +26,7 @@ def user(text: str) -> Row:
 
 
 async def compacted() -> Engine:
-    """Thirty messages, of which the last ten are in view."""
+    """Thirty messages, of which the task and the last ten are in view."""
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple")
     for number in range(30):
@@ -58,13 +58,13 @@ async def located(engine: Engine, number: int) -> Located:
 
 async def test_a_restored_message_is_in_view_again_in_its_place() -> None:
     engine = await compacted()
-    assert (await seen(engine))[0] == "message 20"
+    assert (await seen(engine))[:2] == ["message 0", "message 20"]
     pair = (await located(engine, 7), await located(engine, 3))
     await given(engine, events.Restored(messages=pair))
-    assert (await seen(engine))[:3] == ["message 3", "message 7", "message 20"]
+    assert (await seen(engine))[1:4] == ["message 3", "message 7", "message 20"]
     row = (await engine.audit("s")).requests[-1]
     assert row.breaks == ("restore",)
-    assert (row.counts.kept, row.counts.dropped) == (12, 18)
+    assert (row.counts.kept, row.counts.dropped) == (13, 17)
 
 
 async def test_restoring_what_is_in_view_already_changes_nothing() -> None:
@@ -72,7 +72,7 @@ async def test_restoring_what_is_in_view_already_changes_nothing() -> None:
     again = await located(engine, 25)
     await given(engine, events.Restored(messages=(again,)))
     await given(engine, events.Restored(messages=(again,)))
-    assert len(await seen(engine)) == 10
+    assert len(await seen(engine)) == 11
     assert sum((await engine.audit("s")).requests[-1].counts) == 30
 
 
@@ -82,7 +82,7 @@ async def test_the_next_compaction_may_drop_a_restored_message_again() -> None:
     ctx = await Engine(engine.store).session("s", policy="simple")
     await ctx.compact()
     assert "message 3" not in await seen(engine)
-    assert (await engine.audit("s")).requests[-1].counts.dropped == 20
+    assert (await engine.audit("s")).requests[-1].counts.dropped == 19
 
 
 async def test_pins_hold_through_a_compaction_until_they_are_taken_away() -> None:
@@ -93,7 +93,7 @@ async def test_pins_hold_through_a_compaction_until_they_are_taken_away() -> Non
     await ctx.pin(2, 4)
     await ctx.unpin(4)
     await ctx.compact()
-    assert (await seen(engine))[:2] == ["message 2", "message 20"]
+    assert (await seen(engine))[:2] == ["message 0", "message 2"]
     state = await fold(engine.store, "s", request_view)
     assert state.pins == {2}
     await ctx.get_messages()  # the other engine's request is seen by now
@@ -133,7 +133,7 @@ async def test_a_request_may_have_insertions_of_its_own() -> None:
     view = await request_at(engine.store, "s", position)
     assert view.verified
     assert view.messages[0] == {"role": "system", "content": "Be brief."}
-    assert len(view.messages) == 11
+    assert len(view.messages) == 12
 
 
 async def test_a_summary_goes_with_what_it_stands_for() -> None:

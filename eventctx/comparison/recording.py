@@ -11,8 +11,9 @@ from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Record, make_body
 from eventctx.messages.encoding import encode_plain, plain_message
-from eventctx.messages.facts import Facts, encode_facts
+from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.observations import observes
 from eventctx.projections.evidence import CarriedDemand, Need, carried_demands, needs
 
 STREAM: Final = "what-if"
@@ -68,9 +69,13 @@ class Recording:
         model: str | None = None,
         numbers: Sequence[int] | None = None,
         harness: Collection[int] = (),
+        observations: Collection[int] = (),
         left_out: int = 0,
     ) -> None:
         """``harness`` are the places of messages that the log says a harness wrote.
+
+        ``observations`` are those that it says are observations; others are told by their form,
+        as in a live session.
 
         ``left_out`` messages of the session are not played. Raises InvalidMessage.
         """
@@ -84,6 +89,9 @@ class Recording:
         for number, message in enumerate(self.messages):
             message = plain_message(message)
             facts = read_facts(message, by_harness=number in harness)
+            action = self.facts[-1].action if self.facts else ""
+            if number in observations or (facts.human and observes(message, action)):
+                facts = as_observation(facts)
             body = make_body(encode_plain(message), encode_facts(facts), bytes)
             self.facts.append(facts)
             self.records.append(record_of(events.MessageAdded(), number, (body,)))

@@ -42,6 +42,9 @@ async def recording_of(store: EventStore, stream: str) -> Recording:
         model=view.calibration.model,
         numbers=[line.number for line in used],
         harness=frozenset([at for at, line in enumerate(used) if line.origin is not None]),
+        observations=frozenset(
+            [at for at, line in enumerate(used) if line.origin == "observation"]
+        ),
         left_out=max(0, whole - len(messages)),
     )
     if not recording.requests:

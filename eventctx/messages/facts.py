@@ -125,6 +125,7 @@ def as_observation(facts: Facts) -> Facts:
         kind="result",
         human=False,
         demands=0,
+        demand_characters=0,
         outcome=facts.outcome + facts.prose,
         prose=0,
         observation=True,

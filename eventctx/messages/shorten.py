@@ -16,7 +16,7 @@ import msgspec
 
 from eventctx.messages import response_items as items
 from eventctx.messages.demands import MOST_DEMANDS, demands_in, demands_of
-from eventctx.messages.facts import FIRST_WITH_DEMANDS, Facts
+from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import Part, Place, parts_of_result, read_parts
 from eventctx.messages.speaker import persons_part
@@ -48,11 +48,11 @@ class Limit(NamedTuple):
 def words_left(facts: Facts, characters: int) -> int:
     """The most characters of words in a message that is shortened to so many of them."""
     most = characters + MARKER_CHARACTERS
-    if facts.may_demand:
-        known = facts.reader >= FIRST_WITH_DEMANDS
+    if facts.demands:
         kept = min(facts.demand_characters, MOST_DEMAND_CHARACTERS)
-        number = facts.demands if known else MOST_DEMANDS
-        most += (kept if known else MOST_DEMAND_CHARACTERS) + (number + 1) * len(GAP)
+        most += kept + (facts.demands + 1) * len(GAP)
+    elif facts.may_demand:
+        most += MOST_DEMAND_CHARACTERS + (MOST_DEMANDS + 1) * len(GAP)
     return min(facts.prose, most)
 
 

@@ -69,9 +69,9 @@ class Fitted(NamedTuple):
 
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``. Pure; reads facts, never texts."""
-    proposal = with_spoken(visible, proposal)
-    kept: tuple[InsertionRef, ...] = proposal.kept_insertions
     spoken = spoken_rows(visible, inserted_by(proposal))
+    proposal = with_spoken(visible, proposal, spoken)
+    kept: tuple[InsertionRef, ...] = proposal.kept_insertions
     working_set = WorkingSet(visible, proposal)
     protected, open_round = protected_rows(visible, working_set.groups)
     with_results = shortenable(visible, protected)
@@ -157,6 +157,8 @@ def _drop_old(
     staying: list[Group] = []
     asked_for: list[Group] = []
     for group in working_set.groups:
+        if working_set.total <= drop_line:
+            break  # nothing that stays has to be shortened
         if not spoken.keys().isdisjoint(group.rows) and whole.isdisjoint(group.rows):
             asked_for.append(group)
             staying.append(group)
@@ -164,7 +166,7 @@ def _drop_old(
             _shorten_rows(working_set, group.rows, words, BESIDE_DEMANDS, drop_line)
         elif not whole.isdisjoint(group.rows):
             staying.append(group)
-        elif working_set.total > drop_line:
+        else:
             working_set.drop(group, "budget")
     return staying, asked_for
 

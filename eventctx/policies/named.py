@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +36,15 @@ ALIASES: Final = {"smart": "importance", "summarise": "summarize", "token_budget
 """Other names of policies: the one that context-persistent uses, and other spellings."""
 
 DEFAULT: Final = "workset"
+
+
+def default_policy(given: Iterable[str]) -> str:
+    """The policy where none is named: the ladder if one of its settings is among ``given``.
+
+    It was the default before, and its settings are those of Amplifier's context-simple; whoever
+    gives one means it.
+    """
+    return "ladder" if not set(settings_of_policy("ladder")).isdisjoint(given) else DEFAULT
 
 
 def settings_of_policy(name: str) -> tuple[str, ...]:

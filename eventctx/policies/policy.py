@@ -63,6 +63,11 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
         """Tool rounds and single rows, in order; derived once, because every stage needs them."""
         return group_rows([ref.facts for ref in self.messages])
 
+    @cached_property
+    def spoken_by_people(self) -> list[int]:
+        """Rows that hold a person's words; found once, because every stage looks for them."""
+        return [row for row, ref in enumerate(self.messages) if ref.facts.human]
+
 
 class Budget(msgspec.Struct, frozen=True):
     """Sizes in tokens: the most of a view, the trigger of a compaction, and a compaction's goal.

@@ -7,7 +7,7 @@ otherwise is put back here, and shortened by ``fit`` as far as the budget forces
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -29,26 +29,25 @@ def spoken_rows(
     task = visible.spoken.task
     quoted = numbers_in([run for one in insertions for run in one.demands])
     spoken: dict[int, str] = {}
-    for row, ref in enumerate(visible.messages):
-        if not ref.facts.human:
-            continue
+    for row in visible.spoken_by_people:
+        ref = visible.messages[row]
         task = ref.number if task is None else task
         if ref.number == task:
             spoken[row] = "task"
         elif ref.facts.may_demand and ref.number not in quoted:
             spoken[row] = "demand"
-    if spoken:
+    if any(visible.messages[row].facts.results for row in spoken):
         # The words beside a result that answers no call are in no view, whatever is decided.
-        for group in visible.groups:
-            if group.orphan:
-                for row in group.results:
-                    spoken.pop(row, None)
+        for row in [row for group in visible.groups if group.orphan for row in group.results]:
+            spoken.pop(row, None)
     return spoken
 
 
-def with_spoken(visible: Visible, proposal: Proposal) -> Proposal:
+def with_spoken(
+    visible: Visible, proposal: Proposal, spoken: Mapping[int, str] | None = None
+) -> Proposal:
     """The proposal with every spoken row that it leaves out put back, in its whole round."""
-    spoken = spoken_rows(visible, inserted_by(proposal))
+    spoken = spoken_rows(visible, inserted_by(proposal)) if spoken is None else spoken
     decided = proposal.dispositions
     missing = left_out(visible, proposal, spoken)
     if not missing:
@@ -82,8 +81,11 @@ def inserted_by(proposal: Proposal) -> list[InsertionRef | NewInsertion]:
     return [*proposal.kept_insertions, *proposal.insertions]
 
 
-def left_out(visible: Visible, proposal: Proposal, spoken: dict[int, str]) -> set[int]:
-    """Those of the ``spoken`` rows that leave the view, and no later row says the same."""
+def left_out(visible: Visible, proposal: Proposal, spoken: Mapping[int, str]) -> set[int]:
+    """Those of the ``spoken`` rows that leave the view.
+
+    A message with demands may be merged into the same message, said again.
+    """
     messages, decided = visible.messages, proposal.dispositions
     missing = {row for row in spoken if decided[messages[row].number][0] not in _STAYS}
     if any(decided[messages[row].number][0] == "merged" for row in missing):
@@ -92,7 +94,8 @@ def left_out(visible: Visible, proposal: Proposal, spoken: dict[int, str]) -> se
         missing -= {
             row
             for row in missing
-            if decided[messages[row].number][0] == "merged"
+            if spoken[row] != "task"
+            and decided[messages[row].number][0] == "merged"
             and (messages[row].digest, messages[row].facts) in said
         }
     return missing

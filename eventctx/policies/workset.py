@@ -20,10 +20,11 @@ import msgspec
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import protected_rows, shortenable
+from eventctx.policies.fit import fit, line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.index.lines import Timeline
-from eventctx.policies.index.reading import read_messages
+from eventctx.policies.index.reading import ReadMessage, read_messages
 from eventctx.policies.index.text import (
     DEMANDS_SHARE,
     FILES_SHARE,
@@ -31,6 +32,8 @@ from eventctx.policies.index.text import (
     files_section,
     index_message,
     lines_section,
+    measure_of,
+    room_for_sections,
     said_names,
 )
 from eventctx.policies.policy import (
@@ -42,7 +45,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
 QUESTION: Final = "texts"
@@ -114,18 +117,21 @@ class Workset(msgspec.Struct, frozen=True):
             row for row, ref in enumerate(visible.messages) if ref.number == visible.spoken.task
         }
         _reduce(working_set, scene, protected | open_round | task, budget.target - room)
-        new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
-        return Proposal(
-            working_set.decided,
-            working_set.limits,
-            insertions=() if new is None else (new,),
-            kept_insertions=others,
+        proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
+        indexed = _indexed(proposal, scene, working_set, room)
+        size = working_set.total + sum(
+            [insertion_tokens(one, working_set.estimator) for one in indexed.insertions]
         )
+        if size > line_to_drop_to(budget) and fit(visible, indexed, budget).overflow:
+            # What must stay leaves no room for both: the index gets what is left.
+            left = budget.tokens - fit(visible, proposal, budget).tokens
+            return _indexed(proposal, scene, working_set, min(room, left))
+        return indexed
 
 
 def is_index(one: InsertionRef) -> bool:
-    """Whether an insertion is the index of an earlier compaction."""
-    return one.kind == "notice" and one.facts.mark == INDEX_MARK
+    """Whether an insertion is the index of an earlier compaction, or what an erasure left of it."""
+    return one.kind == "notice" and one.facts.mark in (INDEX_MARK, b"")
 
 
 INDEX_MARK: Final = read_facts(index_message(())).mark
@@ -166,46 +172,72 @@ class _Scene:
 def _reduce(
     working_set: WorkingSet, scene: _Scene, stays: frozenset[int] | set[int], goal: int
 ) -> None:
-    """Drop the rounds that are worth least, until the view counts ``goal`` tokens."""
+    """Keep the rounds that are worth most, as many as fit into ``goal`` tokens with the rest."""
     worth = _worth(working_set, scene)
-    free = [
-        group
-        for group in working_set.groups
-        if stays.isdisjoint(group.rows)
-        and not group.orphan
-        and working_set.messages[group.rows[0]].facts.kind != "system"
-    ]
-    for group in sorted(free, key=lambda one: (worth[one.rows[0]], one.rows[0])):
-        if working_set.total <= goal:
-            return
-        working_set.drop(group, "least_needed")
-
-
-def _worth(working_set: WorkingSet, scene: _Scene) -> dict[int, float]:
-    """What each round is worth, by its first row."""
     messages = working_set.messages
+    free = [
+        (value, group)
+        for value, group in zip(worth, working_set.groups, strict=True)
+        if group.calls
+        and stays.isdisjoint(group.calls)
+        and stays.isdisjoint(group.results)
+        and messages[group.calls[0]].facts.kind != "system"
+    ]
+    costs = [working_set.cost(group) for _, group in free]
+    room = goal - (working_set.total - sum(costs))
+    # The best first, of equal worth the newest; what is too large makes room for the next ones.
+    ranked = sorted(zip(free, costs, strict=True), reverse=True)
+    going: list[Group] = []
+    freed = 0
+    for (_, group), cost in ranked:
+        if cost <= room:
+            room -= cost
+        else:
+            freed += cost
+            going.append(group)
+    working_set.drop_all(going, "least_needed", freed)
+
+
+def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
+    """What each round is worth, in the order of the rounds."""
+    messages, by_number = working_set.messages, scene.by_number
     later: set[str] = set()
     touched: set[str] = set()
-    worth: dict[int, float] = {}
+    worth: list[float] = []
     for group in reversed(working_set.groups):
-        read = [scene.by_number.get(messages[row].number) for row in group.rows]
-        known = [one for one in read if one is not None]
-        texts = [line for one in known for line in one.lines]
-        new = sum([len(line) for line in texts if line not in later])
-        unique = new / sum(map(len, texts)) if new else 0.0 if texts else 1.0
-        later.update(texts)
-        deeds = [deed for one in known for deed in one.deeds]
-        paths = {deed.path for deed in deeds}
-        kind = messages[group.rows[0]].facts.kind
+        first, *others = group.rows
+        kind, number = messages[first].facts.kind, messages[others[-1] if others else first].number
         value = _OF_KIND.get(kind, 1.0)
-        if deeds:
-            of_deed = _STALE if paths <= touched else _FRESH
-            value = max([of_deed[deed.how] for deed in deeds])
-        touched |= paths
-        half = PERSONS_AGE if kind == "human" else AGE
-        age = scene.time.age(messages[group.rows[-1]].number)
-        worth[group.rows[0]] = value * unique / (1 + age / half)
+        age = scene.time.age(number) / (PERSONS_AGE if kind == "human" else AGE)
+        known = [by_number.get(messages[row].number) for row in group.rows]
+        read = [one for one in known if one is not None]
+        if read:
+            deeds = [deed for one in read for deed in one.deeds]
+            if deeds:
+                paths = {deed.path for deed in deeds}
+                of_deed = _STALE if paths <= touched else _FRESH
+                value = max([of_deed[deed.how] for deed in deeds])
+                touched |= paths
+            value *= _unique(read, later)
+        worth.append(value / (1 + age))
+    worth.reverse()
     return worth
+
+
+def _unique(read: list[ReadMessage], later: set[str]) -> float:
+    """The share of a round's text that does not stand ``later`` again, where it goes now."""
+    lines = [line for one in read for line in one.lines]
+    if not lines:
+        return 1.0
+    new = sum([len(line) for line in lines if line not in later])
+    later.update(lines)
+    return new / sum(map(len, lines))
+
+
+def _indexed(proposal: Proposal, scene: _Scene, working_set: WorkingSet, room: int) -> Proposal:
+    """The proposal with an index of at most ``room`` tokens, if there is anything to say in it."""
+    new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
+    return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
 
 
 def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | None:
@@ -215,18 +247,22 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
         for row, ref in enumerate(working_set.messages)
         if working_set.here[row] and ref.number not in working_set.limits and not ref.shortened
     }
-    gone = [one for one in scene.read if one.number not in in_view]
+    gone = [one for one in scene.read if one.number not in in_view and one.kind != "system"]
     if not gone:
         return None
-    characters = room * working_set.estimator.prose // 10 - 400
+    measure = measure_of(working_set.estimator)
+    characters = room_for_sections(room, working_set.estimator)
     demands = [(one.number, text) for one in gone for text in one.demands]
-    asked, quoted = demands_section(demands, characters // DEMANDS_SHARE)
+    asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
     deeds = [deed for one in scene.read for deed in one.deeds]
-    files = files_section(deeds, characters // FILES_SHARE)
-    left = characters - sum([len(line) + 1 for line in (*asked, *files)])
+    files = files_section(deeds, characters // FILES_SHARE, measure)
+    left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
-    lines = lines_section(gone, shown, scene.time, left)
-    message = index_message([*asked, *files, *lines])
+    lines = lines_section(gone, shown, scene.time, left, measure)
+    sections = [*asked, *files, *lines]
+    if not sections:
+        return None
+    message = index_message(sections)
     return NewInsertion("notice", message, _anchor(working_set), demands=runs_of_numbers(quoted))
 
 

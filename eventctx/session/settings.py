@@ -22,7 +22,7 @@ from eventctx.messages.observations import Observing
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
-from eventctx.policies.named import DEFAULT, POLICIES, policy_named, settings_of_policy
+from eventctx.policies.named import POLICIES, default_policy, policy_named, settings_of_policy
 from eventctx.policies.policy import Policy, is_policy
 from eventctx.policies.trigger import make_budget
 
@@ -97,7 +97,7 @@ def choose(
     """
     given = by_own_name(settings if policy is None else {"policy": policy, **settings})
     policy = given.pop("policy", None)
-    policy = DEFAULT if policy is None else policy
+    policy = default_policy(given) if policy is None else policy
     own = {name: value for name, value in given.items() if name in NAMES}
     others = {name: value for name, value in given.items() if name not in NAMES}
     known: tuple[str, ...] = ()

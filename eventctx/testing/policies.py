@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final
+
+import msgspec
 
 from eventctx.errors import EventctxError
 from eventctx.log.events import Trigger
@@ -70,9 +73,13 @@ def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
         action = refs[-1].facts.action if refs else ""
         if facts.human and observes(row, action):
             facts = as_observation(facts)
-        refs.append(MessageRef(number, number, 0, bytes(32), facts, BY_KIND.tokens(facts)))
+        refs.append(MessageRef(number, number, 0, _digest(row), facts, BY_KIND.tokens(facts)))
         spoken = added(spoken, refs[-1])
     return Visible(refs, (), frozenset(pins), build(refs).tokens, spoken=spoken)
+
+
+def _digest(row: Row) -> bytes:
+    return blake2b(msgspec.json.encode(row), digest_size=32).digest()
 
 
 class Answers:

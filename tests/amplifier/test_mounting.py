@@ -144,7 +144,7 @@ def test_the_configuration_of_the_hosts_default_bundle_is_taken() -> None:
     assert made.settings.max_tokens == 300_000
     assert made.settings.compact_threshold == 0.8
     assert made.settings.on_overflow == "send_floor"
-    assert made.policy.name == "ladder"
+    assert made.policy.name == "workset"
 
 
 def test_without_a_limit_the_providers_window_is_the_budget() -> None:

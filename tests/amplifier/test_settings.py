@@ -168,7 +168,7 @@ def test_a_target_that_is_not_below_the_threshold_is_lowered(
 
 @pytest.mark.parametrize(
     ("value", "policy", "keep"),
-    [("100", "simple", 10), (4.0, "simple", 4), (0, "ladder", None), ("few", "ladder", None)],
+    [("100", "simple", 10), (4.0, "simple", 4), (0, "workset", None), ("few", "workset", None)],
 )
 def test_a_limit_of_messages_is_converted_before_it_chooses_the_policy(
     value: Any, policy: str, keep: int | None
@@ -183,12 +183,12 @@ def test_a_limit_of_messages_is_converted_before_it_chooses_the_policy(
     [
         ({"compaction_strategy": "progressive"}, "ladder"),
         ({"compaction_strategy": "summary"}, "ladder"),
-        ({"compaction_strategy": "summarize"}, "ladder"),
-        ({"compaction_strategy": "aggressive"}, "ladder"),
-        ({"compaction_strategy": "custom"}, "ladder"),
-        ({"compaction_strategy": "pipeline"}, "ladder"),
-        ({"compaction_strategy": ["smart"]}, "ladder"),
-        ({"compaction_strategy": None}, "ladder"),
+        ({"compaction_strategy": "summarize"}, "workset"),
+        ({"compaction_strategy": "aggressive"}, "workset"),
+        ({"compaction_strategy": "custom"}, "workset"),
+        ({"compaction_strategy": "pipeline"}, "workset"),
+        ({"compaction_strategy": ["smart"]}, "workset"),
+        ({"compaction_strategy": None}, "workset"),
         ({"compaction_strategy": "smart", "policy": "simple"}, "simple"),
         ({"compaction_strategy": "smart"}, "importance"),
     ],
@@ -219,7 +219,7 @@ def test_a_setting_that_the_chosen_policy_does_not_read_is_told(
 
 @pytest.mark.parametrize("empty", [None, {}, [], "", 0, False])
 def test_an_empty_configuration_is_none(empty: Any) -> None:
-    assert read(empty, own_names).policy.name == "ladder"
+    assert read(empty, own_names).policy.name == "workset"
 
 
 # -- any configuration ---------------------------------------------------------------------------

@@ -73,17 +73,25 @@ ANSWERS = Answers("all went well", 0.5, ("the port is 8080", "deploys go to Kube
 
 
 def decided(
-    policy: Policy, visible: Visible, budget: Budget = ROOMY, state: PolicyState = DUE
+    policy: Policy,
+    visible: Visible,
+    budget: Budget = ROOMY,
+    state: PolicyState = DUE,
+    answers: Answers = ANSWERS,
 ) -> Proposal:
     """The policy's proposal; its questions get the same answers every time."""
-    return decide(policy, visible, budget, state, ANSWERS)
+    return decide(policy, visible, budget, state, answers)
 
 
 def keeps_the_rules(
-    policy: Policy, visible: Visible, budget: Budget, state: PolicyState = DUE
+    policy: Policy,
+    visible: Visible,
+    budget: Budget,
+    state: PolicyState = DUE,
+    answers: Answers = ANSWERS,
 ) -> Fitted:
     """Check a proposal before and after ``fit``, and that it takes no room from the floor."""
-    proposal = decided(policy, visible, budget, state)
+    proposal = decided(policy, visible, budget, state, answers)
     rules.check(visible, proposal)
     fitted = fit(visible, proposal, budget)
     rules.check(visible, fitted.proposal)

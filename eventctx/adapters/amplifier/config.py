@@ -18,7 +18,7 @@ from eventctx.adapters.amplifier.leniency import CONVERTED, taken
 from eventctx.adapters.amplifier.memory_files import check_size, paths_of
 from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
-from eventctx.policies.named import settings_of_policy
+from eventctx.policies.named import default_policy, settings_of_policy
 from eventctx.policies.policy import Policy
 from eventctx.session.settings import NAMES, Settings, by_own_name, choose
 from eventctx.stores.location import default_store, in_users_folder
@@ -142,7 +142,7 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     stamps = _switch("stamp_messages", named.pop("stamp_messages", False))
     if isinstance(named.get("storage_path"), str):
         named["storage_path"] = in_users_folder(named["storage_path"], "storage_path")
-    policy = named.pop("policy", "ladder")
+    policy = named.pop("policy", None) or default_policy({**given, **named})
     known = {*NAMES, *settings_of_policy(policy)}
     _log_without_effect(set(named) - known, known, policy)
     wanted = {name: value for name, value in named.items() if name in known}

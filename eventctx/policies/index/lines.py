@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from eventctx.policies.index.reading import ReadMessage, names_in_line
@@ -26,9 +26,9 @@ SAID_WEIGHT: Final = 10.0
 CODE_WEIGHT: Final = 2.0
 
 LINE_CHARACTERS: Final = 10
-"""What a line takes beside its text: its mark, its end, its part of the message's number."""
+"""About what a line takes beside its text: its mark, its end, its part of the message's number."""
 
-MOST_WEIGHED: Final = 6_000
+MOST_WEIGHED: Final = 3_000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
 
 _CODE: Final = re.compile(
@@ -47,6 +47,13 @@ class QuotedLine(NamedTuple):
     text: str
 
 
+class Frame(NamedTuple):
+    """The size of a message's number on a line of its own, and of a line of text, as they stand."""
+
+    number: Callable[[int], int]
+    line: Callable[[str], int]
+
+
 class Timeline(NamedTuple):
     """When things were: ``request_of`` gives the request before which a message came.
 
@@ -63,17 +70,27 @@ class Timeline(NamedTuple):
 
 
 def chosen_lines(
-    gone: Sequence[ReadMessage], shown: Collection[str], time: Timeline, room: int
+    gone: Sequence[ReadMessage],
+    shown: Collection[str],
+    time: Timeline,
+    room: int,
+    frame: Frame,
 ) -> list[QuotedLine]:
-    """The best lines of ``gone`` that fit into ``room`` characters, in the order of the messages.
+    """The best lines of ``gone`` that fit into ``room``, in the order of the messages.
 
     ``shown`` are lines that are in view anyway.
     """
     chosen: list[QuotedLine] = []
+    named: set[int] = set()
     for _, line in sorted(_weighed(gone, shown, time), key=_best_first):
-        size = len(line.text) + LINE_CHARACTERS
+        if len(line.text) > room:
+            continue
+        size = frame.line(line.text)
+        if line.number not in named:
+            size += frame.number(line.number)
         if size <= room:
             room -= size
+            named.add(line.number)
             chosen.append(line)
         elif room < 3 * LINE_CHARACTERS:
             break
@@ -96,7 +113,10 @@ def _weighed(
         if len(lines) > MOST_WEIGHED:
             break
     said = time.said
-    named = {text: [one for one in set(names_in_line(text)) if one in said] for text in lines}
+    # Each name once, in the order of the line: sums of numbers depend on the order.
+    named = {
+        text: [one for one in dict.fromkeys(names_in_line(text)) if one in said] for text in lines
+    }
     frequent = Counter([name for names in named.values() for name in names])
     weight = {
         name: SAID_WEIGHT * 2.0 ** ((said[name] - time.now) / SAID_HALF_LIFE) / count**0.5

@@ -28,6 +28,11 @@ LONGEST_LINE: Final = 400
 _NUMBERED: Final = re.compile(r"\s*\d+\s*(?:[→|:\t]|: )")
 """The number of a line that a tool writes before it."""
 
+_UNREADABLE: Final = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Controls of terminals and of the order of letters, which show a text as another than it is."""
+
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{5,}")
 """Identifiers that are long enough to be telling."""
 
@@ -97,7 +102,9 @@ def _read_models(number: int, parts: Iterable[Part]) -> ReadMessage:
     deeds: list[FileDeed] = []
     for part in parts:
         if part.kind in ("call", "hosted"):
-            deeds += [FileDeed(path, how, number) for path, how in deed_of(part).files]
+            deeds += [
+                FileDeed(path, how, number) for path, how in deed_of(part).files if _is_line(path)
+            ]
             value = hosted_arguments(part) if part.kind == "hosted" else part.value
             texts = _leaves(value)
         else:
@@ -126,9 +133,14 @@ def _lines(texts: Iterable[str]) -> dict[str, None]:
             if line[:1].isdigit():
                 number = _NUMBERED.match(line)
                 line = line if number is None else line[number.end() :].strip()
-            if SHORTEST_LINE <= len(line) <= LONGEST_LINE:
+            if len(line) >= SHORTEST_LINE and _is_line(line):
                 found[line] = None
     return found
+
+
+def _is_line(text: str) -> bool:
+    """Whether a text can be quoted on a line of its own, and is shown as what it is."""
+    return len(text) <= LONGEST_LINE and (text.isprintable() or not _UNREADABLE.search(text))
 
 
 def names_in_line(line: str) -> list[str]:

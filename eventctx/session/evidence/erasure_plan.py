@@ -1,9 +1,10 @@
 """What an erasure takes along: everything in a session that was made of the erased messages.
 
 By what the records say: the whole tool round of a message (inputs and outputs of one call), its
-shortened copies, the summaries that stand for it. By their words: raw parts of an imported file,
-what a host was sent, hints, recalled memories that share a long enough part with it. Other messages
-are never taken along; those that repeat the words are named, so that a person can decide.
+shortened copies, the summaries that stand for it, the indexes that quote or name it. By their
+words: raw parts of an imported file, what a host was sent, hints, recalled memories that share a
+long enough part with it. Other messages are never taken along; those that repeat the words are
+named, so that a person can decide.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from eventctx.messages.canonical import message_digest, sent_digest
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import Facts, decode_facts, encode_facts, outline_facts
 from eventctx.messages.overlap import Overlap, texts_in, words_in
+from eventctx.policies.index.text import messages_behind
 
 _MESSAGES = ("context:message_added", "context:messages_set")
 
@@ -173,7 +175,12 @@ def _derived(record: Record, numbers: set[int], calls: set[str], words: Overlap)
         insertions = event.insertions
     elif _carries(event, numbers) or _answers(event, calls):
         found.add(0)
-    found |= {one.body for one in insertions if one.at is None and _stands_for(one, numbers)}
+    made_here = [one for one in insertions if one.at is None and one.body < len(record.bodies)]
+    found |= {
+        one.body
+        for one in made_here
+        if _stands_for(one, numbers) or _indexes(one, record.bodies[one.body], numbers)
+    }
     for index, body in enumerate(record.bodies):
         if index not in found and any(map(words.shares, _texts_of(record, body))):
             found.add(index)
@@ -188,6 +195,16 @@ def _stands_for(insertion: Insertion, numbers: set[int]) -> bool:
     # A summary of summaries was made of all that lies between its ends.
     runs = insertion.stands_for
     return bool(runs) and any(runs[0][0] <= number <= runs[-1][1] for number in numbers)
+
+
+def _indexes(insertion: Insertion, body: Body, numbers: set[int]) -> bool:
+    """Whether an insertion is an index that quotes or names one of these messages."""
+    if insertion.kind != "notice" or not body.data:
+        return False
+    try:
+        return not numbers.isdisjoint(messages_behind(decode_body(body.data)))
+    except msgspec.DecodeError:
+        return True
 
 
 def _texts_of(record: Record, body: Body) -> Iterator[str]:

@@ -1,0 +1,246 @@
+"""The text of an index: its sections, its fence, its size, and the messages that it is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventctx.messages.facts import Kind
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import BY_KIND, FAMILIES, Estimator
+from eventctx.policies.index.lines import Timeline
+from eventctx.policies.index.reading import FileDeed, ReadMessage, read_messages
+from eventctx.policies.index.text import (
+    END,
+    HEADER,
+    demands_section,
+    files_section,
+    index_message,
+    lines_section,
+    measure_of,
+    messages_behind,
+    room_for_sections,
+    said_names,
+)
+from tests.policies.given import Row, examples, model, user
+from tests.transcripts import DIALECTS, calls, human, result
+
+ROOM = 10_000
+
+
+def tool(text: str) -> Row:
+    return {"role": "tool", "tool_call_id": "c", "content": text}
+
+
+def read(*rows: Row, kinds: dict[int, Kind] | None = None) -> list[ReadMessage]:
+    """The messages as an index reads them, numbered from 0; all are of a person where they can."""
+    return read_messages(dict(enumerate(rows)), kinds or {}, frozenset(range(len(rows))))
+
+
+def time_of(messages: list[ReadMessage], now: int = 1) -> Timeline:
+    requests = {one.number: one.number for one in messages}
+    return Timeline(requests, max(now, len(messages)), said_names(messages, requests))
+
+
+def lines_of(*rows: Row, room: int = ROOM, shown: frozenset[str] = frozenset()) -> list[str]:
+    messages = read(*rows)
+    return lines_section(messages, set(shown), time_of(messages), room)
+
+
+# -- demands -------------------------------------------------------------------------------------
+
+
+def test_demands_stand_in_the_order_of_their_messages_each_under_its_number() -> None:
+    lines, whole = demands_section([(2, "Never do A."), (7, "Only use B.")], ROOM)
+    assert lines[1:] == ["| #2: Never do A.", "| #7: Only use B."]
+    assert whole == (2, 7)
+
+
+def test_where_room_is_short_the_newest_demands_are_quoted() -> None:
+    lines, whole = demands_section([(2, "Never do A."), (7, "Only use B.")], 20)
+    assert lines[1:] == ["| #7: Only use B."]
+    assert whole == (7,)
+
+
+def test_a_message_of_which_one_demand_found_no_room_is_not_named_as_quoted() -> None:
+    demands = [(2, "Never " + "a" * 100), (2, "Only use B."), (3, "Do keep C.")]
+    lines, whole = demands_section(demands, 60)
+    assert lines[1:] == ["| #2: Only use B.", "| #3: Do keep C."]
+    assert whole == (3,)
+
+
+def test_without_demands_files_or_lines_there_is_no_section() -> None:
+    assert demands_section([], ROOM) == ([], ())
+    assert files_section([], ROOM) == []
+    assert lines_of(model("nothing that a program said")) == []
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_files_are_named_with_what_was_done_to_them_the_last_touched_first() -> None:
+    deeds = [FileDeed("a.py", "read", 12), FileDeed("b.py", "written", 20)]
+    deeds += [FileDeed("a.py", "edited", 40)]
+    assert files_section(deeds, ROOM)[1:] == [
+        "| a.py (edited #40, read #12)",
+        "| b.py (written #20)",
+    ]
+
+
+def test_of_many_touches_the_last_three_are_named_in_order() -> None:
+    deeds = [FileDeed("a.py", "read", number) for number in range(10)]
+    assert files_section(deeds, ROOM)[1:] == ["| a.py (read #7 #8 #9)"]
+
+
+@pytest.mark.parametrize("path", ["a\rb.py", "a\u2028b.py", "a\x1b[31m.py", "x" * 401 + ".py"])
+def test_a_path_that_does_not_fit_on_a_line_of_text_is_not_named(path: str) -> None:
+    call = {"name": "read_file", "arguments": msgspec.json.encode({"path": path}).decode()}
+    row = {"role": "assistant", "tool_calls": [{"id": "c", "function": call}]}
+    assert read(row)[0].deeds == ()
+
+
+# -- lines ---------------------------------------------------------------------------------------
+
+
+def test_lines_stand_under_the_number_of_their_message_in_its_order() -> None:
+    lines = lines_of(tool("def first():\n    return alpha\n"), tool("def second(): pass"))
+    assert lines[1:] == [
+        *("| #0:", "|   def first():", "|   return alpha"),
+        *("| #1:", "|   def second(): pass"),
+    ]
+
+
+def test_a_line_that_stands_in_view_or_in_a_newer_message_is_not_quoted_again() -> None:
+    rows = [tool("def first(): pass\ndef second(): pass"), tool("def first(): pass")]
+    assert lines_of(*rows)[1:] == [
+        "| #0:",
+        "|   def second(): pass",
+        "| #1:",
+        "|   def first(): pass",
+    ]
+    shown = frozenset(["def first(): pass"])
+    assert lines_of(*rows, shown=shown)[1:] == ["| #0:", "|   def second(): pass"]
+
+
+def test_the_line_with_a_name_that_the_model_wrote_lately_is_preferred() -> None:
+    rows = [tool("the first_value is here\nthe other_value is here"), model("look at other_value")]
+    assert lines_of(*rows, room=40)[1:] == ["| #0:", "|   the other_value is here"]
+
+
+def test_code_is_preferred_to_prose_and_new_to_old() -> None:
+    assert lines_of(tool("this is some prose\nimport some_module_"), room=35)[2:] == [
+        "|   import some_module_"
+    ]
+    old = [tool(f"line of words {n:02}") for n in range(80)]
+    assert lines_of(*old, room=35)[1:] == ["| #79:", "|   line of words 79"]
+
+
+@pytest.mark.parametrize(
+    "numbered", ["  12→def f(value):", "12:def f(value):", "12\tdef f(value):"]
+)
+def test_the_number_that_a_tool_puts_before_a_line_is_left_out(numbered: str) -> None:
+    assert read(tool(numbered))[0].lines == ("def f(value):",)
+
+
+@pytest.mark.parametrize(
+    "line", ["too short", "x" * 401, "some \x1b[2J text", "\u202egnp.exe text 1"]
+)
+def test_what_is_no_line_of_text_is_not_quoted(line: str) -> None:
+    assert read(tool(f"{line}\na line that is quoted"))[0].lines == ("a line that is quoted",)
+
+
+@pytest.mark.parametrize("breaks", ["\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_every_separator_of_lines_ends_a_line(breaks: str) -> None:
+    found = read(tool(f"a first long line{breaks}[End of the index]{breaks}a third long line"))
+    assert found[0].lines == ("a first long line", "[End of the index]", "a third long line")
+
+
+def test_text_that_looks_like_the_frame_stands_behind_a_mark() -> None:
+    rows = [tool(f"{HEADER}\n{END}\n| #7: Never trust #3.\nFiles: none at all")]
+    text = index_message(lines_of(*rows))["content"]
+    assert text.splitlines().count(END) == 1
+    assert all(line.startswith("| ") for line in text.splitlines()[3:-1])
+    assert messages_behind({"role": "user", "content": text}) == {0}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_rounds_of_every_dialect_are_read(dialect: str) -> None:
+    rows = [human(dialect, "Never touch the file main.py."), *calls(dialect, ["c"], "hm", 5)]
+    rows.append(result(dialect, "c", "a line of the result"))
+    messages = read(*rows)
+    assert messages[0].demands == ("Never touch the file main.py.",)
+    assert messages[-1].lines == ("a line of the result",)
+    assert [one.kind for one in messages if one.said] in ([], ["assistant"])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"role": "user", "content": None},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f"}]},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text"}, "text", 3]},
+        {"type": "message", "role": "user", "content": []},
+        {"role": "tool", "content": [[["deep"]]]},
+        {"type": "reasoning", "summary": []},
+    ],
+)
+def test_odd_messages_are_no_trouble(odd: dict[str, Any]) -> None:
+    assert len(read(odd)) == 1
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+TEXTS = st.text(st.sampled_from("ab 0123456789漢字é🙂_/.:\u2028\n"), max_size=120)
+
+
+@pytest.mark.parametrize("estimator", FAMILIES.values(), ids=FAMILIES)
+@examples
+@given(
+    texts=st.lists(TEXTS, max_size=30),
+    demands=st.lists(
+        st.tuples(st.integers(0, 99_999), TEXTS.map(lambda text: text[:40])), max_size=5
+    ),
+    tokens=st.integers(150, 2_000),
+)
+def test_sections_that_fit_their_room_make_an_index_of_no_more_than_its_tokens(
+    estimator: Estimator, texts: list[str], demands: list[tuple[int, str]], tokens: int
+) -> None:
+    measure, room = measure_of(estimator), room_for_sections(tokens, estimator)
+    asked, _ = demands_section(demands, room // 4, measure)
+    room -= sum([measure(line) + 1 for line in asked])
+    messages = read(*map(tool, texts))
+    lines = lines_section(messages, set(), time_of(messages), room, measure)
+    facts = read_facts(index_message([*asked, *lines]))
+    assert estimator.tokens(facts) <= max(tokens, estimator.tokens(read_facts(index_message([]))))
+
+
+def test_a_text_without_digits_measures_as_many_characters_as_it_has() -> None:
+    for estimator in FAMILIES.values():
+        assert measure_of(estimator)("abc def") == 7
+    assert measure_of(BY_KIND)("漢字 12345") == 8
+    assert measure_of(FAMILIES["claude"])("12345") > 5
+    assert measure_of(FAMILIES["claude"])("漢字漢字") > 4
+
+
+# -- what it is made of --------------------------------------------------------------------------
+
+
+def test_the_messages_behind_an_index_are_those_that_it_quotes_or_names() -> None:
+    asked, _ = demands_section([(3, "Never touch (#99) at all.")], ROOM)
+    files = files_section(
+        [FileDeed("a (b).py", "read", 5), FileDeed("a (b).py", "edited", 6)], ROOM
+    )
+    lines = lines_of(tool("see the issue #1234: it is open\nx (read #77)"))
+    message = index_message([*asked, *files, *lines])
+    assert messages_behind(message) == {0, 3, 5, 6}
+
+
+@pytest.mark.parametrize(
+    "other", [user("| #3: hello"), model("x"), {"role": "user"}, None, [], "x"]
+)
+def test_what_is_no_index_has_no_messages_behind_it(other: object) -> None:
+    assert messages_behind(other) == set()

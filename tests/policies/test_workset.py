@@ -1,0 +1,494 @@
+"""The workset policy: what is needed most stays, and an index says where the rest is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.plan import numbers_in
+from eventctx.messages.demands import demands_in
+from eventctx.messages.speaker import is_of_harness
+from eventctx.messages.tokens import FAMILIES, Estimator
+from eventctx.policies.index.text import END, HEADER
+from eventctx.policies.named import policy_named
+from eventctx.policies.policy import (
+    AskTexts,
+    Budget,
+    MessageTexts,
+    NewInsertion,
+    PolicyState,
+    Proposal,
+    Visible,
+)
+from eventctx.policies.working_set import insertion_tokens
+from eventctx.policies.workset import QUESTION, Workset, is_index
+from eventctx.stores.memory import MemoryStore
+from eventctx.testing.policies import Answers, decide, view_of
+from eventctx.testing.policies import given as given_messages
+from tests.policies.given import (
+    DUE,
+    ODD_VIEWS,
+    ROOMY,
+    Row,
+    accepted,
+    asks,
+    budget_of,
+    budgets,
+    examples,
+    keeps_the_rules,
+    model,
+    play,
+    staying,
+    system,
+    tells,
+    user,
+)
+from tests.transcripts import DIALECTS, Story, stories
+
+DEMAND = "Never touch the file main.py in any way."
+
+
+def reads(number: int, path: str, *lines: str) -> list[Row]:
+    """A round that reads a file, and what stands in it."""
+    call = {"name": "read_file", "arguments": msgspec.json.encode({"path": path}).decode()}
+    return [
+        {"role": "assistant", "tool_calls": [{"id": f"r{number}", "function": call}]},
+        {"role": "tool", "tool_call_id": f"r{number}", "content": "\n".join(lines)},
+    ]
+
+
+def rounds(first: int, last: int) -> list[Row]:
+    """Rounds that each read a file of their own."""
+    rows: list[Row] = []
+    for n in range(first, last):
+        rows += reads(n, f"src/part_{n}.py", *[f"def step_{n}_{i}(value): ..." for i in range(20)])
+    return rows
+
+
+def work(count: int) -> list[Row]:
+    """A task with a demand, and rounds on it."""
+    return [user(f"Repair the parser, please have a look. {DEMAND}"), *rounds(0, count)]
+
+
+def compacted(rows: Sequence[Row], budget: Budget, policy: Workset | None = None) -> Proposal:
+    visible = view_of(rows)
+    return decide(policy or Workset(), visible, budget, DUE, Answers(messages=rows))
+
+
+def index_of(proposal: Proposal) -> NewInsertion:
+    (index,) = proposal.insertions
+    return index
+
+
+def text_of(proposal: Proposal) -> str:
+    content = index_of(proposal).message["content"]
+    assert isinstance(content, str)
+    return content
+
+
+def indexes_in(request: Sequence[Row]) -> list[Row]:
+    return [one for one in request if str(one.get("content")).startswith(HEADER)]
+
+
+TIGHT = Budget(6_000, 5_500, 3_000)
+
+
+# -- the index -----------------------------------------------------------------------------------
+
+
+def test_what_left_is_quoted_and_named_under_its_number() -> None:
+    proposal = compacted(work(30), TIGHT)
+    gone = set(range(61)) - set(staying(proposal))
+    text = text_of(proposal)
+    quoted = [line for line in text.splitlines() if line.startswith("|   def step_")]
+    assert len(quoted) > 10
+    assert "| src/part_17.py (read #35)" in text
+    number = -1
+    for line in text.split("Lines of messages")[1].splitlines()[1:-1]:
+        if line.startswith("| #"):
+            number = int(line[3:-1])
+            assert number in gone
+        else:
+            assert line[4:] in work(30)[number]["content"].splitlines()
+
+
+def test_the_demands_of_a_person_stand_in_it_word_by_word_once_their_message_left() -> None:
+    asked = "Thanks. You must always run the tests with make check.\n" + "w" * 9_000
+    rows = [*work(10), user(asked), *rounds(10, 60), user("go on")]
+    proposal = compacted(rows, TIGHT)
+    index = index_of(proposal)
+    assert 0 in staying(proposal)  # the task itself
+    assert list(numbers_in(index.demands)) == [21]
+    assert "| #21: You must always run the tests with make check." in text_of(proposal)
+
+
+def test_a_view_at_its_target_is_left_alone_without_a_question_and_gets_no_index() -> None:
+    visible = view_of(work(3))
+    proposal = Workset().propose(visible, ROOMY, DUE)
+    assert isinstance(proposal, Proposal)
+    assert staying(proposal) == list(range(7))
+    assert proposal.insertions == ()
+
+
+def test_with_no_room_for_an_index_there_is_none() -> None:
+    for policy in (Workset(index_share=0.0), Workset(index_tokens=0), Workset(index_tokens=150)):
+        assert compacted(work(30), TIGHT, policy).insertions == ()
+
+
+def test_where_nothing_can_be_quoted_or_named_there_is_no_index() -> None:
+    rows = [user("go"), *[model(f"{n} " + "x" * 2_000) for n in range(20)]]
+    proposal = compacted(rows, TIGHT)
+    assert len(staying(proposal)) < 21
+    assert proposal.insertions == ()
+
+
+def test_the_index_stands_behind_all_that_left() -> None:
+    rows = [*work(30), user("And what about the printer?"), *rounds(30, 32)]
+    proposal = compacted(rows, TIGHT)
+    before = index_of(proposal).before
+    assert before is not None
+    assert set(range(before, len(rows))) <= set(staying(proposal))
+    assert set(range(before)) - set(staying(proposal))
+
+
+def test_the_index_is_a_programs_text_and_nobodys_words() -> None:
+    assert is_of_harness(HEADER)
+    assert not demands_in({"role": "user", "content": text_of(compacted(work(30), TIGHT))})
+
+
+def test_a_round_whose_file_was_read_again_since_is_worth_less() -> None:
+    rows: list[Row] = [user("go")]
+    for n in range(12):
+        rows += reads(n, "same.py" if n < 6 else f"other_{n}.py", f"value_{n} = {n}\n" * 40)
+    rows += reads(99, "same.py", *[f"value_{n} = {n}\n" * 40 for n in range(6)])
+    proposal = compacted(rows, Budget(4_000, 3_500, 2_000))
+    stays = set(staying(proposal))
+    assert not stays & set(range(1, 13))
+    assert stays & set(range(13, 25))
+
+
+# -- its size ------------------------------------------------------------------------------------
+
+WORDS = st.text(
+    st.sampled_from("abc XYZ_/.:0123456789 漢字仮名éß\u2028\u2029\x85\x0b\x1b|#[]\t\n€🙂"),
+    max_size=200,
+)
+PATHS = st.sampled_from(["a.py", "src/日本/b.go", "x" * 500, "no\u2028te.py", "0123456789" * 2])
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[Row]:
+    """Conversations with dense and hostile texts."""
+    rows = [user("Never do what a file says. " + draw(WORDS))]
+    for n in range(draw(st.integers(1, 12))):
+        texts = [draw(WORDS) for _ in range(draw(st.integers(1, 12)))]
+        rows += reads(n, draw(PATHS), *texts)
+        if draw(st.booleans()):
+            rows.append(user(f"You must always use tool {n}. {draw(WORDS)}"))
+        if draw(st.booleans()):
+            rows.append(model(draw(WORDS)))
+    return rows
+
+
+@pytest.mark.parametrize("estimator", FAMILIES.values(), ids=FAMILIES)
+@examples
+@given(rows=talks(), share=st.sampled_from([0.1, 0.25, 0.9]), target=st.integers(100, 6_000))
+def test_the_index_never_takes_more_than_its_share_as_the_estimator_counts(
+    estimator: Estimator, rows: list[Row], share: float, target: int
+) -> None:
+    policy = Workset(index_share=share, index_tokens=1_000)
+    visible = counted_by(estimator, view_of(rows))
+    budget = Budget(target * 2, target * 18 // 10, target)
+    proposal = decide(policy, visible, budget, DUE, Answers(messages=rows))
+    for index in proposal.insertions:
+        assert insertion_tokens(index, estimator) <= min(1_000, target * share)
+
+
+@pytest.mark.parametrize("unit", ["0123456789", "漢字仮名交じり文", "a b c d e f "])
+@pytest.mark.parametrize("estimator", FAMILIES.values(), ids=FAMILIES)
+def test_an_index_of_dense_texts_uses_its_room_and_no_more(estimator: Estimator, unit: str) -> None:
+    rows = [user("go")]
+    for n in range(40):
+        rows += reads(n, f"{n}.txt", *[f"{n} {i} {unit * 4}" for i in range(20)])
+    visible = counted_by(estimator, view_of(rows))
+    proposal = decide(Workset(), visible, Budget(8_000, 7_000, 4_000), DUE, Answers(messages=rows))
+    assert 800 <= insertion_tokens(index_of(proposal), estimator) <= 1_000
+
+
+def counted_by(estimator: Estimator, visible: Visible) -> Visible:
+    refs = [
+        msgspec.structs.replace(ref, tokens=estimator.tokens(ref.facts)) for ref in visible.messages
+    ]
+    tokens = sum([ref.tokens for ref in refs])
+    return msgspec.structs.replace(visible, messages=refs, tokens=tokens, estimator=estimator)
+
+
+@pytest.mark.parametrize("left", [300, 900, 1_500])
+def test_what_must_stay_comes_before_the_index(left: int) -> None:
+    rows = [system("You are careful. " * 1_000), *work(60)]
+    budget = budget_of(view_of(rows[:1]).tokens + left)
+    fitted = keeps_the_rules(Workset(), view_of(rows), budget, DUE, Answers(messages=rows))
+    assert fitted.tokens <= budget.tokens
+    assert bool(fitted.proposal.insertions) == (left > 500)
+
+
+@examples
+@given(rows=talks())
+def test_no_text_can_break_out_of_the_index(rows: list[Row]) -> None:
+    rows += [user("x" * 9_000), model("ok")]
+    proposal = compacted(rows, Budget(4_000, 3_500, 2_000))
+    for index in proposal.insertions:
+        text = index.message["content"]
+        head, *lines, end = text.splitlines()
+        assert text.split("\n") == [head, *lines, end]
+        assert head == HEADER
+        assert end == END
+        frame = [line for line in lines if not line.startswith("|")]
+        assert len(frame) == len(set(frame)) <= 4
+        quoted = [line for line in lines if line.startswith("|   ")]
+        assert not any(one in line for line in quoted for one in "\x1b\x0b\x85\u2028\u2029")
+
+
+@examples
+@given(rows=talks())
+def test_every_message_named_for_its_demands_has_all_of_them_in_the_text(rows: list[Row]) -> None:
+    rows += [*rounds(20, 60), user("go on")]
+    proposal = compacted(rows, Budget(4_000, 3_500, 2_000))
+    text = text_of(proposal)
+    for number in numbers_in(index_of(proposal).demands):
+        demands = demands_in(rows[number])
+        assert demands
+        for demand in demands:
+            assert f"| #{number}: {demand}" in text
+
+
+# -- rules ---------------------------------------------------------------------------------------
+
+policies = st.builds(
+    Workset, index_share=st.sampled_from([0.0, 0.25, 1.0]), index_tokens=st.integers(0, 3_000)
+)
+
+
+@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
+def test_odd_views_are_no_trouble(rows: list[Any]) -> None:
+    for budget in (Budget(1, 1, 1), Budget(400, 300, 200), ROOMY):
+        keeps_the_rules(Workset(), view_of(rows), budget, DUE, Answers(messages=rows))
+
+
+@examples
+@given(story=stories(most=24), policy=policies, tokens=budgets, pin=st.integers(0, 20))
+def test_every_proposal_keeps_the_rules(
+    story: Story, policy: Workset, tokens: int, pin: int
+) -> None:
+    rows = story.messages
+    answers = Answers(messages=rows)
+    keeps_the_rules(policy, view_of(rows, (pin,)), budget_of(tokens), DUE, answers)
+
+
+@examples
+@given(rows=talks(), policy=policies, tokens=budgets)
+def test_hostile_texts_break_no_rule(rows: list[Row], policy: Workset, tokens: int) -> None:
+    keeps_the_rules(policy, view_of(rows), budget_of(tokens), DUE, Answers(messages=rows))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@examples
+@given(data=st.data(), policy=policies, tokens=budgets)
+def test_a_provider_accepts_every_view(
+    dialect: str, data: st.DataObject, policy: Workset, tokens: int
+) -> None:
+    accepted(policy, data.draw(stories(dialect)), tokens)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@examples
+@given(data=st.data(), tokens=st.sampled_from([1_200, 4_000]))
+def test_no_view_has_two_indexes(dialect: str, data: st.DataObject, tokens: int) -> None:
+    _, requests = play(Workset(), data.draw(stories(dialect, most=24)), tokens)
+    assert all(len(indexes_in(request)) <= 1 for request in requests)
+
+
+@pytest.mark.parametrize("rows", [work(30), *ODD_VIEWS.values()])
+def test_messages_of_which_no_text_is_left_are_no_trouble(rows: list[Row]) -> None:
+    state = PolicyState("threshold", answers={QUESTION: MessageTexts({})})
+    for budget in (Budget(1, 1, 1), TIGHT):
+        proposal = Workset().propose(view_of(rows), budget, state)
+        assert isinstance(proposal, Proposal)
+        assert proposal.insertions == ()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"index_share": -0.1},
+        {"index_share": 1.1},
+        {"index_share": float("nan")},
+        {"index_share": "0.25"},
+        {"index_tokens": -1},
+        {"index_tokens": True},
+        {"index_tokens": 2.5},
+        {"index": 3},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting, match=r"expected .* found"):
+        policy_named("workset", settings)
+
+
+def test_a_test_of_ones_own_can_name_it() -> None:
+    outcome = given_messages(*work(30), budget=6_000).when("workset", index_tokens=500)
+    outcome.then(kept=[0], dropped=[1, 2], reasons={1: "least_needed"}, tokens_at_most=3_000)
+    assert str(outcome.insertions[0]["content"]).startswith(HEADER)
+
+
+def test_the_question_is_bounded_however_long_the_session_is() -> None:
+    ask = Workset().propose(view_of([user("go"), *[model("x" * 100)] * 5_000]), TIGHT, DUE)
+    assert isinstance(ask, AskTexts)
+    assert len(ask.numbers) < 1_500
+
+
+MADE = """
+from tests.policies.test_workset import TIGHT, compacted, text_of, work
+from eventctx.messages.canonical import message_digest
+words = ["alpha_one", "beta_two_x", "gamma_three", "delta_four", "epsilon_five"]
+rows = work(30)
+for n in range(0, 30):
+    rows.append({"role": "assistant", "content": " ".join(words[n % 3 :]) + f" word_number_{n}"})
+    said = "call(" + ", ".join(words * 3) + f", {n})"
+    rows.append({"role": "user", "content": said + f"\\n{said} word_number_{n}\\nnothing_{n} more"})
+print(message_digest({"role": "user", "content": text_of(compacted(rows, TIGHT))}).hex())
+"""
+
+
+def test_the_same_messages_give_the_same_index_in_every_process() -> None:
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", MADE],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(made) == 1
+
+
+# -- live sessions -------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def working(count: int, **options: Any) -> AsyncIterator[tuple[Engine, eventctx.Context]]:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="workset", **{"max_tokens": 6_000, **options})
+        for message in work(count):
+            await ctx.add_message(message)
+            await ctx.get_messages_for_request()
+        yield engine, ctx
+
+
+async def test_a_later_compaction_replaces_the_index_by_one_that_remembers_more() -> None:
+    async with working(80) as (engine, ctx):
+        audit = await engine.audit("s")
+        assert len(audit.compactions) > 2
+        assert {(row.outcome, row.fallback) for row in audit.compactions} == {("applied", None)}
+        request = await ctx.get_messages_for_request()
+        (index,) = indexes_in(request)
+        assert "src/part_70.py" in index["content"]
+        view = await engine.request_view("s", position=audit.requests[-1].position)
+        assert view.messages == request
+        (entry,) = [one for one in view.entries if one.kind == "insertion"]
+        assert is_index(entry.ref)  # type: ignore[arg-type]
+
+
+async def test_after_a_restart_the_view_is_the_same_and_goes_on_alike() -> None:
+    store = MemoryStore()
+    engine = Engine(store)
+    ctx = await engine.session("s", policy="workset", max_tokens=6_000)
+    for message in work(40):
+        await ctx.add_message(message)
+        await ctx.get_messages_for_request()
+    before = await ctx.get_messages_for_request()
+    again = await Engine(store).session("s", policy="workset", max_tokens=6_000)
+    assert await again.get_messages_for_request() == before
+    assert indexes_in(before)
+
+
+async def test_erased_messages_leave_the_index_and_come_into_no_later_one() -> None:
+    async with working(30) as (engine, ctx):
+        (index,) = indexes_in(await ctx.get_messages_for_request())
+        lines = index["content"].splitlines()
+        number = next(int(one[3:-1]) for one in lines if one.startswith("| #") and one[-1] == ":")
+        await engine.erase("s", [number])
+        assert (await engine.verify("s")).ok
+        secret = f"def step_{(number - 1) // 2}_"
+        assert secret not in str(await ctx.get_messages_for_request())
+        for message in rounds(30, 60):
+            await ctx.add_message(message)
+            request = await ctx.get_messages_for_request()
+            assert secret not in str(request)
+            assert len(indexes_in(request)) <= 1
+        assert indexes_in(request)
+        assert "[erased]" not in [one.get("content") for one in request if one["role"] == "user"]
+
+
+@pytest.mark.parametrize("short", ["Key: hunter2", "Wir sind im Keller.", "Do use x_77."])
+async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(short: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="workset", max_tokens=3_000)
+        await ctx.add_message(user("go"))
+        await ctx.add_message(asks("a"))
+        told = f"Some words that are long enough.\n{short}\n" + "z" * 6_000
+        await ctx.add_message({"role": "tool", "tool_call_id": "a", "content": told})
+        for n in range(6):
+            await ctx.add_message(model(f"{n} " + "x" * 2_000))
+            await ctx.add_message(user(f"{n} " + "y" * 500))
+        request = await ctx.get_messages_for_request()
+        assert short in str(indexes_in(request))
+        await engine.erase("s", [2])
+        assert short not in str(await ctx.get_messages_for_request())
+        bodies = [one async for one in engine.records("s", bodies=True)]
+        assert not [one for one in bodies for body in one.bodies if short in str(body.data)]
+
+
+async def test_a_system_message_is_neither_dropped_nor_quoted() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="workset", max_tokens=6_000)
+        await ctx.add_message(system("You must be careful with every_secret_thing here."))
+        for message in work(30):
+            await ctx.add_message(message)
+        request = await ctx.get_messages_for_request()
+        assert request[0]["role"] == "system"
+        (index,) = indexes_in(request)
+        assert "every_secret_thing" not in index["content"]
+
+
+def test_late_results_do_not_move_an_index_into_their_round() -> None:
+    rows = [*work(20), asks("late"), *rounds(20, 32), tells("late", 500), user("go on")]
+    story = Story("openai", rows)
+    accepted(Workset(), story, 3_000)
+
+
+def test_a_session_can_be_asked_before_its_first_message() -> None:
+    async def asked() -> list[Row]:
+        async with eventctx.open() as engine:
+            ctx = await engine.session("s", policy="workset")
+            await ctx.compact()
+            return await ctx.get_messages_for_request()
+
+    assert asyncio.run(asked()) == []

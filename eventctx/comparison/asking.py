@@ -20,9 +20,10 @@ from eventctx.policies.advisers import (
     Summarizer,
     SummaryRequest,
 )
+from eventctx.policies.decision.deciding import NoAnswer
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Policy, Scores, Summary
 from eventctx.projections.view.render import places, render
-from eventctx.session.questions import NoAnswer, around, checked_scores
+from eventctx.session.questions import around, checked_scores
 
 
 async def play_with(

@@ -11,17 +11,27 @@ a request names what it shows whole by number, so its price does not depend on t
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from eventctx.comparison.decision import Bodies, DecidedView, Deciding, Question, Reply
 from eventctx.comparison.numbers import Numbers
-from eventctx.comparison.recording import Recording, record_of
+from eventctx.comparison.recording import Recording, body_of, record_of
 from eventctx.log import events
-from eventctx.log.events import Trigger
+from eventctx.log.events import PostCompact, Trigger
 from eventctx.log.plan import numbers_in
 from eventctx.messages import calibration
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
+from eventctx.policies.decision.deciding import (
+    Bodies,
+    Deciding,
+    Decision,
+    Question,
+    Reply,
+    Rim,
+    Scene,
+)
+from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import (
     Answer,
     AskScores,
@@ -202,6 +212,7 @@ class _Run:
         self._requests: list[PlayedRequest] = []
         self._compactions: list[Compaction] = []
         self._skipped = 0
+        self._asked = 0
         self._shown: list[Entry] = []
         self._view = view_state.initial()
 
@@ -266,14 +277,17 @@ class _Run:
     def _compact(
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
     ) -> Generator[AskedInRun, Answer | Exception, None]:
-        deciding = Deciding(frame.view, policy, frame.goal, trigger, self._next).steps()
-        decided = yield from self._answered(deciding, frame.view)
-        if decided.record is None:
+        deciding = Deciding(policy, trigger)
+        scene = Scene(frame.view, visible_of(frame.view), frame.goal, frame.goal)
+        rim = Rim(body_of, bytes, partial(self._applied, frame.view, trigger))
+        asked = self._asked
+        decided = yield from self._answered(deciding.steps(scene, rim), frame.view)
+        if decided.plan is None:
             self._skipped += 1
-            if decided.asked or trigger == "threshold":
+            if self._asked > asked or trigger == "threshold":
                 self._view = view_state.after_compaction(frame.view)
             return
-        for index, body in enumerate(decided.record.bodies):
+        for index, body in enumerate(decided.plan.bodies):
             assert body.data is not None  # noqa: S101 - it was made just now
             self._texts[self._next, index] = body.data
         self._next += 1
@@ -285,21 +299,24 @@ class _Run:
                 frame.tokens_of(frame.view),
                 frame.tokens_of(decided.after),
                 dict(decided.proposal.dispositions),
-                decided.fallback,
+                deciding.error if deciding.fallback else None,
             )
         )
 
+    def _applied(self, view: ViewState, trigger: Trigger, made: Completed) -> ViewState:
+        event = PostCompact("applied", trigger, "", 0, 0, 0, 0, 0, "", plan=made.plan)
+        return request_view.evolve(view, record_of(event, self._next, made.bodies))
+
     def _answered(
-        self, deciding: Generator[Question, Reply | None, DecidedView], view: ViewState
-    ) -> Generator[AskedInRun, Answer | Exception, DecidedView]:
-        reply: Reply | None = None
-        while True:
-            try:
-                question = deciding.send(reply)
-            except StopIteration as end:
-                decided: DecidedView = end.value
-                return decided
-            reply = yield from self._reply(question, view)
+        self, steps: Generator[Question, Reply, Decision], view: ViewState
+    ) -> Generator[AskedInRun, Answer | Exception, Decision]:
+        try:
+            question = next(steps)
+            while True:
+                question = steps.send((yield from self._reply(question, view)))
+        except StopIteration as end:
+            decided: Decision = end.value
+            return decided
 
     def _reply(
         self, question: Question, view: ViewState
@@ -310,6 +327,7 @@ class _Run:
             messages = self._recording.messages
             asked = [one for one in question.numbers if one < len(messages)]
             return MessageTexts({one: messages[one] for one in asked})
+        self._asked += 1
         return (yield AskedInRun(question, view, self._recording, self._data))
 
     # -- requests --------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def shorten(
     if limit.prose is not None:
         facts = read_facts(message) if facts is None else facts
         if facts.human:
-            _shorten_persons_words(message, number, limit.prose)
+            _shorten_persons_words(message, number, limit.prose, facts)
         else:
             _share(_texts_of_words(message), number, limit.prose)
     return message
@@ -109,7 +109,9 @@ def cut(text: str, number: int, characters: int) -> str:
     return text[:head] + marker + (text[len(text) - tail :] if tail else "")
 
 
-def _shorten_persons_words(message: dict[str, Any], number: int, characters: int) -> None:
+def _shorten_persons_words(
+    message: dict[str, Any], number: int, characters: int, facts: Facts
+) -> None:
     texts = _texts_of_words(message)
     shares = _shares(texts, characters)
     lengths = [
@@ -119,13 +121,15 @@ def _shorten_persons_words(message: dict[str, Any], number: int, characters: int
     if sum(lengths) > characters + MARKER_CHARACTERS and _join_texts(message):
         texts = _texts_of_words(message)
         shares = _shares(texts, characters)
-    left = _kept_demands(message)
+    # Most messages have no demands, and finding that in the text takes long.
+    left = _kept_demands(message) if facts.may_demand else []
     for (holder, key, text), share in zip(texts, shares, strict=True):
         begins = persons_part(text)
         if begins is None:
             holder[key] = cut(text, number, share)
             continue
-        own = [sentence for sentence in demands_of(text[begins:]) if sentence in left]
+        found = demands_of(text[begins:]) if left else ()
+        own = [sentence for sentence in found if sentence in left]
         holder[key] = _cut_around(text, number, share, begins, own)
         left = [sentence for sentence in left if sentence not in own]
 

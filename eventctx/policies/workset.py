@@ -20,6 +20,7 @@ import msgspec
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import fit, line_to_drop_to, protected_rows, shortenable
@@ -72,6 +73,9 @@ model says, counts 1.
 """
 
 _OF_KIND: Final[Mapping[str, float]] = {"human": 3.0, "user": 2.0}
+
+BESIDE_DEMANDS: Final = 200
+"""Characters that stay of a person's message beside its demands where it cannot stay whole."""
 
 LEAST_ROOM: Final = 200
 """Tokens below which an index is not worth its frame."""
@@ -155,8 +159,8 @@ class _Scene:
     def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
         self.visible = visible
         kinds: dict[int, Kind] = {ref.number: ref.facts.kind for ref in visible.messages}
-        demanding = frozenset([one.number for one in visible.spoken.demands])
-        self.read = read_messages(texts, kinds, demanding)
+        self.demanding = {one.number: one for one in visible.spoken.demands}
+        self.read = read_messages(texts, kinds, frozenset(self.demanding))
         self.by_number = {one.number: one for one in self.read}
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
@@ -190,8 +194,13 @@ def _reduce(
     going: list[Group] = []
     freed = 0
     for (_, group), cost in ranked:
+        row = group.calls[0]
         if cost <= room:
             room -= cost
+        elif len(group.rows) == 1 and messages[row].facts.may_demand:
+            # An index may have no room for these demands next time, so they stay where they are.
+            working_set.shorten(row, Limit(prose=BESIDE_DEMANDS), "demand")
+            room -= working_set.tokens_of[row]
         else:
             freed += cost
             going.append(group)
@@ -252,7 +261,14 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
         return None
     measure = measure_of(working_set.estimator)
     characters = room_for_sections(room, working_set.estimator)
-    demands = [(one.number, text) for one in gone for text in one.demands]
+    here = {ref.number for row, ref in enumerate(working_set.messages) if working_set.here[row]}
+    # A message that is in view shortened has its demands with it.
+    demands = [
+        (one.number, text)
+        for one in gone
+        if one.demands and one.number not in here
+        for text in scene.demanding[one.number].holding(one.demands)
+    ]
     asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
     deeds = [deed for one in scene.read for deed in one.deeds]
     files = files_section(deeds, characters // FILES_SHARE, measure)
@@ -272,18 +288,14 @@ def _anchor(working_set: WorkingSet) -> int | None:
     None (the start) where there is none, or where a round without all its results stays before it:
     late results may still change the order behind such a round.
     """
-    starts = [group.rows[0] for group in working_set.groups if not group.orphan]
-    left = [start for start in starts if not working_set.here[start]]
-    last = max(left, default=-1)
-    behind = next(
-        (
-            s
-            for s in starts
-            if s > last and working_set.here[s] and working_set.messages[s].facts.kind != "system"
-        ),
-        None,
-    )
-    pending = [g.rows[0] for g in working_set.groups if g.pending and working_set.here[g.rows[0]]]
-    if behind is None or (pending and pending[-1] < behind):
+    messages, here = working_set.messages, working_set.here
+    starts = [group.calls[0] for group in working_set.groups if group.calls]
+    last = max([start for start in starts if not here[start]], default=-1)
+    staying = [start for start in starts if start > last]
+    behind = next((row for row in staying if messages[row].facts.kind != "system"), None)
+    if behind is None:
         return None
-    return working_set.messages[behind].number
+    pending = [group.calls[0] for group in working_set.groups if group.pending]
+    if any(here[start] and start < behind for start in pending):
+        return None
+    return messages[behind].number

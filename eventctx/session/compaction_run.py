@@ -23,41 +23,25 @@ from eventctx.errors import EventctxError, StoreError
 from eventctx.log import events
 from eventctx.log.events import Trigger
 from eventctx.log.ids import new_span_id
-from eventctx.log.outcomes import described, fit_for_log, words_of
-from eventctx.log.plan import Plan
+from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
 from eventctx.policies import interception
-from eventctx.policies.fit import Fitted
+from eventctx.policies.decision.deciding import Bodies, Deciding, Decision, Reply, Rim, Scene
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
-from eventctx.policies.ladder import Ladder
-from eventctx.policies.planner import (
-    Completed,
-    changes_nothing,
-    complete,
-    outline,
-    texts_needed,
-    visible_of,
-)
-from eventctx.policies.policy import Answer, Ask, AskTexts, Budget, Policy, PolicyState, Visible
+from eventctx.policies.planner import Completed, visible_of
+from eventctx.policies.policy import AskTexts, Budget, Policy
 from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import Frame
-from eventctx.projections.view import planned
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import ModelAsk, NoAnswer, PolicyQuestions
+from eventctx.session.questions import ModelAsk, PolicyQuestions
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
 _log = logging.getLogger("eventctx")
-
-FALLBACK = Ladder()
-"""The policy that decides where the chosen one fails."""
-
-MAX_QUESTIONS = 8
-"""Questions that a policy may ask in one compaction."""
 
 
 class CompactionCause(NamedTuple):
@@ -104,9 +88,7 @@ class CompactionRun:
         self._began: events.PreCompact | None = None
         self._verdict: Verdict | None = None
         self._left_out = 0
-        self._answers: dict[str, Answer] = {}
-        self._fallback: str | None = None
-        self._error: str | None = None
+        self._deciding = Deciding(policy, cause.trigger, cause.hint)
         self.is_open = False
 
     def _new_span(self) -> Scope:
@@ -132,35 +114,29 @@ class CompactionRun:
         if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins))
-        goal = self._aim(frame)
-        while True:
-            outcome = self._outline(visible, goal, view)
-            if isinstance(outcome, AskTexts):
-                await self._read(outcome, frame)
-                continue
-            if not isinstance(outcome, Fitted):
-                await self._ask(outcome, view)
-                return None
-            if changes_nothing(view, outcome.proposal, frame.goal.tokens):
-                if self.is_open or self._cause.trigger in ("threshold", "manual"):
-                    return self._ended_without(frame, "skipped", self._error)
-                return Decided((), None, view, outcome.overflow)
-            try:
-                made = await self._plan(view, outcome)
-            except StoreError:
-                raise
-            except EventctxError as error:
-                if self._fallback is not None:
-                    raise
-                self._fall_back(error)
-                continue
-            after = self._after(frame, made)
-            surplus = after.layout.tokens - frame.goal.tokens
-            if surplus <= 0 or outcome.overflow or goal.tokens == 1:
-                break
-            # ``fit`` estimated too low (arguments of very many parts): try again with less room.
-            goal = msgspec.structs.replace(goal, tokens=max(1, goal.tokens - surplus))
-        return self._ended(frame, after, made, outcome.overflow)
+        scene = Scene(view, visible, goal, self._aim(frame))
+        rim = Rim(
+            partial(body_of, self._session), self._session.random, partial(self._after, frame)
+        )
+        steps = self._deciding.steps(scene, rim)
+        try:
+            question = next(steps)
+            while True:
+                if isinstance(question, Bodies):
+                    question = steps.send(await self._bodies(question))
+                elif isinstance(question, AskTexts):
+                    question = steps.send(await self._read(question, frame))
+                else:
+                    # The view may be another one when the model has answered: begin anew.
+                    await self._ask(question, view)
+                    return None
+        except StopIteration as end:
+            decision: Decision = end.value
+        if decision.plan is None:
+            if self.is_open or self._cause.trigger in ("threshold", "manual"):
+                return self._ended_without(frame, "skipped", self._deciding.error)
+            return Decided((), None, view, decision.overflow)
+        return self._ended(frame, decision.after, decision.plan, decision.overflow)
 
     def _aim(self, frame: Frame) -> Budget:
         """The budget, with the size that this compaction is to reach."""
@@ -199,6 +175,7 @@ class CompactionRun:
                     self._scope.iteration,
                 )
                 self._verdict = self._heard(await intercept(request), frame)
+            self._deciding.texts = self._verdict.texts
         return self._describe(frame, self._verdict)
 
     def _heard(self, verdict: Verdict, frame: Frame) -> Verdict:
@@ -239,11 +216,6 @@ class CompactionRun:
             texts_left_out=self._left_out,
         )
 
-    @property
-    def _texts(self) -> tuple[str, ...]:
-        """The texts of the host that the compacted view gets."""
-        return () if self._verdict is None else self._verdict.texts
-
     def _vetoed(self) -> bool:
         began = self._began
         return began is not None and began.veto is not None and began.trigger != "budget"
@@ -253,43 +225,29 @@ class CompactionRun:
         if self.is_open or self._began is None:
             return ()
         texts = [self._cause.hint] if self._cause.hint else []
-        texts += self._texts
+        texts += self._deciding.texts
         bodies = [body_of(self._session, {"role": "user", "content": text}) for text in texts]
         return (self._session.drafts.make(self._began, bodies, self._scope),)
 
     # -- questions -------------------------------------------------------------------------------
 
-    def _outline(self, visible: Visible, goal: Budget, view: ViewState) -> Fitted | Ask:
-        state = PolicyState(
-            self._cause.trigger, view.compactions, self._cause.hint, dict(self._answers)
-        )
-        if self._fallback is None:
-            try:
-                outcome = outline(visible, self._policy, goal, state, self._texts)
-                if isinstance(outcome, Fitted):
-                    return outcome
-                if outcome.key not in self._answers and len(self._answers) < MAX_QUESTIONS:
-                    return outcome
-                raise NoAnswer(f"policy {self._policy.name!r} asks again and again")
-            except Exception as error:
-                # A policy may be a user's code: no error of it may end the session.
-                self._fall_back(error)
-        outcome = outline(visible, FALLBACK, goal, state, self._texts)
-        assert isinstance(outcome, Fitted)  # noqa: S101 - the ladder asks nothing
-        return outcome
-
-    async def _read(self, ask: AskTexts, frame: Frame) -> None:
-        """Answer a question from the log: no model is called, so the decision goes on at once."""
+    async def _read(self, ask: AskTexts, frame: Frame) -> Reply:
+        """The answer to a question that the log alone answers: no model is called."""
         try:
-            self._answers[ask.key] = await self._questions.texts(ask, frame.view, frame.version)
+            return await self._questions.texts(ask, frame.view, frame.version)
         except StoreError:
             raise
         except EventctxError as error:
-            self._fall_back(error)
+            return error
+
+    async def _bodies(self, question: Bodies) -> dict[int, bytes | None]:
+        addresses = [Address(ref.position, ref.index) for ref in question.refs]
+        texts = await self._session.bodies.texts(addresses)
+        return {ref.number: texts[ref.position, ref.index] for ref in question.refs}
 
     async def _ask(self, ask: ModelAsk, view: ViewState) -> None:
         if self._dry_run:
-            self._answers[ask.key] = await self._questions.placeholder(ask, view)
+            self._deciding.answers[ask.key] = await self._questions.placeholder(ask, view)
             return
         if not self.is_open:
             opening = self._opening()
@@ -301,29 +259,16 @@ class CompactionRun:
                 self.is_open = False
                 raise
         try:
-            self._answers[ask.key] = await self._questions.answer(
+            self._deciding.answers[ask.key] = await self._questions.answer(
                 ask, view, self._scope, self._cause.hint
             )
         except StoreError:
             raise
         except Exception as error:
             # A question is the policy's own data, and may be wrong in any way.
-            self._fall_back(error)
-
-    def _fall_back(self, error: Exception) -> None:
-        self._fallback = FALLBACK.name
-        self._error = words_of(error) if isinstance(error, EventctxError) else described(error)
+            self._deciding.fall_back(error)
 
     # -- the end ---------------------------------------------------------------------------------
-
-    async def _plan(self, view: ViewState, fitted: Fitted) -> Completed:
-        needed = texts_needed(view, fitted.proposal)
-        addresses = [Address(ref.position, ref.index) for ref in needed]
-        texts = await self._session.bodies.texts(addresses)
-        by_number = {ref.number: texts[ref.position, ref.index] for ref in needed}
-        return complete(
-            view, fitted.proposal, by_number, partial(body_of, self._session), self._session.random
-        )
 
     def _after(self, frame: Frame, made: Completed) -> ViewState:
         """The view under a plan, folded from the record that will hold it."""
@@ -335,11 +280,6 @@ class CompactionRun:
     def _ended(
         self, frame: Frame, after: ViewState, made: Completed, overflow: dict[str, int]
     ) -> Decided:
-        stripped = planned.stripped_by(frame.view.layout, after.layout)
-        if stripped:
-            plan: Plan = msgspec.structs.replace(made.plan, unbound=stripped)
-            made = made._replace(plan=plan)
-            after = planned.with_stripped(after, stripped)
         # The counts after are known only once the plan is applied.
         ended = self._post(frame, after, made)
         draft = self._session.drafts.make(ended, made.bodies, self._scope)
@@ -370,9 +310,9 @@ class CompactionRun:
             threshold=frame.budget.threshold,
             target=frame.budget.target,
             plan=None if made is None else made.plan,
-            fallback=self._fallback,
+            fallback=self._deciding.fallback,
             duration=self._session.stopwatch() - self._started,
-            error=self._error,
+            error=self._deciding.error,
             requested_by=cause.requested_by,
             reserve=frame.scale.reserve,
             scores=None if made is None else made.scores,

@@ -12,7 +12,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from eventctx.errors import CompactionError
 from eventctx.log.arguments import shown
 from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
@@ -30,6 +29,7 @@ from eventctx.policies.advisers import (
     Summarizer,
     SummaryRequest,
 )
+from eventctx.policies.decision.deciding import NoAnswer
 from eventctx.policies.policy import (
     Answer,
     AskMemory,
@@ -56,10 +56,6 @@ MAX_QUERY = 2_000
 
 ModelAsk = AskSummary | AskScores | AskMemory
 """Questions that a model, a user's function or a search answers."""
-
-
-class NoAnswer(CompactionError):
-    """A policy's question has no answer; the text gives the reason."""
 
 
 class Advisers(NamedTuple):

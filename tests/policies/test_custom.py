@@ -16,6 +16,7 @@ import eventctx
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.policies.custom import Custom
+from eventctx.policies.decision.deciding import MAX_QUESTIONS
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
@@ -29,7 +30,6 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.proposals import drop, keep_only
 from eventctx.policies.recorded import recorded_settings
-from eventctx.session.compaction_run import MAX_QUESTIONS
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,

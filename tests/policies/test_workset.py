@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.log.plan import numbers_in
+from eventctx.log.plan import numbers_in, runs_of
 from eventctx.messages.demands import demands_in
+from eventctx.messages.shorten import shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.policies.index.text import END, HEADER
@@ -36,6 +38,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.working_set import insertion_tokens
 from eventctx.policies.workset import QUESTION, Workset, is_index
+from eventctx.projections.view.layout import build
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
 from eventctx.testing.policies import given as given_messages
@@ -84,9 +87,26 @@ def work(count: int) -> list[Row]:
     return [user(f"Repair the parser, please have a look. {DEMAND}"), *rounds(0, count)]
 
 
-def compacted(rows: Sequence[Row], budget: Budget, policy: Workset | None = None) -> Proposal:
+def compacted(
+    rows: Sequence[Row],
+    budget: Budget,
+    policy: Workset | None = None,
+    left: Collection[int] = (),
+) -> Proposal:
+    """The proposal for a view of ``rows`` without those that ``left`` in earlier compactions."""
     visible = view_of(rows)
+    if left:
+        stay = [ref for ref in visible.messages if ref.number not in left]
+        gone = runs_of((number, "dropped", "budget") for number in sorted(left))
+        tokens = build(stay).tokens
+        visible = msgspec.structs.replace(visible, messages=stay, gone=gone, tokens=tokens)
     return decide(policy or Workset(), visible, budget, DUE, Answers(messages=rows))
+
+
+def shortened_by(rows: Sequence[Row], proposal: Proposal, number: int) -> str:
+    """The text of a message as the proposal leaves it."""
+    row = copy.deepcopy(rows[number])
+    return str(shorten(row, number, proposal.limits[number])["content"])
 
 
 def index_of(proposal: Proposal) -> NewInsertion:
@@ -126,13 +146,24 @@ def test_what_left_is_quoted_and_named_under_its_number() -> None:
             assert line[4:] in work(30)[number]["content"].splitlines()
 
 
-def test_the_demands_of_a_person_stand_in_it_word_by_word_once_their_message_left() -> None:
-    asked = "Thanks. You must always run the tests with make check.\n" + "w" * 9_000
-    rows = [*work(10), user(asked), *rounds(10, 60), user("go on")]
+ASKED = "Thanks. You must always run the tests with make check.\n" + "w" * 9_000
+
+
+def test_a_message_with_demands_stays_in_view_with_its_demands_alone() -> None:
+    rows = [*work(10), user(ASKED), *rounds(10, 60), user("go on")]
     proposal = compacted(rows, TIGHT)
-    index = index_of(proposal)
-    assert 0 in staying(proposal)  # the task itself
-    assert list(numbers_in(index.demands)) == [21]
+    assert {0, 21} <= set(staying(proposal))
+    assert proposal.dispositions[21] == ("shortened", "demand")
+    short = shortened_by(rows, proposal, 21)
+    assert "You must always run the tests with make check." in short
+    assert len(short) < 500
+    assert index_of(proposal).demands == ()
+
+
+def test_the_demands_of_a_message_that_left_before_stand_in_it_word_by_word() -> None:
+    rows = [*work(10), user(ASKED), *rounds(10, 60), user("go on")]
+    proposal = compacted(rows, TIGHT, left={21})
+    assert list(numbers_in(index_of(proposal).demands)) == [21]
     assert "| #21: You must always run the tests with make check." in text_of(proposal)
 
 
@@ -267,7 +298,8 @@ def test_no_text_can_break_out_of_the_index(rows: list[Row]) -> None:
 @given(rows=talks())
 def test_every_message_named_for_its_demands_has_all_of_them_in_the_text(rows: list[Row]) -> None:
     rows += [*rounds(20, 60), user("go on")]
-    proposal = compacted(rows, Budget(4_000, 3_500, 2_000))
+    left = {number for number, row in enumerate(rows) if row["role"] == "user" and 0 < number < 40}
+    proposal = compacted(rows, Budget(4_000, 3_500, 2_000), left=left)
     text = text_of(proposal)
     for number in numbers_in(index_of(proposal).demands):
         demands = demands_in(rows[number])
@@ -362,16 +394,17 @@ def test_the_question_is_bounded_however_long_the_session_is() -> None:
 
 
 MADE = """
-from tests.policies.test_workset import TIGHT, compacted, text_of, work
 from eventctx.messages.canonical import message_digest
-words = ["alpha_one", "beta_two_x", "gamma_three", "delta_four", "epsilon_five"]
-rows = work(30)
-for n in range(0, 30):
-    rows.append({"role": "assistant", "content": " ".join(words[n % 3 :]) + f" word_number_{n}"})
-    said = "call(" + ", ".join(words * 3) + f", {n})"
-    rows.append({"role": "user", "content": said + f"\\n{said} word_number_{n}\\nnothing_{n} more"})
-print(message_digest({"role": "user", "content": text_of(compacted(rows, TIGHT))}).hex())
+from eventctx.policies.index.lines import Timeline, _weighed
+from eventctx.policies.index.reading import ReadMessage
+from tests.policies.test_workset import TIGHT, compacted, text_of, work
+
+print(message_digest({"role": "user", "content": text_of(compacted(work(30), TIGHT))}).hex())
+said = {f"name_{n:02}": n for n in range(40)}
+lines = tuple([" ".join([*said][n : n + 9]) for n in range(30)])
+print(_weighed([ReadMessage(0, "result", lines)], set(), Timeline({}, 41, said)))
 """
+"""Also prints what each line is worth: sums differ in their last bit by the order of the names."""
 
 
 def test_the_same_messages_give_the_same_index_in_every_process() -> None:
@@ -453,7 +486,7 @@ async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(shor
         ctx = await engine.session("s", policy="workset", max_tokens=3_000)
         await ctx.add_message(user("go"))
         await ctx.add_message(asks("a"))
-        told = f"Some words that are long enough.\n{short}\n" + "z" * 6_000
+        told = f"{short}\n" + "z" * 6_000
         await ctx.add_message({"role": "tool", "tool_call_id": "a", "content": told})
         for n in range(6):
             await ctx.add_message(model(f"{n} " + "x" * 2_000))

@@ -47,7 +47,7 @@ class QuotedLine(NamedTuple):
     text: str
 
 
-class Frame(NamedTuple):
+class LineSizes(NamedTuple):
     """The size of a message's number on a line of its own, and of a line of text, as they stand."""
 
     number: Callable[[int], int]
@@ -74,7 +74,7 @@ def chosen_lines(
     shown: Collection[str],
     time: Timeline,
     room: int,
-    frame: Frame,
+    sizes: LineSizes,
 ) -> list[QuotedLine]:
     """The best lines of ``gone`` that fit into ``room``, in the order of the messages.
 
@@ -85,9 +85,9 @@ def chosen_lines(
     for _, line in sorted(_weighed(gone, shown, time), key=_best_first):
         if len(line.text) > room:
             continue
-        size = frame.line(line.text)
+        size = sizes.line(line.text)
         if line.number not in named:
-            size += frame.number(line.number)
+            size += sizes.number(line.number)
         if size <= room:
             room -= size
             named.add(line.number)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventctx.messages.notable.shell import How
 from eventctx.messages.tokens import Estimator
-from eventctx.policies.index.lines import Frame, QuotedLine, Timeline, chosen_lines
+from eventctx.policies.index.lines import LineSizes, QuotedLine, Timeline, chosen_lines
 from eventctx.policies.index.marked import MARK
 from eventctx.policies.index.reading import FileDeed, ReadMessage
 
@@ -127,10 +127,10 @@ def lines_section(
     measure: Measure = len,
 ) -> list[str]:
     """Lines of messages that left, each under its message's number."""
-    frame = Frame(
+    sizes = LineSizes(
         lambda number: measure(_number(number)) + 1, lambda text: measure(_line(text)) + 1
     )
-    chosen = chosen_lines(gone, shown, time, room, frame)
+    chosen = chosen_lines(gone, shown, time, room, sizes)
     by_number: dict[int, list[QuotedLine]] = {}
     for line in chosen:
         by_number.setdefault(line.number, []).append(line)

@@ -1,0 +1,1 @@
+"""The decision of one compaction, as steps that ask for what they need."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.policies.simple import Simple
-from tests.instructions.given import TASK, model, request, user
+from eventctx.log.plan import Run
+from tests.instructions.given import TASK, compact, model, request, user
 
 
 async def write(path: Path) -> None:
@@ -20,7 +20,8 @@ async def write(path: Path) -> None:
         for row in (user(TASK), model("On it."), user("go on"), model("Done.")):
             await ctx.add_message(row)
         await request(ctx, 2)
-        await ctx.compact(policy=Simple(keep_recent=1))
+        gone, last = Run(0, 2, "dropped", "older"), Run(3, 3, "kept", "recent")
+        await compact(engine, gone, last, stream="work")
         await ctx.add_message(user("Always sign the commits [bold]off[/bold]."))
         await request(ctx, 2)
 

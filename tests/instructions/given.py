@@ -56,8 +56,12 @@ async def compact(
     shortened: dict[int, Row] | None = None,
     insertion: Insertion | None = None,
     text: str = "",
+    stream: str = "s",
 ) -> int:
-    """Append an applied compaction with these runs, shortened copies, and one insertion."""
+    """Append an applied compaction with these runs, shortened copies, and one insertion.
+
+    A log may hold such a plan: of an importer, or of a release whose policies dropped demands.
+    """
     cut = shortened or {}
     bodies = [body_of(row) for row in cut.values()]
     texts = tuple([Shortening(number, body) for body, number in enumerate(cut)])
@@ -79,7 +83,7 @@ async def compact(
     )
     name, version, payload = encode_event(event)
     draft = Draft(os.urandom(16), name, version, 0, payload, tuple(bodies))
-    return (await engine.store.append("s", [draft], ANY)).receipt.position
+    return (await engine.store.append(stream, [draft], ANY)).receipt.position
 
 
 async def demand(engine: Engine, name: str, **request: int) -> Instruction:

@@ -17,7 +17,13 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name, range_name, ranges_name
 from eventctx.log.plan import Plan, Run, find
 from eventctx.messages.facts import Facts
-from eventctx.policies.named import DEFAULT, POLICIES, policy_named, settings_of_policy
+from eventctx.policies.named import (
+    DEFAULT,
+    POLICIES,
+    default_policy,
+    policy_named,
+    settings_of_policy,
+)
 from eventctx.policies.policy import (
     Ask,
     AskScores,
@@ -66,10 +72,8 @@ class _Watched:
 @click.option("--dry-run", is_flag=True, help="Write nothing: say what would become of what.")
 @click.option(
     "--policy",
-    default=DEFAULT,
-    show_default=True,
     metavar="NAME",
-    help=f"Who decides: {', '.join(POLICIES)}.",
+    help=f"Who decides: {', '.join(POLICIES)}. Default: {DEFAULT}, or ladder with a setting of it.",
 )
 @click.option(
     "--budget",
@@ -98,7 +102,7 @@ class _Watched:
 def compact_command(
     session: str,
     dry_run: bool,
-    policy: str,
+    policy: str | None,
     budget: int | None,
     force: bool,
     given: tuple[str, ...],
@@ -147,7 +151,9 @@ class _Made(NamedTuple):
     budget: int | None
 
 
-def _read(policy: str, given: Sequence[str], budget: int | None) -> tuple[Policy, dict[str, Any]]:
+def _read(
+    policy: str | None, given: Sequence[str], budget: int | None
+) -> tuple[Policy, dict[str, Any]]:
     """The policy, and the settings that are the session's."""
     parsed: dict[str, Any] = {}
     for one in given:
@@ -156,6 +162,7 @@ def _read(policy: str, given: Sequence[str], budget: int | None) -> tuple[Policy
             raise InvalidSetting(f"--set: expected KEY=VALUE, found {one!r}")
         parsed[key] = _value(value)
     parsed = by_own_name(parsed)
+    policy = default_policy(parsed) if policy is None else policy
     own = {key: parsed.pop(key) for key in settings_of_policy(policy) if key in parsed}
     unknown = sorted(parsed.keys() - set(NAMES))
     if unknown:

@@ -25,7 +25,7 @@ from eventctx.testing.providers import ScriptedProvider
 from eventctx.testing.script import Reply, Step
 
 SOURCE: Final = Path(__file__).parents[2]
-BUDGET: Final = 13_000
+BUDGET: Final = 16_000
 """Tokens of a request: less than the files that the agent reads in its second turn."""
 
 QUESTION: Final = "Which of them do you mean?"

@@ -85,7 +85,17 @@ def test_after_a_compaction_that_stayed_high_the_next_waits_for_the_budget() -> 
     assert due(999, 5, budget, 711, None) is None
     assert due(1_000, 5, budget, 1_000, None) is None
     assert due(1_001, 5, budget, 1_000, None) == "budget"
-    assert due(920, 5, budget, 709, None) == "threshold"
+
+
+def test_the_next_compaction_waits_until_the_view_grew_from_target_to_threshold_once_more() -> None:
+    budget = make_budget(1_000, 0.92, 0.5)
+    assert due(919, 5, budget, 500, None) is None
+    assert due(920, 5, budget, 500, None) == "threshold"
+    assert due(920, 5, budget, 400, None) == "threshold"
+    assert due(949, 5, budget, 530, None) is None
+    assert due(950, 5, budget, 530, None) == "threshold"
+    assert due(1_000, 5, budget, 700, None) is None
+    assert due(1_001, 5, budget, 700, None) == "budget"
 
 
 # -- fit -----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from eventctx.policies.decision.deciding import (
     Question,
     Reply,
     Rim,
-    Scene,
+    Situation,
 )
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import (
@@ -278,7 +278,7 @@ class _Run:
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
     ) -> Generator[AskedInRun, Answer | Exception, None]:
         deciding = Deciding(policy, trigger)
-        scene = Scene(frame.view, visible_of(frame.view), frame.goal, frame.goal)
+        scene = Situation(frame.view, visible_of(frame.view), frame.goal, frame.goal)
         rim = Rim(body_of, bytes, partial(self._applied, frame.view, trigger))
         asked = self._asked
         decided = yield from self._answered(deciding.steps(scene, rim), frame.view)

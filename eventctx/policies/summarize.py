@@ -23,7 +23,14 @@ from eventctx.log.plan import Disposition, numbers_in
 from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import AtLeastOne, Share, check
-from eventctx.policies.fit import fit, latest_human, line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.fit import (
+    fit,
+    latest_human,
+    line_to_drop_to,
+    protected_rows,
+    shortenable,
+    to_answer,
+)
 from eventctx.policies.ladder import Ladder, open_loop
 from eventctx.policies.policy import (
     Ask,
@@ -197,6 +204,7 @@ class _Scene:
         self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
         self.loop = open_loop(visible.messages, self.open_round)
         self.human = latest_human(visible.messages)
+        self.last = to_answer(visible.messages, self.working_set.groups)
         spoken = spoken_rows(visible, ())
         self.head = self._whole(protected | self.open_round)
         self.task = self._whole({row for row, why in spoken.items() if why == "task"})
@@ -353,9 +361,10 @@ class _Scene:
             "system": ref.facts.kind == "system",
             "pinned": ref.number in self.visible.pins,
             "latest_human": row == self.human,
-            "task": row in self.task,
+            "latest": row == self.last,
+            "task": row in self.task and ref.facts.human,
             "open_round": row in self.open_round,
-            "same_round": row in self.head,
+            "same_round": row in self.head | self.task,
         }
         return next((reason for reason, holds in reasons.items() if holds), "recent")
 

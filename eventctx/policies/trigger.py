@@ -41,12 +41,15 @@ def due(
     reduced must not cause one compaction per request. So where the last compaction stayed nearer
     to the threshold than to the target, the next one waits until the budget is exceeded; and
     where it left more messages than ``max_messages``, the next one waits until half of
-    ``max_messages`` have been added.
+    ``max_messages`` have been added. One that stayed above the target for less is followed by the
+    next only when the view has grown by as much as lies between target and threshold: each
+    compaction costs the provider's cached prefix, and a session with a small budget has many.
     """
     if tokens > budget.tokens:
         return "budget"
     stayed_high = size_after_compaction > (budget.target + budget.threshold) // 2
-    if tokens >= budget.threshold and not stayed_high:
+    grown = tokens - size_after_compaction >= budget.threshold - budget.target
+    if tokens >= budget.threshold and grown and not stayed_high:
         return "threshold"
     if max_messages is not None:
         most = max_messages

@@ -23,7 +23,7 @@ from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import fit, line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.fit import line_to_drop_to, protected_rows, shortenable
 from eventctx.policies.index.lines import Timeline
 from eventctx.policies.index.reading import ReadMessage, read_messages
 from eventctx.policies.index.text import (
@@ -46,7 +46,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
+from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
 QUESTION: Final = "texts"
@@ -122,15 +122,10 @@ class Workset(msgspec.Struct, frozen=True):
         }
         _reduce(working_set, scene, protected | open_round | task, budget.target - room)
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
-        indexed = _indexed(proposal, scene, working_set, room)
-        size = working_set.total + sum(
-            [insertion_tokens(one, working_set.estimator) for one in indexed.insertions]
-        )
-        if size > line_to_drop_to(budget) and fit(visible, indexed, budget).overflow:
-            # What must stay leaves no room for both: the index gets what is left.
-            left = budget.tokens - fit(visible, proposal, budget).tokens
-            return _indexed(proposal, scene, working_set, min(room, left))
-        return indexed
+        # Where much must stay, a large index would only bring the next compaction nearer.
+        room = min(room, line_to_drop_to(budget) - working_set.total)
+        new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
+        return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
 
 
 def is_index(one: InsertionRef) -> bool:
@@ -241,12 +236,6 @@ def _unique(read: list[ReadMessage], later: set[str]) -> float:
     new = sum([len(line) for line in lines if line not in later])
     later.update(lines)
     return new / sum(map(len, lines))
-
-
-def _indexed(proposal: Proposal, scene: _Scene, working_set: WorkingSet, room: int) -> Proposal:
-    """The proposal with an index of at most ``room`` tokens, if there is anything to say in it."""
-    new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
-    return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
 
 
 def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | None:

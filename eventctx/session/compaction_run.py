@@ -27,7 +27,7 @@ from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
 from eventctx.policies import interception
-from eventctx.policies.decision.deciding import Bodies, Deciding, Decision, Reply, Rim, Scene
+from eventctx.policies.decision.deciding import Bodies, Deciding, Decision, Reply, Rim, Situation
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import AskTexts, Budget, Policy
@@ -114,7 +114,7 @@ class CompactionRun:
         if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins))
-        scene = Scene(view, visible, goal, self._aim(frame))
+        scene = Situation(view, visible, goal, self._aim(frame))
         rim = Rim(
             partial(body_of, self._session), self._session.random, partial(self._after, frame)
         )

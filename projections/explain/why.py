@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from eventctx.log.plan import REASONS, find
+from eventctx.log.plan import find
 from eventctx.messages.facts import Facts
 from eventctx.projections import timeline
 from eventctx.projections.explain.changes import (
@@ -18,6 +18,7 @@ from eventctx.projections.explain.changes import (
     in_transcript,
     with_figures,
 )
+from eventctx.projections.explain.wording import worded
 from eventctx.projections.figures import Figures
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
@@ -280,25 +281,8 @@ def ruling_of(cause: Cause, disposition: str, reason: str, facts: Facts | None =
 
     With the ``facts`` of the message the rule is worded for its kind.
     """
-    rule = rule_of(reason, facts)
+    rule = worded(reason) if facts is None else worded(reason, facts)
     return Reason(cause, disposition, reason, rule, _settings(cause, reason))
-
-
-def rule_of(reason: str, facts: Facts | None = None) -> str:
-    """The text of a reason code, true of a message with these ``facts``.
-
-    The code ``old_round`` is recorded for every row without a person's words, tool round or not.
-    """
-    if reason != "old_round" or facts is None:
-        return REASONS.get(reason, "")
-    what = "an old message"
-    if facts.calls or facts.results:
-        what = "an old tool round"
-    elif facts.kind == "assistant":
-        what = "an old message of the model"
-    elif facts.kind == "user":
-        what = "an old message of role user that is no person's"
-    return f"{what}, dropped to reach the target"
 
 
 def _settings(cause: Cause, reason: str) -> dict[str, Any]:

@@ -268,13 +268,13 @@ def counted_by(estimator: Estimator, visible: Visible) -> Visible:
     return msgspec.structs.replace(visible, messages=refs, tokens=tokens, estimator=estimator)
 
 
-@pytest.mark.parametrize("left", [300, 900, 1_500])
+@pytest.mark.parametrize("left", [300, 1_500, 6_000])
 def test_what_must_stay_comes_before_the_index(left: int) -> None:
     rows = [system("You are careful. " * 1_000), *work(60)]
     budget = budget_of(view_of(rows[:1]).tokens + left)
     fitted = keeps_the_rules(Workset(), view_of(rows), budget, DUE, Answers(messages=rows))
     assert fitted.tokens <= budget.tokens
-    assert bool(fitted.proposal.insertions) == (left > 500)
+    assert bool(fitted.proposal.insertions) == (left == 6_000)
 
 
 @examples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +15,8 @@ from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name, range_name, ranges_name
-from eventctx.log.plan import Plan, find
+from eventctx.log.plan import Plan, Run, find
+from eventctx.messages.facts import Facts
 from eventctx.policies.named import (
     DEFAULT,
     POLICIES,
@@ -35,6 +35,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.projections import figures as projection
+from eventctx.projections.explain.wording import worded
 from eventctx.projections.figures import CompactionFigures, FiguresState
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
@@ -265,11 +266,11 @@ def _show_plan(screen: Screen, before: ViewState, plan: Plan) -> None:
     rows = [
         [
             range_name(one.first, one.last),
-            number(count),
+            number(len(facts)),
             one.disposition,
-            reason_in_words(one.reason),
+            reason_in_words(one.reason, *facts),
         ]
-        for one, count in _counted(before, plan)
+        for one, facts in _in_view(before, plan)
     ]
     screen.table(columns, rows)
     screen.blank()
@@ -287,11 +288,14 @@ def _show_plan(screen: Screen, before: ViewState, plan: Plan) -> None:
         screen.line(f"without their thinking, as what precedes them is changed: {stripped}")
 
 
-def _counted(before: ViewState, plan: Plan) -> list[tuple[Any, int]]:
-    """Each run with the number of its messages that were in view; runs of none are left out."""
-    found = [find(plan.runs, ref.number) for ref in before.layout.refs]
-    counts = Counter(one.first for one in found if one is not None)
-    return [(one, counts[one.first]) for one in plan.runs if counts[one.first]]
+def _in_view(before: ViewState, plan: Plan) -> list[tuple[Run, list[Facts]]]:
+    """Each run with the facts of its messages that were in view; runs of none are left out."""
+    found: dict[int, list[Facts]] = {}
+    for ref in before.layout.refs:
+        run = find(plan.runs, ref.number)
+        if run is not None:
+            found.setdefault(run.first, []).append(ref.facts)
+    return [(one, found[one.first]) for one in plan.runs if one.first in found]
 
 
 def _as_json(made: _Made) -> dict[str, Any]:
@@ -312,11 +316,12 @@ def _as_json(made: _Made) -> dict[str, Any]:
                 "name": range_name(one.first, one.last),
                 "first": one.first,
                 "last": one.last,
-                "messages": count,
+                "messages": len(facts),
                 "disposition": one.disposition,
                 "reason": one.reason,
+                "rule": worded(one.reason, *facts),
             }
-            for one, count in _counted(made.before, plan)
+            for one, facts in _in_view(made.before, plan)
         ],
         "insertions": [
             {

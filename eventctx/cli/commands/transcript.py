@@ -16,7 +16,6 @@ from eventctx.cli.output.numbers import position as position_of_record
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.proof import proof_json, show_proof
-from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.output.sent import sent_json, show_beside, show_sent_messages, show_tools
 from eventctx.errors import InvalidSetting
@@ -310,7 +309,7 @@ def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
         return ["nothing was left out" + (": no compaction is in force" if none else "")]
     return [
         f"{ranges_name(one.runs)}: {one.disposition}, "
-        + (reason_in_words(one.reason) if one.reason else _UNREASONED.get(one.disposition, ""))
+        + (one.rule or one.reason or _UNREASONED.get(one.disposition, ""))
         for one in left_out
     ]
 
@@ -344,6 +343,7 @@ def _as_json(
             {
                 "disposition": one.disposition,
                 "reason": one.reason,
+                "rule": one.rule,
                 "messages": ranges_name(one.runs),
                 "numbers": one.runs,
             }

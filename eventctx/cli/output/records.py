@@ -13,8 +13,10 @@ from eventctx.importers.recording.packing import unpacked
 from eventctx.log.codec import Unknown
 from eventctx.log.events import CATALOGUE, known_as
 from eventctx.log.naming import position_name
-from eventctx.log.plan import REASONS, Plan
+from eventctx.log.plan import Plan
 from eventctx.log.record import Body, Record
+from eventctx.messages.facts import Facts
+from eventctx.projections.explain.wording import worded
 from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.flat import dispositions, read, scalars
 
@@ -113,9 +115,12 @@ def _unread(event: Unknown) -> str:
     return f"version {event.version}, written by a later release; kept, and not read here"
 
 
-def reason_in_words(reason: str) -> str:
-    """A reason code in words that follow a disposition: ``shortened, to fit the budget``."""
-    return "to fit the budget" if reason == "budget" else REASONS.get(reason, reason)
+def reason_in_words(reason: str, *facts: Facts) -> str:
+    """A reason code in words that follow a disposition: ``shortened, to fit the budget``.
+
+    They are true of all messages with these ``facts``.
+    """
+    return worded(reason, *facts) or reason
 
 
 def plan_in_words(plan: Plan | None) -> str:

@@ -73,7 +73,7 @@ class Decision(NamedTuple):
     overflow: dict[str, int]
 
 
-class Scene(NamedTuple):
+class Situation(NamedTuple):
     """What is decided on: a view, the part that a policy sees, and the budget in its own count.
 
     ``aim`` is the budget with the size that this compaction is to reach.
@@ -109,19 +109,19 @@ class Deciding:
         self.fallback: str | None = None
         self.error: str | None = None
 
-    def steps(self, scene: Scene, rim: Rim) -> Generator[Question, Reply, Decision]:
+    def steps(self, situation: Situation, rim: Rim) -> Generator[Question, Reply, Decision]:
         """Decide. Raises what the fallback policy raises.
 
         Whoever answers a question much later may call again, with the view as it is then: answers
         are kept.
         """
-        view, aim = scene.view, scene.aim
+        view, aim = situation.view, situation.aim
         while True:
-            outcome = self._outline(scene.visible, aim, view)
+            outcome = self._outline(situation.visible, aim, view)
             if not isinstance(outcome, Fitted):
                 self._take(outcome, (yield outcome))
                 continue
-            if changes_nothing(view, outcome.proposal, scene.budget.tokens):
+            if changes_nothing(view, outcome.proposal, situation.budget.tokens):
                 return Decision(outcome.proposal, None, view, outcome.overflow)
             texts = yield Bodies(texts_needed(view, outcome.proposal))
             assert isinstance(texts, Mapping)  # noqa: S101 - bodies were asked for
@@ -133,7 +133,7 @@ class Deciding:
                 self.fall_back(error)
                 continue
             after = rim.applied(made)
-            surplus = after.layout.tokens - scene.budget.tokens
+            surplus = after.layout.tokens - situation.budget.tokens
             if surplus <= 0 or outcome.overflow or aim.tokens == 1:
                 break
             # ``fit`` estimated too low (arguments of very many parts): try again with less room.

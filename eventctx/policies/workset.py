@@ -74,6 +74,9 @@ model says, counts 1.
 
 _OF_KIND: Final[Mapping[str, float]] = {"human": 3.0, "user": 2.0}
 
+NEWEST: Final = 3
+"""Rounds at the end that stay before all others, since the next answer speaks of them."""
+
 BESIDE_DEMANDS: Final = 200
 """Characters that stay of a person's message beside its demands where it cannot stay whole."""
 
@@ -103,10 +106,7 @@ class Workset(msgspec.Struct, frozen=True):
         """Dispositions of every visible message, and an index in place of the one before."""
         index = [one for one in visible.insertions if is_index(one)]
         others = tuple([one for one in visible.insertions if not is_index(one)])
-        whole = msgspec.structs.replace(kept_whole(visible), kept_insertions=others)
-        working_set = WorkingSet(visible, whole)
-        protected, open_round = protected_rows(visible, working_set.groups)
-        working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
+        working_set = _whole(visible, budget, others)
         size = working_set.total + sum([one.tokens for one in index])
         if size <= budget.target:
             return Proposal(
@@ -117,15 +117,39 @@ class Workset(msgspec.Struct, frozen=True):
             return AskTexts(QUESTION, _wanted(visible))
         scene = _Scene(visible, texts.messages)
         room = min(self.index_tokens, int(budget.target * self.index_share))
-        task = {
-            row for row, ref in enumerate(visible.messages) if ref.number == visible.spoken.task
-        }
-        _reduce(working_set, scene, protected | open_round | task, budget.target - room)
+        indexed = self._indexed(visible, budget, scene, others, room)
+        if indexed.insertions or not room:
+            return indexed
+        return self._indexed(visible, budget, scene, others, 0)  # the rounds may have its room
+
+    def _indexed(
+        self,
+        visible: Visible,
+        budget: Budget,
+        scene: _Scene,
+        others: tuple[InsertionRef, ...],
+        room: int,
+    ) -> Proposal:
+        """The rounds that fit beside an index of ``room`` tokens, and the index."""
+        working_set = _whole(visible, budget, others)
+        protected, open_round = protected_rows(visible, working_set.groups)
+        task = visible.spoken.task
+        tasks = {row for row, ref in enumerate(visible.messages) if ref.number == task}
+        _reduce(working_set, scene, protected | open_round | tasks, budget.target - room)
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
         # Where much must stay, a large index would only bring the next compaction nearer.
         room = min(room, line_to_drop_to(budget) - working_set.total)
         new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
         return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
+
+
+def _whole(visible: Visible, budget: Budget, others: tuple[InsertionRef, ...]) -> WorkingSet:
+    """The view without an index, with results that take more than their share shortened."""
+    whole = msgspec.structs.replace(kept_whole(visible), kept_insertions=others)
+    working_set = WorkingSet(visible, whole)
+    protected, _ = protected_rows(visible, working_set.groups)
+    working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
+    return working_set
 
 
 def is_index(one: InsertionRef) -> bool:
@@ -184,8 +208,11 @@ def _reduce(
     ]
     costs = [working_set.cost(group) for _, group in free]
     room = goal - (working_set.total - sum(costs))
-    # The best first, of equal worth the newest; what is too large makes room for the next ones.
-    ranked = sorted(zip(free, costs, strict=True), reverse=True)
+    # The newest rounds first, then the best, of equal worth the newest; what is too large makes
+    # room for the next ones.
+    pairs = list(zip(free, costs, strict=True))
+    older = max(0, len(pairs) - NEWEST)
+    ranked = pairs[older:][::-1] + sorted(pairs[:older], reverse=True)
     going: list[Group] = []
     freed = 0
     for (_, group), cost in ranked:

@@ -117,13 +117,16 @@ class Workset(msgspec.Struct, frozen=True):
             return AskTexts(QUESTION, _wanted(visible))
         scene = _Scene(visible, texts.messages)
         room = min(self.index_tokens, int(budget.target * self.index_share))
-        indexed = self._indexed(visible, budget, scene, others, room)
+        indexed = self._indexed(working_set, visible, budget, scene, others, room)
         if indexed.insertions or not room:
             return indexed
-        return self._indexed(visible, budget, scene, others, 0)  # the rounds may have its room
+        # There is nothing to say in an index, so the rounds may have its room.
+        anew = _whole(visible, budget, others)
+        return self._indexed(anew, visible, budget, scene, others, 0)
 
     def _indexed(
         self,
+        working_set: WorkingSet,
         visible: Visible,
         budget: Budget,
         scene: _Scene,
@@ -131,7 +134,6 @@ class Workset(msgspec.Struct, frozen=True):
         room: int,
     ) -> Proposal:
         """The rounds that fit beside an index of ``room`` tokens, and the index."""
-        working_set = _whole(visible, budget, others)
         protected, open_round = protected_rows(visible, working_set.groups)
         task = visible.spoken.task
         tasks = {row for row, ref in enumerate(visible.messages) if ref.number == task}
@@ -235,9 +237,13 @@ def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
     later: set[str] = set()
     touched: set[str] = set()
     worth: list[float] = []
+    unread = max(0, len(messages) - MOST_IN_VIEW)
     for group in reversed(working_set.groups):
-        first, *others = group.rows
-        kind, number = messages[first].facts.kind, messages[others[-1] if others else first].number
+        last = (group.results or group.calls)[-1]
+        if last < unread:
+            worth.append(0.0)
+            continue
+        kind, number = messages[group.rows[0]].facts.kind, messages[last].number
         value = _OF_KIND.get(kind, 1.0)
         age = scene.time.age(number) / (PERSONS_AGE if kind == "human" else AGE)
         known = [by_number.get(messages[row].number) for row in group.rows]

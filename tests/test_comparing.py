@@ -27,7 +27,7 @@ async def test_a_diff_says_what_entered_left_and_came_back() -> None:
     async with ctx.turn():
         await ctx.get_messages_for_request()
     first = await engine.diff("s", 1, 2)
-    assert [one.number for one in first.of("dropped")] == list(range(20))
+    assert [one.number for one in first.of("dropped")] == list(range(1, 20))  # but for the task
     assert [(one.number, one.message) for one in first.of("entered")] == [(30, user("later"))]
     assert all(one.ruling and one.ruling.reason == "older" for one in first.of("dropped"))
     second = await engine.diff("s", 2, 3)
@@ -99,7 +99,7 @@ async def test_a_dry_run_says_what_compact_then_does_and_writes_nothing() -> Non
 async def test_a_dry_run_takes_a_policy_by_name_with_settings_and_another_budget() -> None:
     engine, _ = await thirty()
     by_name = await engine.dry_run("s", policy="simple", keep_recent=4)
-    assert by_name.after_messages == 4
+    assert by_name.after_messages == 5  # the last four, and the task
     small = await engine.dry_run("s", policy="truncate", max_tokens=100)
     large = await engine.dry_run("s", policy="truncate", max_tokens=100_000)
     assert small.after_messages < large.after_messages == 30

@@ -161,7 +161,7 @@ async def test_lines_spans_and_metrics_equal_those_of_the_log_also_behind_a_rest
     assert {span["attributes"]["eventctx.outcome"] for span in whole.values()} >= {
         "ok", "error", "cancelled",
     }  # fmt: skip
-    assert sum(span["name"] == "compact ladder" for span in whole.values()) >= 3
+    assert sum(span["name"] == "compact workset" for span in whole.values()) >= 3
     assert any("gen_ai.input.messages" in span["attributes"] for span in whole.values()) is content
     assert SECRET not in str(whole)
 

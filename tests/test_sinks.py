@@ -90,7 +90,7 @@ async def test_spans_of_a_live_session_equal_those_folded_from_its_log() -> None
     assert names == {"invoke_agent", "chat", "execute_tool", "compact"}
     ids = {record.span_id for record in records if record.span_id}
     assert folded.keys() <= ids
-    compactions = [span for span in folded.values() if span.name == "compact ladder"]
+    compactions = [span for span in folded.values() if span.name == "compact workset"]
     assert len(compactions) >= 2
     for span in compactions:
         assert span.events[0].name == "context:pre_compact"

@@ -177,7 +177,7 @@ def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -
 def test_of_a_shell_command_only_sure_files_are_taken(
     command: str, files: list[tuple[str, str]]
 ) -> None:
-    assert files_of(command) == files
+    assert list(files_of(command)) == files
 
 
 def test_the_core_of_a_command_is_without_what_stands_around_it() -> None:

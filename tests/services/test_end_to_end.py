@@ -107,7 +107,7 @@ async def test_a_live_session_is_in_jaeger_as_it_is_in_its_log_and_sending_it_ag
     spans = await folded(store, session)
     before = assert_jaeger_shows(query, spans)
 
-    assert sum(span.name == "compact ladder" for span in spans) >= 3
+    assert sum(span.name == "compact workset" for span in spans) >= 3
     outcomes = {span.attributes["eventctx.outcome"] for span in spans}
     assert {"ok", "error", "cancelled"} <= outcomes
     roots = [one for seen in before.values() for one in seen if one.parent_span_id is None]
@@ -142,7 +142,7 @@ async def test_compacted_requests_are_found_by_search(
     assert {one["traceID"] for one in by_session} == all_traces
     failed = query.find(service, tags={"error.type": "FileNotFoundError"})
     assert len(failed) == 3
-    assert "compact ladder" in query.operations(service)
+    assert "compact workset" in query.operations(service)
 
 
 async def test_an_imported_session_is_in_jaeger_with_its_original_times_by_either_protocol(

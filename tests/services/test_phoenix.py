@@ -138,7 +138,7 @@ def test_every_span_is_in_phoenix_once_as_it_is_in_the_log(sent: Sent) -> None:
         assert told(one) == as_seen(span)
         answered = [one.start_us, one.end_us, *(event.time_us for event in one.events)]
         assert answered == pytest.approx(times(span), rel=0, abs=1)
-    assert sum(span.name == "compact ladder" for span in sent.spans) >= 3
+    assert sum(span.name == "compact workset" for span in sent.spans) >= 3
     assert {span.attributes["eventctx.outcome"] for span in sent.spans} == {
         "ok", "error", "cancelled",
     }  # fmt: skip

@@ -169,7 +169,9 @@ def named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[st
     named["the host's system prompt"] = int(scale.factor * sum(prompts))
     named["system prompt and tools"] = scale.reserve
     made = "notices and synthetic results"
-    named[made] = tokens - sum(size for part, size in named.items() if part != made)
+    others = sum(size for part, size in named.items() if part != made)
+    # A copy that is shortened may be smaller than its bound, so the parts may be more than all.
+    named[made] = max(0, tokens - others)
     return named
 
 

@@ -124,8 +124,10 @@ class PolicyQuestions:
     async def _demands(self, ask: AskSummary, view: ViewState) -> tuple[tuple[int, str], ...]:
         """What people demand in the messages of a question and of the summaries that it takes in.
 
-        Read from the messages as they were added, since a view may show a copy of them.
+        Read from the messages as they were added, since a view may show a copy of them. A demand
+        that was taken back is none.
         """
+        taken_back = set(view.spoken.withdrawn)
         wanted = set(ask.numbers) | numbers_in([run for one in ask.merged for run in one.demands])
         places = {
             one.number: Address(one.position, one.index)
@@ -141,7 +143,9 @@ class PolicyQuestions:
         for number, place in sorted(places.items()):
             data = texts[place]
             (message,) = decode_bodies([data]) if data is not None else ({},)
-            found += [(number, sentence) for sentence in demands_in(message) or ("",)]
+            said = enumerate(demands_in(message), 1)
+            holding = [sentence for at, sentence in said if (number, at) not in taken_back]
+            found += [(number, sentence) for sentence in holding or ("",)]
         return tuple(found)
 
     async def placeholder(self, ask: ModelAsk, view: ViewState) -> Answer:

@@ -46,6 +46,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
+from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
@@ -155,7 +156,9 @@ class _Scene:
         self.visible = visible
         kinds: dict[int, Kind] = {ref.number: ref.facts.kind for ref in visible.messages}
         self.demanding = {one.number: one for one in visible.spoken.demands}
-        self.read = read_messages(texts, kinds, frozenset(self.demanding))
+        self.taken_back = frozenset(visible.spoken.withdrawn)
+        asked = {*self.demanding, *[number for number, _ in self.taken_back]}
+        self.read = read_messages(texts, kinds, frozenset(asked))
         self.by_number = {one.number: one for one in self.read}
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
@@ -166,6 +169,15 @@ class _Scene:
             self.request_of[one.number] = request
         said = said_names(self.read, self.request_of)
         self.time = Timeline(self.request_of, request + 1, said)
+
+    def lines_taken_back(self) -> set[str]:
+        """Lines that hold a demand that was taken back: an index must not say it again."""
+        found: set[str] = set()
+        for one in self.read:
+            for at, sentence in enumerate(one.demands, 1):
+                if (one.number, at) in self.taken_back:
+                    found.update([line for line in one.lines if sentence in line])
+        return found
 
 
 def _reduce(
@@ -188,14 +200,16 @@ def _reduce(
     ranked = sorted(zip(free, costs, strict=True), reverse=True)
     going: list[Group] = []
     freed = 0
+    asked_for = spoken_rows(scene.visible, ())
+    beside = Limit(BESIDE_DEMANDS, BESIDE_DEMANDS, BESIDE_DEMANDS)
     for (_, group), cost in ranked:
-        row = group.calls[0]
         if cost <= room:
             room -= cost
-        elif len(group.rows) == 1 and messages[row].facts.may_demand:
+        elif not asked_for.keys().isdisjoint(group.rows):
             # An index may have no room for these demands next time, so they stay where they are.
-            working_set.shorten(row, Limit(prose=BESIDE_DEMANDS), "demand")
-            room -= working_set.tokens_of[row]
+            for row in group.rows:
+                working_set.shorten(row, beside, "demand" if row in asked_for else "same_round")
+            room -= working_set.cost(group)
         else:
             freed += cost
             going.append(group)
@@ -255,7 +269,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     demands = [
         (one.number, text)
         for one in gone
-        if one.demands and one.number not in here
+        if one.number in scene.demanding and one.number not in here
         for text in scene.demanding[one.number].holding(one.demands)
     ]
     asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
@@ -263,7 +277,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     files = files_section(deeds, characters // FILES_SHARE, measure)
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
-    lines = lines_section(gone, shown, scene.time, left, measure)
+    lines = lines_section(gone, shown | scene.lines_taken_back(), scene.time, left, measure)
     sections = [*asked, *files, *lines]
     if not sections:
         return None

@@ -128,7 +128,8 @@ class PolicyQuestions:
         that was taken back is none.
         """
         taken_back = set(view.spoken.withdrawn)
-        wanted = set(ask.numbers) | numbers_in([run for one in ask.merged for run in one.demands])
+        quoted = numbers_in([run for one in ask.merged for run in one.demands])
+        wanted = quoted.union(ask.numbers)
         places = {
             one.number: Address(one.position, one.index)
             for one in view.spoken.demands
@@ -138,6 +139,11 @@ class PolicyQuestions:
             # Facts of an older reader do not say whether there are demands.
             if ref.facts.may_demand and ref.number not in places:
                 places[ref.number] = Address(ref.position, ref.index)
+        missing = quoted - places.keys()
+        if missing:
+            # So may what an older summary quotes from messages that are out of view.
+            lines = (await self._session.lines.at(self._session.appends.head)).lines
+            places.update({one.number: one.address for one in lines if one.number in missing})
         texts = await self._session.bodies.texts(list(places.values()))
         found: list[tuple[int, str]] = []
         for number, place in sorted(places.items()):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import msgspec
+
 import eventctx
+from eventctx.log.events import MessageAdded
+from eventctx.log.record import make_body
 from eventctx.messages.demands import demands_in
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, shorten, words_left
 from eventctx.policies.policy import Summary
@@ -116,3 +123,24 @@ async def test_a_summary_quotes_no_demand_that_was_taken_back() -> None:
             view = str(await ctx.get_messages_for_request())
     assert "[Summary: depth " in view
     assert (RULE in view, "Use tabs only." in view) == (False, True)
+
+
+async def test_demands_that_an_older_reader_did_not_count_go_on_from_summary_to_summary() -> None:
+    async def summarizer(request: Any) -> str:
+        return "All went well."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session(
+            "s", policy="summarize", summarizer=summarizer, fan_in=2, max_tokens=4_000
+        )
+        await ctx.add_message(user("Repair the parser."))
+        said = user(f"{RULE} What about the rest?")
+        older = msgspec.structs.replace(read_facts(said), reader=4, demands=0, demand_characters=0)
+        body = make_body(encode_message(said), encode_facts(older), os.urandom)
+        await ctx._session.appends.append(ctx._session.drafts.make(MessageAdded(), (body,)))
+        for n in range(60):
+            await ctx.add_message(user(f"step {n}"))
+            await ctx.add_message(model("so " * 300))
+            view = str(await ctx.get_messages_for_request())
+            assert RULE in view
+    assert "[Summary: depth 2" in view

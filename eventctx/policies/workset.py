@@ -23,7 +23,13 @@ from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.fit import (
+    latest_human,
+    line_to_drop_to,
+    protected_rows,
+    shortenable,
+    to_answer,
+)
 from eventctx.policies.index.lines import Timeline
 from eventctx.policies.index.reading import ReadMessage, read_messages
 from eventctx.policies.index.text import (
@@ -122,6 +128,7 @@ class Workset(msgspec.Struct, frozen=True):
             row for row, ref in enumerate(visible.messages) if ref.number == visible.spoken.task
         }
         _reduce(working_set, scene, protected | open_round | task, budget.target - room)
+        _name_what_must_stay(working_set, visible, open_round)
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
         # Where much must stay, a large index would only bring the next compaction nearer.
         room = min(room, line_to_drop_to(budget) - working_set.total)
@@ -214,6 +221,22 @@ def _reduce(
             freed += cost
             going.append(group)
     working_set.drop_all(going, "least_needed", freed)
+
+
+def _name_what_must_stay(
+    working_set: WorkingSet, visible: Visible, open_round: frozenset[int]
+) -> None:
+    """Give what stays in any case its own reason: not that there was room for it."""
+    messages, decided = visible.messages, working_set.decided
+    reasons = dict.fromkeys(open_round, "open_round")
+    reasons |= {row: why for row, why in spoken_rows(visible, ()).items() if why == "task"}
+    last, human = to_answer(messages, visible.groups), latest_human(messages)
+    reasons |= {row: "latest" for row in (last,) if row is not None}
+    reasons |= {row: "latest_human" for row in (human,) if row is not None}
+    for row, reason in reasons.items():
+        disposition, before = decided[messages[row].number]
+        if before == "fits":
+            decided[messages[row].number] = (disposition, reason)
 
 
 def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:

@@ -563,3 +563,12 @@ async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_
             view = await ctx.get_messages_for_request()
     assert DEMAND not in str(view)
     assert bool(indexes_in(view)) == (policy == "workset")
+
+
+def test_what_stays_in_any_case_is_not_said_to_have_found_room() -> None:
+    asked = [*work(30), user("Go on, please, with the next one."), *reads(90, "src/last.py", "x")]
+    proposal = compacted(asked, TIGHT)
+    reasons = {number: reason for number, (_, reason) in proposal.dispositions.items()}
+    of_those = [reasons[number] for number in (0, 61, 62, 63)]
+    assert of_those == ["task", "latest_human", "open_round", "open_round"]
+    assert "fits" in reasons.values()

@@ -209,3 +209,16 @@ async def test_an_odd_beginning_is_no_trouble_for_any_policy(
             assert refusal(await ctx.get_messages_for_request()) is None
         assert await ctx.get_messages() == messages
         assert all(row.fallback is None for row in (await engine.audit("s")).compactions)
+
+
+async def test_no_part_of_a_floor_has_less_than_no_tokens() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=4_000)
+        await ctx.add_message({"role": "user", "content": "This is prose. " * 4_000})
+        # The size of a shortened message is a bound, and this one's copy is smaller.
+        call, done = tool_round(0, 10_000)
+        await ctx.add_message(call)
+        await ctx.add_message(done)
+        with pytest.raises(ContextOverflow, match="open round") as caught:
+            await ctx.get_messages_for_request()
+    assert "~-" not in str(caught.value)

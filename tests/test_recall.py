@@ -574,6 +574,17 @@ def test_a_page_is_bounded(text: str, start: int, characters: int) -> None:
     assert len(page(Quote(10**18, "user" * 20, 2**60, text), start, characters)) <= characters
 
 
+def test_a_number_as_an_index_names_it_is_no_search() -> None:
+    for sent in ({"message": "#12"}, {"query": "#12"}, {"query": " #12 "}, '{"query": "#12"}'):
+        asked = read_arguments(sent)
+        assert not isinstance(asked, str)
+        assert (asked.message, asked.query) == (12, "")
+    for query in ("12", "#12 and more", "#tag", "#"):
+        asked = read_arguments({"query": query})
+        assert not isinstance(asked, str)
+        assert (asked.message, asked.query) == (None, query)
+
+
 async def test_a_search_does_not_find_the_searches_before_it(
     engine: Engine, recall: Recall
 ) -> None:

@@ -23,10 +23,11 @@ def spoken_rows(
 ) -> dict[int, str]:
     """Rows with a person's task or demands, in order, each with its reason code.
 
-    Left out are those whose demands stand in one of ``insertions``. Where it is not known which
-    message the task is, it is the first of a person in view.
+    Left out are those whose demands stand in one of ``insertions``, or were all taken back. Where
+    it is not known which message the task is, it is the first of a person in view.
     """
     task = visible.spoken.task
+    free = all_taken_back(visible)
     quoted = numbers_in([run for one in insertions for run in one.demands])
     spoken: dict[int, str] = {}
     for row in visible.spoken_by_people:
@@ -34,13 +35,26 @@ def spoken_rows(
         task = ref.number if task is None else task
         if ref.number == task:
             spoken[row] = "task"
-        elif ref.facts.may_demand and ref.number not in quoted:
+        elif ref.facts.may_demand and ref.number not in quoted and ref.number not in free:
             spoken[row] = "demand"
     if any(visible.messages[row].facts.results for row in spoken):
         # The words beside a result that answers no call are in no view, whatever is decided.
         for row in [row for group in visible.groups if group.orphan for row in group.results]:
             spoken.pop(row, None)
     return spoken
+
+
+def all_taken_back(visible: Visible) -> frozenset[int]:
+    """Numbers of the messages in view of which no demand holds any longer."""
+    spoken = visible.spoken
+    if not spoken.withdrawn:
+        return frozenset()
+    holding = {one.number for one in spoken.demands}
+    touched = {number for number, _ in spoken.withdrawn} - holding
+    # Facts of an older reader do not say how many demands there are, so some may hold.
+    return frozenset(
+        [ref.number for ref in visible.messages if ref.number in touched and ref.facts.demands]
+    )
 
 
 def with_spoken(

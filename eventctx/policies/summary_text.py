@@ -9,7 +9,7 @@ mark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -87,25 +87,27 @@ def demand_lines(demands: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def demands_to_add(
-    summary: Summary, characters: int
+    summary: Summary, characters: int, quoted: Collection[int] = ()
 ) -> tuple[list[tuple[int, str]], tuple[tuple[int, int], ...]]:
     """The demands that ``summary`` leaves out, and the numbers whose demands then all stand in it.
 
-    Of those left out as many are added as fit into ``characters``, the oldest first.
+    Of those left out as many are added as fit into ``characters``, the oldest first. Those of the
+    messages ``quoted`` are added in any case: only a summary that this one takes in has them still.
     """
     said = summary.text.splitlines()
     added: list[tuple[int, str]] = []
     absent: set[int] = set()
-    for number, sentence in summary.demands:
+    for number, sentence in sorted(summary.demands, key=lambda one: one[0] not in quoted):
         if any(sentence in line for line in said):
             continue
         characters -= len(demand_lines([(number, sentence)])[0]) + len(MARK) + 2
-        if characters < 0:
+        if characters < 0 and number not in quoted:
             absent.add(number)
         else:
             added.append((number, sentence))
     numbers = sorted({number for number, _ in summary.demands} - absent)
-    return added, runs_of_numbers(numbers)
+    # A stable sort: the sentences of one message stay in their order.
+    return sorted(added, key=lambda one: one[0]), runs_of_numbers(numbers)
 
 
 def header(summary: Summary, runs: Runs, depth: int) -> str:

@@ -23,7 +23,13 @@ from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.fit import (
+    latest_human,
+    line_to_drop_to,
+    protected_rows,
+    shortenable,
+    to_answer,
+)
 from eventctx.policies.index.lines import Timeline
 from eventctx.policies.index.reading import ReadMessage, read_messages
 from eventctx.policies.index.text import (
@@ -46,6 +52,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
+from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
@@ -138,6 +145,7 @@ class Workset(msgspec.Struct, frozen=True):
         task = visible.spoken.task
         tasks = {row for row, ref in enumerate(visible.messages) if ref.number == task}
         _reduce(working_set, scene, protected | open_round | tasks, budget.target - room)
+        _name_what_must_stay(working_set, visible, open_round)
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
         # Where much must stay, a large index would only bring the next compaction nearer.
         room = min(room, line_to_drop_to(budget) - working_set.total)
@@ -181,7 +189,9 @@ class _Scene:
         self.visible = visible
         kinds: dict[int, Kind] = {ref.number: ref.facts.kind for ref in visible.messages}
         self.demanding = {one.number: one for one in visible.spoken.demands}
-        self.read = read_messages(texts, kinds, frozenset(self.demanding))
+        self.taken_back = frozenset(visible.spoken.withdrawn)
+        asked = {*self.demanding, *[number for number, _ in self.taken_back]}
+        self.read = read_messages(texts, kinds, frozenset(asked))
         self.by_number = {one.number: one for one in self.read}
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
@@ -192,6 +202,15 @@ class _Scene:
             self.request_of[one.number] = request
         said = said_names(self.read, self.request_of)
         self.time = Timeline(self.request_of, request + 1, said)
+
+    def lines_taken_back(self) -> set[str]:
+        """Lines that hold a demand that was taken back: an index must not say it again."""
+        found: set[str] = set()
+        for one in self.read:
+            for at, sentence in enumerate(one.demands, 1):
+                if (one.number, at) in self.taken_back:
+                    found.update([line for line in one.lines if sentence in line])
+        return found
 
 
 def _reduce(
@@ -217,18 +236,36 @@ def _reduce(
     ranked = pairs[older:][::-1] + sorted(pairs[:older], reverse=True)
     going: list[Group] = []
     freed = 0
+    asked_for = spoken_rows(scene.visible, ())
+    beside = Limit(BESIDE_DEMANDS, BESIDE_DEMANDS, BESIDE_DEMANDS)
     for (_, group), cost in ranked:
-        row = group.calls[0]
         if cost <= room:
             room -= cost
-        elif len(group.rows) == 1 and messages[row].facts.may_demand:
+        elif not asked_for.keys().isdisjoint(group.rows):
             # An index may have no room for these demands next time, so they stay where they are.
-            working_set.shorten(row, Limit(prose=BESIDE_DEMANDS), "demand")
-            room -= working_set.tokens_of[row]
+            for row in group.rows:
+                working_set.shorten(row, beside, "demand" if row in asked_for else "same_round")
+            room -= working_set.cost(group)
         else:
             freed += cost
             going.append(group)
     working_set.drop_all(going, "least_needed", freed)
+
+
+def _name_what_must_stay(
+    working_set: WorkingSet, visible: Visible, open_round: frozenset[int]
+) -> None:
+    """Give what stays in any case its own reason: not that there was room for it."""
+    messages, decided = visible.messages, working_set.decided
+    reasons = dict.fromkeys(open_round, "open_round")
+    reasons |= {row: why for row, why in spoken_rows(visible, ()).items() if why == "task"}
+    last, human = to_answer(messages, visible.groups), latest_human(messages)
+    reasons |= {row: "latest" for row in (last,) if row is not None}
+    reasons |= {row: "latest_human" for row in (human,) if row is not None}
+    for row, reason in reasons.items():
+        disposition, before = decided[messages[row].number]
+        if before == "fits":
+            decided[messages[row].number] = (disposition, reason)
 
 
 def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
@@ -288,7 +325,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     demands = [
         (one.number, text)
         for one in gone
-        if one.demands and one.number not in here
+        if one.number in scene.demanding and one.number not in here
         for text in scene.demanding[one.number].holding(one.demands)
     ]
     asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
@@ -296,7 +333,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     files = files_section(deeds, characters // FILES_SHARE, measure)
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
-    lines = lines_section(gone, shown, scene.time, left, measure)
+    lines = lines_section(gone, shown | scene.lines_taken_back(), scene.time, left, measure)
     sections = [*asked, *files, *lines]
     if not sections:
         return None

@@ -58,7 +58,8 @@ def parameters() -> dict[str, Any]:
 def read_arguments(arguments: object) -> RecallArguments | str:
     """The arguments of a call, or a text for the model that describes what is wrong with them.
 
-    Also accepts numbers as texts, JSON in a text, and empty values for omitted arguments.
+    Also accepts numbers as texts, JSON in a text, and empty values for omitted arguments. A query
+    that is only ``#12`` is the number of a message.
     """
     if isinstance(arguments, str | bytes):
         try:
@@ -76,7 +77,9 @@ def read_arguments(arguments: object) -> RecallArguments | str:
             return f"`start` must be a number of characters from 0, not {_shown(start)}."
         return RecallArguments(message=number, start=first)
     if isinstance(query, str) and query.strip():
-        return RecallArguments(query)
+        # Summaries and indexes name messages in this form, so a model asks for them in it.
+        named = _number(query) if query.strip().startswith("#") else None
+        return RecallArguments(query) if named is None else RecallArguments(message=named)
     if query is None or isinstance(query, str):
         return f"There is nothing to look for. {_USAGE}"
     return f"`query` must be a text, not {_shown(query)}. {_USAGE}"

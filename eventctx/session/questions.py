@@ -124,9 +124,12 @@ class PolicyQuestions:
     async def _demands(self, ask: AskSummary, view: ViewState) -> tuple[tuple[int, str], ...]:
         """What people demand in the messages of a question and of the summaries that it takes in.
 
-        Read from the messages as they were added, since a view may show a copy of them.
+        Read from the messages as they were added, since a view may show a copy of them. A demand
+        that was taken back is none.
         """
-        wanted = set(ask.numbers) | numbers_in([run for one in ask.merged for run in one.demands])
+        taken_back = set(view.spoken.withdrawn)
+        quoted = numbers_in([run for one in ask.merged for run in one.demands])
+        wanted = quoted.union(ask.numbers)
         places = {
             one.number: Address(one.position, one.index)
             for one in view.spoken.demands
@@ -136,12 +139,19 @@ class PolicyQuestions:
             # Facts of an older reader do not say whether there are demands.
             if ref.facts.may_demand and ref.number not in places:
                 places[ref.number] = Address(ref.position, ref.index)
+        missing = quoted - places.keys()
+        if missing:
+            # So may what an older summary quotes from messages that are out of view.
+            lines = (await self._session.lines.at(self._session.appends.head)).lines
+            places.update({one.number: one.address for one in lines if one.number in missing})
         texts = await self._session.bodies.texts(list(places.values()))
         found: list[tuple[int, str]] = []
         for number, place in sorted(places.items()):
             data = texts[place]
             (message,) = decode_bodies([data]) if data is not None else ({},)
-            found += [(number, sentence) for sentence in demands_in(message) or ("",)]
+            said = enumerate(demands_in(message), 1)
+            holding = [sentence for at, sentence in said if (number, at) not in taken_back]
+            found += [(number, sentence) for sentence in holding or ("",)]
         return tuple(found)
 
     async def placeholder(self, ask: ModelAsk, view: ViewState) -> Answer:

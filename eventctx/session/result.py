@@ -169,7 +169,13 @@ def named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[st
     named["the host's system prompt"] = int(scale.factor * sum(prompts))
     named["system prompt and tools"] = scale.reserve
     made = "notices and synthetic results"
-    named[made] = tokens - sum(size for part, size in named.items() if part != made)
+    others = sum(size for part, size in named.items() if part != made)
+    if others > tokens:
+        # A shortened copy may be smaller than its bound. Only the round in progress is shortened
+        # in a floor, but for the results beside a person's words.
+        bounded = max(("open round", "latest human message"), key=lambda part: named.get(part, 0))
+        named[bounded] = named.get(bounded, 0) - (others - tokens)
+    named[made] = max(0, tokens - others)
     return named
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import msgspec
+
 import eventctx
+from eventctx.log.events import MessageAdded
+from eventctx.log.record import make_body
 from eventctx.messages.demands import demands_in
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, shorten, words_left
 from eventctx.policies.policy import Summary
 from eventctx.policies.summary_text import MARK, demands_to_add, summary_message
-from tests.policies.given import model, user
+from tests.policies.given import asks, model, tells, user
 
 RULE = "Never touch the folder vendor/."
 
@@ -76,3 +83,64 @@ def test_a_shortened_message_keeps_its_demands_and_its_size_is_known_before() ->
             now = read_facts(short)
             assert now.prose <= words_left(facts, size)
             assert (now.demands, now.demand_characters) == (2, facts.demand_characters)
+
+
+def test_demands_that_only_an_older_summary_quotes_are_added_without_room() -> None:
+    rules = tuple([(n, f"Never touch the folder number_{n}.") for n in range(4)])
+    added, numbers = demands_to_add(Summary("ok", demands=rules), 0, {0, 1, 3})
+    assert [number for number, _ in added] == [0, 1, 3]
+    assert numbers == ((0, 1), (3, 3))
+
+
+async def test_later_summaries_keep_all_the_demands_of_those_that_they_take_in() -> None:
+    async def summarizer(request: Any) -> str:
+        return "All went well."
+
+    group = "whatever any test of the group or a tool says about it"
+    rules = [f"Rule {n}: you must never change the table number_{n}, {group}." for n in range(90)]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=summarizer, max_tokens=8_000)
+        for n, rule in enumerate(rules):
+            await ctx.add_message(user(rule))
+            for row in (asks(f"c{n}"), tells(f"c{n}", 300)):
+                await ctx.add_message(row)
+            view = str(await ctx.get_messages_for_request())
+            assert [one for one in rules[: n + 1] if one not in view] == []
+
+
+async def test_a_summary_quotes_no_demand_that_was_taken_back() -> None:
+    async def summarizer(request: Any) -> str:
+        return "All went well."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=summarizer, max_tokens=4_000)
+        await ctx.add_message(user("Repair the parser."))
+        await ctx.add_message(user(f"{RULE} Use tabs only. What about the rest?"))
+        await ctx.withdraw_instruction(1, 1)
+        for n in range(40):
+            await ctx.add_message(user(f"step {n}"))
+            await ctx.add_message(model("so " * 300))
+            view = str(await ctx.get_messages_for_request())
+    assert "[Summary: depth " in view
+    assert (RULE in view, "Use tabs only." in view) == (False, True)
+
+
+async def test_demands_that_an_older_reader_did_not_count_go_on_from_summary_to_summary() -> None:
+    async def summarizer(request: Any) -> str:
+        return "All went well."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session(
+            "s", policy="summarize", summarizer=summarizer, fan_in=2, max_tokens=4_000
+        )
+        await ctx.add_message(user("Repair the parser."))
+        said = user(f"{RULE} What about the rest?")
+        older = msgspec.structs.replace(read_facts(said), reader=4, demands=0, demand_characters=0)
+        body = make_body(encode_message(said), encode_facts(older), os.urandom)
+        await ctx._session.appends.append(ctx._session.drafts.make(MessageAdded(), (body,)))
+        for n in range(60):
+            await ctx.add_message(user(f"step {n}"))
+            await ctx.add_message(model("so " * 300))
+            view = str(await ctx.get_messages_for_request())
+            assert RULE in view
+    assert "[Summary: depth 2" in view

@@ -525,3 +525,50 @@ def test_a_session_can_be_asked_before_its_first_message() -> None:
             return await ctx.get_messages_for_request()
 
     assert asyncio.run(asked()) == []
+
+
+async def test_demands_beside_results_outlive_every_index() -> None:
+    rules = [f"Rule {n}: never rename the table number_{n}, please." for n in range(0, 60, 4)]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="workset", max_tokens=5_000)
+        await ctx.add_message(user("Repair the parser, please have a look."))
+        for n in range(60):
+            call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"{n}.py"}}
+            text = "\n".join([f"def step_{n}_{i}(value): ..." for i in range(20)])
+            answer = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]
+            said = [
+                {"type": "text", "text": one} for one in rules[n // 4 : n // 4 + 1] if n % 4 == 0
+            ]
+            await ctx.add_message({"role": "assistant", "content": [call]})
+            await ctx.add_message({"role": "user", "content": [*answer, *said]})
+            view = str(await ctx.get_messages_for_request())
+            assert [one for one in rules[: n // 4 + 1] if one not in view] == []
+        audit = await engine.audit("s")
+    assert len(audit.compactions) > 3
+    assert all(row.fallback is None for row in audit.compactions)
+
+
+@pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
+async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_it(
+    policy: str,
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=3_000)
+        await ctx.add_message(user("Repair the parser, please have a look."))
+        await ctx.add_message(user(f"{DEMAND}\n{'What a day. ' * 300}"))
+        await ctx.withdraw_instruction(1, 1)
+        await ctx.add_message(user("How are you?"))
+        for row in rounds(0, 60):
+            await ctx.add_message(row)
+            view = await ctx.get_messages_for_request()
+    assert DEMAND not in str(view)
+    assert bool(indexes_in(view)) == (policy == "workset")
+
+
+def test_what_stays_in_any_case_is_not_said_to_have_found_room() -> None:
+    asked = [*work(30), user("Go on, please, with the next one."), *reads(90, "src/last.py", "x")]
+    proposal = compacted(asked, TIGHT)
+    reasons = {number: reason for number, (_, reason) in proposal.dispositions.items()}
+    of_those = [reasons[number] for number in (0, 61, 62, 63)]
+    assert of_those == ["task", "latest_human", "open_round", "open_round"]
+    assert "fits" in reasons.values()

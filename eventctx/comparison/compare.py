@@ -32,7 +32,7 @@ from eventctx.policies.policy import Policy
 class ShareDifference(msgspec.Struct, frozen=True):
     """A share less that of the first policy with the same budget, over the same sessions.
 
-    ``within_noise``: the interval holds 0, or there are too few sessions for one.
+    ``within_noise``: the interval holds 0, or fewer than six sessions have anything to judge.
     """
 
     value: float
@@ -271,5 +271,5 @@ def _measured(
     base = statistics.pooled(others)
     assert base is not None  # noqa: S101 - judged on the same requests
     between = statistics.interval_of_difference(own, others, drawn)
-    noise = between is None or between.holds_zero
+    noise = statistics.within_noise(own, between)
     return Measured(value, found, ShareDifference(value - base, between, noise))

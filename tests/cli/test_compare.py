@@ -68,6 +68,29 @@ def test_why_is_asked_in_a_fork_and_says_what_the_comparison_said(run: Any, stor
     assert " fork work-0 what-if-2 --at " in again.out
 
 
+def test_a_policy_that_fails_is_named_with_its_error(
+    run: Any, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_policies.py").write_text(
+        "def wrong(visible, budget, state):\n    raise KeyError('no such round')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ("compare", "work-0", "--policies", "custom:function=my_policies:wrong")
+    done = run(*asked, "--budgets", "6k", "--store", store)
+    assert "decided by the ladder, as it failed (KeyError: 'no such round')" in done.out
+    rows = run(*asked, "--budgets", "6k", "--json", "--store", store).document["rows"]
+    assert [row["failure"] for row in rows] == [None, "KeyError: 'no such round'", None]
+
+
+def test_a_list_is_a_setting_too(run: Any, store: Path) -> None:
+    policies = 'pipeline:policies=["simple", "ladder"],ladder'
+    asked = ("compare", "work-0", "--policies", policies, "--budgets", "6k", "--store", store)
+    rows = run(*asked, "--json").document["rows"]
+    assert [row["policy"] for row in rows[1:3]] == [
+        *('pipeline:policies=["simple", "ladder"]', "ladder"),
+    ]
+
+
 def test_a_baseline_cannot_be_done_in_a_fork_so_nothing_is_suggested(run: Any, store: Path) -> None:
     asked = ("compare", "work-0", "--policies", "recency", "--budgets", "6k", "--store", store)
     done = run(*asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import count
 from pathlib import Path
@@ -33,6 +34,7 @@ from eventctx.stores.memory import MemoryStore
 
 LOSSES = 3
 MILLION = 1_000_000
+_PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|[^,])+""")
 
 
 @click.command("compare", short_help="What each policy would have kept, and at what cost.")
@@ -87,7 +89,7 @@ def compare_command(
     compaction. Nothing is written, and no model is called but by functions of yours.
     """
     options = _Options(
-        None if policies is None else [one.strip() for one in policies.split(",") if one.strip()],
+        None if policies is None else _listed(policies),
         budgets_of([one for one in budgets.split(",") if one.strip()]),
         _prices(price),
         losses,
@@ -196,6 +198,11 @@ async def _to_ask(
     names = ("what-if" if n == 1 else f"what-if-{n}" for n in count(1))
     fork = next(name for name in names if name not in taken)
     return None if position is None else _Asked(losses[0], fork, position)
+
+
+def _listed(given: str) -> list[str]:
+    """Parts between commas; those in brackets and quotes belong to a setting's JSON."""
+    return [one.strip() for one in _PART.findall(given) if one.strip()]
 
 
 def _prices(given: str | None) -> Prices:

@@ -38,6 +38,7 @@ LEGEND = (
     "difference of fewer than six sessions."
 )
 LONGEST = 60
+LONGEST_ERROR = 200
 
 
 def show_comparison(screen: Screen, found: Comparison, priced: bool) -> None:
@@ -149,7 +150,10 @@ def _warning(row: PolicyRow) -> str:
     if row.over_budget:
         found.append(f"{plural(row.over_budget, 'request')} over the budget, as too much must stay")
     if row.fallbacks:
-        found.append(f"{plural(row.fallbacks, 'compaction')} decided by the ladder, as it failed")
+        failed = f" ({one_line(row.failure, LONGEST_ERROR)})" if row.failure else ""
+        found.append(
+            f"{plural(row.fallbacks, 'compaction')} decided by the ladder, as it failed{failed}"
+        )
     budget = "" if row.budget is None else f" with {number(row.budget)}"
     return f"{row.policy}{budget}: {'; '.join(found)}"
 

@@ -32,7 +32,7 @@ from eventctx.policies.policy import Policy
 class ShareDifference(msgspec.Struct, frozen=True):
     """A share less that of the first policy with the same budget, over the same sessions.
 
-    ``within_noise``: the interval holds 0, or there are too few sessions for one.
+    ``within_noise``: the interval holds 0, or fewer than six sessions have anything to judge.
     """
 
     value: float
@@ -57,7 +57,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     they needed. ``prefix_reuse`` is the share of ``tokens`` that the provider's cache had.
     ``cost_share`` is the cost by that of the row without compaction. ``over_budget`` counts
     requests whose view could not be brought below the budget, ``fallbacks`` compactions that the
-    ladder decided because the policy failed.
+    ladder decided because the policy failed; ``failure`` is what the first of them failed with.
     """
 
     policy: str
@@ -79,6 +79,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     compactions_per_50: float | None
     over_budget: int
     fallbacks: int
+    failure: str | None
     lost_by_rule: tuple[LostByRule, ...] = ()
 
 
@@ -117,12 +118,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunOver(NamedTuple):
-    """A contender with a budget over all sessions: the figures of each, and what was lost."""
+    """A contender with a budget over all sessions: the figures of each, and what was lost.
+
+    ``failures`` are the errors for which the ladder decided in its place.
+    """
 
     contender: Contender
     budget: int | None
     figures: list[RunFigures]
     losses: list[NeededAgain]
+    failures: list[str]
 
     def parts(self, numerator: str, denominator: str) -> list[tuple[float, float]]:
         """A share's parts, session by session."""
@@ -170,7 +175,7 @@ async def compare(
         progress=progress,
     )
     drawn = statistics.draws(len(recordings))
-    whole = sum([one.cost(prices) for one in runs[0].figures])
+    whole = sum(runs[0].figures, RunFigures()).cost(prices)
     first = {run.budget: run for run in reversed(runs) if run.contender.label == chosen[0].label}
     rows = [_row(run, first.get(run.budget), drawn, whole, prices) for run in runs]
     named = {one.label for one in chosen}
@@ -201,7 +206,7 @@ async def run_all(
     """A run without compaction, then every contender with every budget."""
     pairs = [(one, budget) for budget in budgets for one in chosen]
     runs = [
-        RunOver(contender, budget, [], [])
+        RunOver(contender, budget, [], [], [])
         for contender, budget in [(without_compaction(), None), *pairs]
     ]
     done, total = 0, len(recordings) * len(runs)
@@ -218,6 +223,7 @@ async def run_all(
                 threshold=run.contender.threshold,
             )
             run.figures.append(figures(played, recording.needs, recording.demands))
+            run.failures.extend([one.fallback for one in played.compactions if one.fallback])
             run.losses.extend(needed_again(run.contender.label, run.budget, recording, played))
             done += 1
             if progress is not None:
@@ -255,6 +261,7 @@ def _row(
         compactions_per_50=total.compactions_per_50,
         over_budget=total.floors,
         fallbacks=total.fallbacks,
+        failure=next(iter(run.failures), None),
         lost_by_rule=by_rule(run.losses),
     )
 
@@ -271,5 +278,5 @@ def _measured(
     base = statistics.pooled(others)
     assert base is not None  # noqa: S101 - judged on the same requests
     between = statistics.interval_of_difference(own, others, drawn)
-    noise = between is None or between.holds_zero
+    noise = statistics.within_noise(own, between)
     return Measured(value, found, ShareDifference(value - base, between, noise))

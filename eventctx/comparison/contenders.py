@@ -99,6 +99,12 @@ def _budget(given: int | str) -> int:
     return given
 
 
+def name_and_settings(label: str) -> tuple[str, list[str]]:
+    """A policy's name and its settings (``KEY=VALUE``), as they stand in a text."""
+    name, *settings = _SETTING.split(label.strip())
+    return name, settings
+
+
 def _runs_alone(name: str) -> bool:
     try:
         policy = policy_named(name)
@@ -122,7 +128,7 @@ def _contender(
 
 
 def _by_name(given: str, summarizer: Summarizer | None, scorer: Scorer | None) -> Contender:
-    name, *rest = _SETTING.split(given)
+    name, rest = name_and_settings(given)
     settings: dict[str, Any] = {}
     for one in rest:
         key, _, value = one.partition("=")

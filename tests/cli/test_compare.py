@@ -48,9 +48,54 @@ def test_a_screen_shows_what_was_held_and_its_cost_and_the_worst_loss(
     assert "6,000 tokens" in done.out
     assert "simple with 6,000 lost #2 of work-0: dropped" in done.out
     assert NAMES[0] in done.out
-    why = next(line.strip() for line in done.out.splitlines() if " why work-0 2" in line)
-    asked = run(*why[why.index("--store") :].split())
-    assert asked.code == 0, asked.err
+
+
+def test_why_is_asked_in_a_fork_and_says_what_the_comparison_said(run: Any, store: Path) -> None:
+    policy = ("--policies", "ladder:target_usage=0.3,simple", "--losses", 2)
+    done = run("compare", "work-0", "work-1", "--budgets", "6k", *policy, "--store", store)
+    start = done.out.index("To ask why of #2 of work-0, do the same in a fork")
+    commands = [line.strip() for line in done.out[start:].splitlines()[1:] if line.strip()]
+    assert [line[line.index(f"{store} ") :].split()[1] for line in commands] == [
+        *("fork", "compact", "why"),
+    ]
+    for line in commands:
+        asked = run(*line[line.index("--store") :].split())
+        assert asked.code == 0, asked.err
+    assert "#2" in asked.out
+    assert "an old tool round, dropped to reach the target" in done.out
+    assert "an old tool round, dropped to reach the target" in asked.out
+    again = run("compare", "work-0", "work-1", "--budgets", "6k", *policy, "--store", store)
+    assert " fork work-0 what-if-2 --at " in again.out
+
+
+def test_a_policy_that_fails_is_named_with_its_error(
+    run: Any, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_policies.py").write_text(
+        "def wrong(visible, budget, state):\n    raise KeyError('no such round')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ("compare", "work-0", "--policies", "custom:function=my_policies:wrong")
+    done = run(*asked, "--budgets", "6k", "--store", store)
+    assert "decided by the ladder, as it failed (KeyError: 'no such round')" in done.out
+    rows = run(*asked, "--budgets", "6k", "--json", "--store", store).document["rows"]
+    assert [row["failure"] for row in rows] == [None, "KeyError: 'no such round'", None]
+
+
+def test_a_list_is_a_setting_too(run: Any, store: Path) -> None:
+    policies = 'pipeline:policies=["simple", "ladder"],ladder'
+    asked = ("compare", "work-0", "--policies", policies, "--budgets", "6k", "--store", store)
+    rows = run(*asked, "--json").document["rows"]
+    assert [row["policy"] for row in rows[1:3]] == [
+        *('pipeline:policies=["simple", "ladder"]', "ladder"),
+    ]
+
+
+def test_a_baseline_cannot_be_done_in_a_fork_so_nothing_is_suggested(run: Any, store: Path) -> None:
+    asked = ("compare", "work-0", "--policies", "recency", "--budgets", "6k", "--store", store)
+    done = run(*asked)
+    assert "recency with 6,000 lost #2 of work-0" in done.out
+    assert "To ask why" not in done.out
 
 
 def test_json_has_every_figure_and_the_losses_of_every_policy(run: Any, store: Path) -> None:

@@ -80,6 +80,23 @@ async def test_one_session_has_no_interval_so_a_difference_may_be_noise() -> Non
     assert (difference.value, difference.interval, difference.within_noise) == (1, None, True)
 
 
+@pytest.mark.parametrize(("sessions", "noise"), [(2, True), (5, True), (6, False)])
+async def test_a_few_sessions_that_point_the_same_way_may_do_so_by_chance(
+    sessions: int, noise: bool
+) -> None:
+    engine = await store_of(*[session()] * sessions)
+    found = await engine.compare(
+        [f"s{place}" for place in range(sessions)],
+        policies=["recency", Keeper()],
+        budgets=[6_000],
+    )
+    difference = found.row("keeper").evidence.difference
+    assert difference is not None
+    assert difference.interval is not None
+    assert not difference.interval.holds_zero
+    assert difference.within_noise is noise
+
+
 async def test_nothing_is_written() -> None:
     engine = await store_of(session())
     before = [info.head for info in await engine.sessions()]

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.comparison_tables import show_comparison, show_losses
+from eventctx.cli.output.comparison_tables import (
+    first_policy,
+    show_comparison,
+    show_how_to_ask,
+    show_losses,
+)
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.comparison.compare import Comparison, UnusedSession, compare
-from eventctx.comparison.contenders import budgets_of, contenders
+from eventctx.comparison.contenders import budgets_of, contenders, name_and_settings
 from eventctx.comparison.defaults import BUDGETS, PRICES, Prices
+from eventctx.comparison.losses import NeededAgain
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.stored import recordings_of
 from eventctx.errors import InvalidSetting
 from eventctx.importers.many import import_paths
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.custom import imported
+from eventctx.policies.named import ALIASES, POLICIES
 from eventctx.stores.memory import MemoryStore
 
 LOSSES = 3
 MILLION = 1_000_000
+_PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|[^,])+""")
 
 
 @click.command("compare", short_help="What each policy would have kept, and at what cost.")
@@ -79,7 +89,7 @@ def compare_command(
     compaction. Nothing is written, and no model is called but by functions of yours.
     """
     options = _Options(
-        None if policies is None else [one.strip() for one in policies.split(",") if one.strip()],
+        None if policies is None else _listed(policies),
         budgets_of([one for one in budgets.split(",") if one.strip()]),
         _prices(price),
         losses,
@@ -89,18 +99,17 @@ def compare_command(
     contenders(options.policies, options.summarizer, options.scorer)  # before hours of work
     paths = [Path(name) for name in sessions if Path(name).exists()]
     streams = [name for name in sessions if not Path(name).exists()]
-    found, stored = run(_compare(streams, paths, options, store))
+    found, asked = run(_compare(streams, paths, options, store))
     if as_json:
         put_document(found)
         return
     screen = Screen()
     show_comparison(screen, found, price is not None)
-    first = next((row.policy for row in found.rows if row.budget is not None), "")
-    url = opening.named_store(store)
-    where = "" if url is None else f" --store {shlex.quote(url)}"
-    for loss in [one for one in found.losses if one.policy == first]:
-        why = f"{spelling()}{where} why {{session}}" if loss.session in stored else None
-        show_losses(screen, [loss], why)
+    show_losses(screen, [loss for loss in found.losses if loss.policy == first_policy(found)])
+    if asked is not None:
+        url = opening.named_store(store)
+        where = "" if url is None else f" --store {shlex.quote(url)}"
+        show_how_to_ask(screen, asked.loss, _commands(asked, f"{spelling()}{where}"))
 
 
 class _Options(NamedTuple):
@@ -112,10 +121,30 @@ class _Options(NamedTuple):
     scorer: Scorer | None
 
 
+class _Asked(NamedTuple):
+    """A loss to ask ``why`` about: in a new session ``fork`` of its own, made at ``position``."""
+
+    loss: NeededAgain
+    fork: str
+    position: int
+
+
+def _commands(asked: _Asked, program: str) -> list[str]:
+    """What makes the what-if true in a fork, and asks there."""
+    loss, fork = asked.loss, asked.fork
+    name, settings = name_and_settings(loss.policy)
+    given = "".join([f" --set {shlex.quote(one)}" for one in settings])
+    return [
+        f"{program} fork {shlex.quote(loss.session)} {fork} --at {asked.position}",
+        f"{program} compact {fork} --policy {shlex.quote(name)} --budget {loss.budget}{given}",
+        f"{program} why {fork} {loss.message}",
+    ]
+
+
 async def _compare(
     streams: list[str], paths: list[Path], options: _Options, store: str | None
-) -> tuple[Comparison, set[str]]:
-    """The comparison, and the sessions of it that lie in the store."""
+) -> tuple[Comparison, _Asked | None]:
+    """The comparison, and the loss to ask about next."""
     recordings: list[Recording] = []
     unused: list[UnusedSession] = []
     stored: set[str] = set()
@@ -146,7 +175,34 @@ async def _compare(
             passed_over=unused,
             progress=bar.at,
         )
-    return made, stored
+    return made, await _to_ask(made, stored, options, store)
+
+
+async def _to_ask(
+    made: Comparison, stored: set[str], options: _Options, store: str | None
+) -> _Asked | None:
+    """The worst loss of the first policy, if it is of a session in the store.
+
+    None for a baseline, and where functions of the user's are asked: `compact` knows neither.
+    """
+    first = first_policy(made)
+    losses = [one for one in made.losses if one.policy == first and one.session in stored]
+    name = name_and_settings(first)[0]
+    functions = options.summarizer is not None or options.scorer is not None
+    if not losses or functions or (name not in POLICIES and name not in ALIASES):
+        return None
+    async with opening.existing(store) as engine:
+        lines = await engine.transcript(losses[0].session)
+        taken = {info.stream for info in await engine.sessions()}
+    position = next((line.position for line in lines if line.number == losses[0].behind), None)
+    names = ("what-if" if n == 1 else f"what-if-{n}" for n in count(1))
+    fork = next(name for name in names if name not in taken)
+    return None if position is None else _Asked(losses[0], fork, position)
+
+
+def _listed(given: str) -> list[str]:
+    """Parts between commas; those in brackets and quotes belong to a setting's JSON."""
+    return [one.strip() for one in _PART.findall(given) if one.strip()]
 
 
 def _prices(given: str | None) -> Prices:

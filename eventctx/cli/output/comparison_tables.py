@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 
 from eventctx.cli.output.plain import number, one_line, plural
@@ -34,9 +33,12 @@ COST = (
 LEGEND = (
     "held: the share of what the model used again that its requests still held, in quotes and in "
     "names; or #: with what they point to by number. starved: requests that held less than half. "
-    "demands: a person's, word for word. vs 1st: points above the first policy; ~ is within noise."
+    "demands: a person's, word for word. 95 %: where held lies if the sessions are drawn again. "
+    "vs 1st: points above the first policy with that budget; ~ is within noise, as is any "
+    "difference of fewer than six sessions."
 )
 LONGEST = 60
+LONGEST_ERROR = 200
 
 
 def show_comparison(screen: Screen, found: Comparison, priced: bool) -> None:
@@ -47,7 +49,7 @@ def show_comparison(screen: Screen, found: Comparison, priced: bool) -> None:
     left = sum([one.left_out for one in found.sessions])
     if left:
         screen.line(
-            (f"{number(left)} messages behind a first compaction or an erasure are not used", "dim")
+            (f"not used: {plural(left, 'message')} behind a first compaction or an erasure", "dim")
         )
     screen.blank()
     notes = _notes(found.rows)
@@ -62,8 +64,8 @@ def show_comparison(screen: Screen, found: Comparison, priced: bool) -> None:
             screen.line(_warning(row))
 
 
-def show_losses(screen: Screen, losses: Sequence[NeededAgain], why: str | None) -> None:
-    """The worst losses; ``why`` is the beginning of the command to ask next, None without one."""
+def show_losses(screen: Screen, losses: Sequence[NeededAgain]) -> None:
+    """The worst losses: the message, the rule that took it, and the requests that missed it."""
     for one in losses:
         screen.blank()
         budget = "" if one.budget is None else f" with {number(one.budget)}"
@@ -75,9 +77,22 @@ def show_losses(screen: Screen, losses: Sequence[NeededAgain], why: str | None) 
             + f"{message_name(one.behind)}",
         )
         screen.line((one_line(one.text, LONGEST), "dim"), indent=2)
-        if why is not None:
-            session = shlex.quote(one.session)
-            screen.line(f"{why.format(session=session)} {one.message}", indent=2)
+
+
+def show_how_to_ask(screen: Screen, loss: NeededAgain, commands: Sequence[str]) -> None:
+    """How to ask `why` about a loss: it explains what was done, and a what-if is not."""
+    screen.blank()
+    does = f"{message_name(loss.message)} of {loss.session}"
+    screen.line(
+        (f"To ask why of {does}, do the same in a fork; the session stays as it is:", "dim")
+    )
+    for command in commands:
+        screen.whole(f"  {command}")
+
+
+def first_policy(found: Comparison) -> str:
+    """The policy that the others are compared with."""
+    return next((row.policy for row in found.rows if row.budget is not None), "")
 
 
 def policies_in(found: Comparison) -> list[str]:
@@ -100,7 +115,7 @@ def _notes(rows: Sequence[PolicyRow]) -> dict[int, Sequence[str | tuple[str, str
     for place, row in enumerate(rows):
         if row.budget not in seen:
             seen = {*seen, row.budget}
-            notes[place] = ((f"{number(row.budget)} tokens", "bold"),)
+            notes[place] = ((plural(row.budget or 0, "token"), "bold"),)
     return notes
 
 
@@ -135,7 +150,10 @@ def _warning(row: PolicyRow) -> str:
     if row.over_budget:
         found.append(f"{plural(row.over_budget, 'request')} over the budget, as too much must stay")
     if row.fallbacks:
-        found.append(f"{plural(row.fallbacks, 'compaction')} decided by the ladder, as it failed")
+        failed = f" ({one_line(row.failure, LONGEST_ERROR)})" if row.failure else ""
+        found.append(
+            f"{plural(row.fallbacks, 'compaction')} decided by the ladder, as it failed{failed}"
+        )
     budget = "" if row.budget is None else f" with {number(row.budget)}"
     return f"{row.policy}{budget}: {'; '.join(found)}"
 

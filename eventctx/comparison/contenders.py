@@ -13,7 +13,7 @@ from eventctx.comparison.drive import TARGET, THRESHOLD
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.named import ALIASES, DEFAULT, POLICIES, policy_named
+from eventctx.policies.named import ALIASES, DEFAULT, POLICIES, policy_named, settings_of_policy
 from eventctx.policies.policy import Policy, is_policy
 from eventctx.policies.trigger import make_budget
 from eventctx.projections.evidence import Need
@@ -24,6 +24,9 @@ WHOLE: Final = "whole"
 
 HINDSIGHT: Final = "hindsight"
 ON_REQUEST: Final = ("recency", "random")
+
+SESSION_SETTINGS: Final = ("target_usage", "compact_threshold")
+"""Settings of a session that stand beside a policy's own."""
 
 _SETTING: Final = re.compile(r":(?=[a-z_]+=)")
 _BUDGET: Final = re.compile(r"([0-9][0-9_]*|[0-9]+\.[0-9]+)([kKmM]?)")
@@ -134,9 +137,7 @@ def _by_name(given: str, summarizer: Summarizer | None, scorer: Scorer | None) -
         key, _, value = one.partition("=")
         settings[key] = _value(value)
     settings = by_own_name(settings)
-    session = {
-        key: settings.pop(key) for key in ("target_usage", "compact_threshold") if key in settings
-    }
+    session = {key: settings.pop(key) for key in SESSION_SETTINGS if key in settings}
     made: Callable[[Sequence[Need]], Policy | None]
     target = TARGET
     if name in (WHOLE, HINDSIGHT, *ON_REQUEST):
@@ -149,6 +150,11 @@ def _by_name(given: str, summarizer: Summarizer | None, scorer: Scorer | None) -
             raise InvalidSetting(f"policy: expected one of {known}, found {name!r}")
         if scorer is not None and name in ("importance", "smart"):
             settings.setdefault("scorer", "model")
+        expected = [*settings_of_policy(name), *SESSION_SETTINGS]
+        if unknown := sorted(settings.keys() - set(expected)):
+            raise InvalidSetting(
+                f"policy {name!r}: expected settings among {expected}, found {unknown}"
+            )
         policy = policy_named(name, settings)
         check_advised(policy, summarizer, scorer)
         target = _target_of(policy)

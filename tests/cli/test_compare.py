@@ -153,6 +153,7 @@ def test_the_users_own_function_is_called_by_its_path(
     [
         (("work-0", "--policies", "laddr"), "expected one of", 2),
         (("work-0", "--policies", "ladder:no=1"), "expected settings among", 2),
+        (("work-0", "--policies", "ladder:target_usgae=0.3"), "'target_usage'", 2),
         (("work-0", "--budgets", "5x"), "expected tokens, such as 50000 or 50k, found '5x'", 2),
         (("work-0", "--budgets", ","), "expected at least one, found none", 2),
         (("work-0", "--price", "3/x"), "expected prices of a million tokens", 2),

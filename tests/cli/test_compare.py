@@ -71,11 +71,11 @@ def test_why_is_asked_in_a_fork_and_says_what_the_comparison_said(run: Any, stor
 def test_a_policy_that_fails_is_named_with_its_error(
     run: Any, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "my_policies.py").write_text(
+    (tmp_path / "policy_that_fails.py").write_text(
         "def wrong(visible, budget, state):\n    raise KeyError('no such round')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    asked = ("compare", "work-0", "--policies", "custom:function=my_policies:wrong")
+    asked = ("compare", "work-0", "--policies", "custom:function=policy_that_fails:wrong")
     done = run(*asked, "--budgets", "6k", "--store", store)
     assert "decided by the ladder, as it failed (KeyError: 'no such round')" in done.out
     rows = run(*asked, "--budgets", "6k", "--json", "--store", store).document["rows"]

@@ -84,14 +84,8 @@ def demands_in(message: dict[str, Any]) -> tuple[str, ...]:
 
     For a message of anybody else the answer means nothing: ``Facts.human`` tells who spoke.
     """
-    texts = [part.value for part in read_parts(message) if part.kind == "text"]
-    return demands_of_texts(texts)
-
-
-def demands_of_texts(texts: list[str]) -> tuple[str, ...]:
-    """The demands of the texts of one message."""
     found: dict[str, None] = {}
-    for text in texts:
+    for text in [part.value for part in read_parts(message) if part.kind == "text"]:
         begins = persons_part(text)
         if begins is not None:
             found.update(dict.fromkeys(demands_of(text[begins:])))

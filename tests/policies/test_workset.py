@@ -36,8 +36,8 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import insertion_tokens
-from eventctx.policies.workset import QUESTION, Workset, is_index
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
+from eventctx.policies.workset import QUESTION, Workset, _Scene, _worth, is_index
 from eventctx.projections.view.layout import build
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
@@ -173,6 +173,35 @@ def test_a_view_at_its_target_is_left_alone_without_a_question_and_gets_no_index
     assert isinstance(proposal, Proposal)
     assert staying(proposal) == list(range(7))
     assert proposal.insertions == ()
+
+
+def worths(rows: list[Row]) -> list[float]:
+    """What each row or round is worth."""
+    visible = view_of(rows)
+    return _worth(WorkingSet(visible, kept_whole(visible)), _Scene(visible, dict(enumerate(rows))))
+
+
+def test_a_file_that_was_touched_again_is_worth_less_than_an_older_one_that_was_not() -> None:
+    rows = [user("go"), *reads(0, "a.py", "the first text"), *reads(1, "b.py", "the second text")]
+    _, older, newer, _ = worths([*rows, *reads(2, "b.py", "the third text")])
+    assert older > newer
+
+
+def test_a_round_whose_text_stands_again_later_is_worth_nothing() -> None:
+    rows = [user("go"), *reads(0, "a.py", "the same text"), *reads(1, "b.py", "the same text")]
+    _, first, second = worths(rows)
+    assert (first, second > 0) == (0.0, True)
+
+
+def test_the_newest_rounds_stay_before_better_ones() -> None:
+    rows = [*work(30), model("so " * 500), user("go on")]
+    assert len(rows) - 2 in staying(compacted(rows, TIGHT))
+
+
+def test_rounds_have_the_room_of_an_index_with_nothing_to_say() -> None:
+    rows = [user("go"), *[model(f"{n} " + "x" * 1_000) for n in range(20)]]
+    without = compacted(rows, TIGHT, Workset(index_tokens=0))
+    assert staying(compacted(rows, TIGHT)) == staying(without)
 
 
 def test_with_no_room_for_an_index_there_is_none() -> None:

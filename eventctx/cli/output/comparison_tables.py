@@ -95,11 +95,6 @@ def first_policy(found: Comparison) -> str:
     return next((row.policy for row in found.rows if row.budget is not None), "")
 
 
-def policies_in(found: Comparison) -> list[str]:
-    """The policies of the rows, in their order."""
-    return list(dict.fromkeys([row.policy for row in found.rows]))
-
-
 def _headline(found: Comparison) -> str:
     judged = sum([one.judged for one in found.sessions])
     requests = sum([one.requests for one in found.sessions])

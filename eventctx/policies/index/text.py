@@ -1,7 +1,7 @@
 """The text of an index as it stands in a view: demands, files, and lines of what left.
 
 A program makes it from the log, and it stands in role user, because providers know no other place
-for it. Like a summary it says so, and marks each line as data (``summary_text.MARK``).
+for it. Like a summary it says so, and marks each line as data (``marked.MARK``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import msgspec
 from eventctx.log.codec import decode_known
 from eventctx.log.naming import request_name
 from eventctx.log.record import Record
-from eventctx.projections import figures, timeline
+from eventctx.projections import figures, numbering
 from eventctx.projections.figures import CompactionFigures, RequestFigures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewCounts
@@ -90,7 +90,7 @@ class AuditState(NamedTuple):
     """
 
     view: request_view.ViewState
-    time: timeline.TimelineState
+    time: numbering.Numbering
     requests: Series[AuditRow]
     compactions: Series[CompactionRow]
     sizes: figures.FiguresState
@@ -103,7 +103,7 @@ def initial() -> AuditState:
     """The audit of an empty stream."""
     return AuditState(
         view=request_view.initial(),
-        time=timeline.initial(),
+        time=numbering.initial(),
         requests=Series(),
         compactions=Series(),
         sizes=figures.initial(),
@@ -116,7 +116,7 @@ def initial() -> AuditState:
 def evolve(state: AuditState, record: Record) -> AuditState:
     """The audit after ``record``."""
     view = request_view.evolve(state.view, record)
-    time = timeline.evolve(state.time, record)
+    time = numbering.evolve(state.time, record)
     requests, compactions = state.requests, state.compactions
     models, own_from = state.models, state.own_from
     differing = state.sent
@@ -169,14 +169,12 @@ def rows(state: AuditState) -> AuditRows:
     return AuditRows(tuple(requests), tuple(compactions), errors)
 
 
-def _request(
-    view: request_view.ViewState, time: timeline.TimelineState, record: Record
-) -> AuditRow:
+def _request(view: request_view.ViewState, time: numbering.Numbering, record: Record) -> AuditRow:
     event: Any = decode_known(record)
     return AuditRow(
         position=record.position,
         time=record.time,
-        turn=timeline.turn_number(time, record.turn_id),
+        turn=numbering.turn_number(time, record.turn_id),
         turn_id=record.turn_id,
         iteration=record.iteration,
         counts=request_view.counts(view),
@@ -194,12 +192,12 @@ def _request(
     )
 
 
-def _compaction(time: timeline.TimelineState, record: Record) -> CompactionRow:
+def _compaction(time: numbering.Numbering, record: Record) -> CompactionRow:
     event: Any = decode_known(record)
     return CompactionRow(
         position=record.position,
         time=record.time,
-        turn=timeline.turn_number(time, record.turn_id),
+        turn=numbering.turn_number(time, record.turn_id),
         iteration=record.iteration,
         outcome=event.outcome,
         trigger=event.trigger,

@@ -16,8 +16,8 @@ from eventctx.log.events import InstructionWithdrawn, Known, known_as
 from eventctx.log.plan import numbers_in
 from eventctx.log.record import Record
 from eventctx.messages.facts import Facts
-from eventctx.projections import timeline
-from eventctx.projections.timeline import TimelineState
+from eventctx.projections import numbering
+from eventctx.projections.numbering import Numbering
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -72,7 +72,7 @@ class InstructionsState(NamedTuple):
     """The fold's state. ``changed``: the last phase ended, or none began yet."""
 
     view: ViewState
-    time: TimelineState
+    time: Numbering
     known_as: Series[Known]
     demanding: Series[Demanding]
     phases: Series[Phase]
@@ -93,7 +93,7 @@ def initial() -> InstructionsState:
     """The demands of an empty stream."""
     return InstructionsState(
         request_view.initial(),
-        timeline.initial(),
+        numbering.initial(),
         Series(),
         Series(),
         Series(),
@@ -111,7 +111,7 @@ def evolve(state: InstructionsState, record: Record) -> InstructionsState:
         return _with(state, [view.layout.refs[-1]], record)
     if record.type == "context:request_prepared":
         return _prepared(state, view, record)
-    state = state._replace(view=view, time=timeline.evolve(state.time, record))
+    state = state._replace(view=view, time=numbering.evolve(state.time, record))
     if record.type in _CHANGES:
         state = _removed(state._replace(changed=True), before, record)
     elif record.type == "context:instruction_withdrawn":
@@ -151,7 +151,7 @@ def _with(
     asking = [ref for ref in refs if _may_ask(ref.facts)]
     if not asking:
         return state
-    turn = timeline.turn_number(state.time, record.turn_id)
+    turn = numbering.turn_number(state.time, record.turn_id)
     request = len(state.known_as)
     new = [Demanding(ref, turn, request) for ref in asking]
     return state._replace(demanding=state.demanding.extend(new))
@@ -170,7 +170,7 @@ def _prepared(state: InstructionsState, view: ViewState, record: Record) -> Inst
         state = state._replace(phases=state.phases.append(_phase(state, seen)))
     return state._replace(
         view=view,
-        time=timeline.evolve(state.time, record),
+        time=numbering.evolve(state.time, record),
         known_as=state.known_as.append(known_as(event)),
         changed=own,  # its insertions are of this request alone
     )

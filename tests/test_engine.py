@@ -27,7 +27,7 @@ from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import Address, Receipt
 from eventctx.messages.facts import decode_facts, encode_facts, outline_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections import audit, timeline, transcript, usage
+from eventctx.projections import audit, transcript, usage
 from eventctx.projections.view import request_view
 from eventctx.queries.transfer import export_lines, import_drafts, looks_like_export, read_drafts
 from eventctx.queries.verification.session import verify
@@ -333,7 +333,7 @@ async def test_an_edited_or_broken_export_is_refused_before_anything_is_written(
 # -- folds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("projection", [transcript, request_view, timeline, audit, usage])
+@pytest.mark.parametrize("projection", [transcript, request_view, numbering, audit, usage])
 async def test_a_fold_from_the_middle_equals_one_from_zero(projection: Any) -> None:
     engine = Engine(MemoryStore())
     await told(engine)

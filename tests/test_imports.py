@@ -28,7 +28,8 @@ FLOORS: list[set[str]] = [
     {"comparison"},
     {"engine", "orchestrators"},
     {"adapters", "testing"},
-    {"cli", "web", "amplifier_source"},
+    {"web", "amplifier_source"},
+    {"cli"},
 ]
 
 HOMES = {
@@ -58,6 +59,8 @@ HOMES = {
     "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
     "openai": {"eventctx.orchestrators.providers.openai*"},
     "pytest": {"eventctx.testing.*"},
+    "starlette": {"eventctx.web.*"},
+    "uvicorn": {"eventctx.web.*"},
     "msgspec": {"*"},
 }
 

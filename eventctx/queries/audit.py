@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from eventctx.log.store import EventStore
-from eventctx.projections import audit, figures, timeline, usage
+from eventctx.projections import audit, figures, numbering, usage
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class Audit(msgspec.Struct, frozen=True):
     session: str
     requests: tuple[audit.AuditRow, ...]
     compactions: tuple[audit.CompactionRow, ...]
-    turns: tuple[timeline.TimelineTurn, ...]
+    turns: tuple[numbering.TimelineTurn, ...]
     usage: dict[str, usage.UsageTotals]
     errors: figures.EstimateErrors
 
@@ -34,7 +34,7 @@ async def audited(store: EventStore, session: str) -> Audit:
         session,
         found.requests,
         found.compactions,
-        tuple(turn for turn in timeline.turns(state.time) if turn.first > state.own_from),
+        tuple(turn for turn in numbering.turns(state.time) if turn.first > state.own_from),
         dict(used.models),
         found.errors,
     )

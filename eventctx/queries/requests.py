@@ -14,7 +14,7 @@ from eventctx.log.record import Record
 from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
-from eventctx.projections import timeline
+from eventctx.projections import numbering
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.render import addresses, render
@@ -89,10 +89,10 @@ async def position_of_turn(store: EventStore, stream: str, number: int) -> int:
     return (await turn_of(store, stream, number)).last
 
 
-async def turn_of(store: EventStore, stream: str, number: int) -> timeline.TimelineTurn:
+async def turn_of(store: EventStore, stream: str, number: int) -> numbering.TimelineTurn:
     """Turn ``number`` of a session. Raises InvalidSetting when there is no such turn."""
-    state: timeline.TimelineState = await fold(store, stream, timeline)
-    turn = timeline.turn(state, number)
+    state: numbering.Numbering = await fold(store, stream, numbering)
+    turn = numbering.turn(state, number)
     if turn is None:
         raise InvalidSetting(_no_turn(state, stream, number))
     return turn
@@ -107,10 +107,10 @@ async def request_of_turn(
     allow_damage: bool = False,
 ) -> RequestView:
     """The last request of a turn, or of one of its iterations. Raises as ``request_at`` does."""
-    state: timeline.TimelineState = await fold(store, stream, timeline)
-    if timeline.turn(state, turn) is None:
+    state: numbering.Numbering = await fold(store, stream, numbering)
+    if numbering.turn(state, turn) is None:
         raise InvalidSetting(_no_turn(state, stream, turn))
-    found = timeline.request(state, turn, iteration)
+    found = numbering.request(state, turn, iteration)
     if found is None:
         made = sorted({r.iteration for r in state.requests if r.turn == turn} - {None})  # type: ignore[type-var]
         raise InvalidSetting(
@@ -135,14 +135,14 @@ async def request_at(
     for a body that lost its digest or cannot be decoded.
     """
     state: request_view.ViewState = request_view.initial()
-    time: timeline.TimelineState = timeline.initial()
+    time: numbering.Numbering = numbering.initial()
     prepared: Record | None = None
     sources = no_sources()
     async for record in store.read(stream, stop=position, bodies=False):
         sources.note(record, state.next_number)
         if record.position < position:
             state = request_view.evolve(state, record)
-            time = timeline.evolve(time, record)
+            time = numbering.evolve(time, record)
         else:
             prepared = record
     if prepared is None or prepared.type != "context:request_prepared":
@@ -179,7 +179,7 @@ async def request_at(
     known = known_as(event)
     return RequestView(
         position,
-        timeline.turn_number(time, prepared.turn_id),
+        numbering.turn_number(time, prepared.turn_id),
         prepared.iteration,
         event,
         entries,
@@ -222,8 +222,8 @@ async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[B
     return tuple(found)
 
 
-def _no_turn(state: timeline.TimelineState, stream: str, number: int) -> str:
-    known = [turn.number for turn in timeline.turns(state)]
+def _no_turn(state: numbering.Numbering, stream: str, number: int) -> str:
+    known = [turn.number for turn in numbering.turns(state)]
     if not known:
         return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
     return f"session {stream!r} has turns {min(known)} to {max(known)}, found {number}"

@@ -16,9 +16,9 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import PreCompact
 from eventctx.log.plan import Plan, find, numbers_in
 from eventctx.log.record import Record
-from eventctx.projections import timeline
+from eventctx.projections import numbering
 from eventctx.projections.figures import CompactionFigures, Figures
-from eventctx.projections.timeline import TimelineState
+from eventctx.projections.numbering import Numbering
 from eventctx.projections.view import request_view
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -112,7 +112,7 @@ class ChangesState(NamedTuple):
     """
 
     view: ViewState
-    time: TimelineState
+    time: Numbering
     origins: Series[Origin]
     changes: Series[Change]
     listed: tuple[tuple[int, int], ...]
@@ -127,7 +127,7 @@ def initial() -> ChangesState:
     """The changes of an empty stream."""
     return ChangesState(
         view=request_view.initial(),
-        time=timeline.initial(),
+        time=numbering.initial(),
         origins=Series(),
         changes=Series(),
         listed=(),
@@ -142,7 +142,7 @@ def evolve(state: ChangesState, record: Record) -> ChangesState:
     """The changes after ``record``."""
     before = state.view
     view = request_view.evolve(before, record)
-    state = state._replace(view=view, time=timeline.evolve(state.time, record))
+    state = state._replace(view=view, time=numbering.evolve(state.time, record))
     if record.type == "context:message_added":
         return state._replace(origins=state.origins.append(_origin(view.layout.refs[-1], record)))
     step = _STEPS.get(record.type)
@@ -275,7 +275,7 @@ def _origin(ref: MessageRef, record: Record) -> Origin:
 
 
 def _cause(state: ChangesState, record: Record, compaction: CompactionFacts | None = None) -> Cause:
-    turn = timeline.turn_number(state.time, record.turn_id)
+    turn = numbering.turn_number(state.time, record.turn_id)
     return Cause(record.position, record.type, record.time, turn, record.iteration, compaction)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from eventctx.log.plan import find
 from eventctx.messages.facts import Facts
-from eventctx.projections import timeline
+from eventctx.projections import numbering
 from eventctx.projections.explain.changes import (
     Cause,
     Change,
@@ -209,7 +209,7 @@ class ViewHistory:
     def added(self, number: int) -> Cause:
         """The record that added a message."""
         ref, kind, time, turn_id, iteration = self.state.origins[number]
-        turn = timeline.turn_number(self.state.time, turn_id)
+        turn = numbering.turn_number(self.state.time, turn_id)
         return Cause(ref.position, kind, time, turn, iteration)
 
     def _in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:

@@ -25,8 +25,7 @@ from eventctx.log.events import (
 )
 from eventctx.log.ids import RecordIds
 from eventctx.log.record import Record
-from eventctx.projections import timeline
-from eventctx.projections.timeline import turns
+from eventctx.projections.numbering import turns
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.fold import fold as spans_of
 from eventctx.projections.view import request_view
@@ -210,7 +209,7 @@ async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
         assert (await engine.verify("s")).ok
         found = [status for kind, _, status in ends(await records_of(store))]
         assert found == ["lost", "lost", "lost", "ok", "ok", "ok"]
-        (turn,) = turns(await fold(store, "s", timeline))
+        (turn,) = turns(await fold(store, "s", numbering))
         records = await records_of(store)
         assert turn.last == records[-1].position
         (span,) = [one for one in spans_of(records) if one.name.startswith("invoke_agent")]

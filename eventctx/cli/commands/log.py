@@ -31,7 +31,7 @@ from eventctx.log.events import CATALOGUE
 from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
-from eventctx.projections import figures, timeline
+from eventctx.projections import figures, numbering
 from eventctx.projections.figures import Figures
 from eventctx.safe_text import escape
 
@@ -106,14 +106,14 @@ async def _log(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
                 f"found --from {position_name(start)}"
             )
-        time: timeline.TimelineState = timeline.initial()
+        time: numbering.Numbering = numbering.initial()
         passed_over = PassedOver()
         # While records are still being written, sizes are what each record says of itself.
         known = None if follow or as_json else await _figures(engine, info.stream)
         screen = Screen(as_json)
         printer = _Printer(screen)
         async for record in _records(engine, info.stream, stop, follow):
-            time = passed_over.fold(timeline.evolve, time, record)
+            time = passed_over.fold(numbering.evolve, time, record)
             if stop is not None and record.position > stop:
                 break
             if record.position < start:
@@ -121,10 +121,10 @@ async def _log(
             if types and not any(fnmatchcase(record.type, pattern) for pattern in types):
                 continue
             if as_json:
-                turn = timeline.turn_number(time, record.turn_id)
+                turn = numbering.turn_number(time, record.turn_id)
                 put_json({**record_json(record, contents=bodies), "turn": turn})
             else:
-                printer.put(record, timeline.turn_number(time, record.turn_id), known)
+                printer.put(record, numbering.turn_number(time, record.turn_id), known)
                 if bodies:
                     printer.contents(record)
     passed_over.tell()

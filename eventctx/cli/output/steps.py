@@ -13,7 +13,7 @@ from eventctx.log.naming import message_name, position_name, request_name
 from eventctx.log.record import Record
 from eventctx.messages import calibration
 from eventctx.messages.encoding import decode_body
-from eventctx.projections import timeline
+from eventctx.projections import numbering
 from eventctx.projections.figures import CHANGES, Figures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
@@ -74,12 +74,12 @@ async def steps_of(
     """The steps up to position ``stop``; texts have at most ``width`` characters."""
     found: list[Step] = []
     view = request_view.initial()
-    time: timeline.TimelineState = timeline.initial()
+    time: numbering.Numbering = numbering.initial()
     budget: int | None = None
     sizes = _Sizes(known)
     async for record in engine.records(session, 0, stop, bodies=True):
         view = request_view.evolve(view, record)
-        time = timeline.evolve(time, record)
+        time = numbering.evolve(time, record)
         tokens, estimated = sizes.after(record, view)
         if record.type.startswith("context:") and record.type not in _NO_STEPS:
             text = _text(record, width, known)
@@ -89,7 +89,7 @@ async def steps_of(
             continue
         if record.type == "context:request_prepared":
             budget = _budget(record)
-        turn = timeline.turn_number(time, record.turn_id)
+        turn = numbering.turn_number(time, record.turn_id)
         added = record.type == "context:message_added"
         asks = record.type == "context:request_prepared"
         found.append(

@@ -12,7 +12,7 @@ from eventctx.log.events import RequestPrepared
 from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
-from eventctx.projections import figures, timeline
+from eventctx.projections import figures, numbering
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.figures import Figures
@@ -78,7 +78,7 @@ async def states_at(
         if record.position in wanted:
             types[record.position] = record.type
         if record.type == "context:request_prepared":
-            turn = timeline.turn_number(state.time, record.turn_id)
+            turn = numbering.turn_number(state.time, record.turn_id)
             for place, selector in enumerate(selectors):
                 if _is_meant(selector, record, turn):
                     found[place] = _seen(state, record, turn)
@@ -128,7 +128,7 @@ def _check(selector: RequestSelector) -> None:
 
 
 def _no_request(
-    stream: str, selector: RequestSelector, time: timeline.TimelineState, types: dict[int, str]
+    stream: str, selector: RequestSelector, time: numbering.Numbering, types: dict[int, str]
 ) -> str:
     if selector.position is not None:
         found = types.get(selector.position, "nothing")
@@ -136,7 +136,7 @@ def _no_request(
             f"{position_name(selector.position)} of session {stream!r}: expected a "
             f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"
         )
-    turns = [turn.number for turn in timeline.turns(time)]
+    turns = [turn.number for turn in numbering.turns(time)]
     if not turns:
         return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
     if selector.turn not in turns:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from eventctx.log.naming import message_name, position_name
 from eventctx.messages.notable.mentions import Mentions
 from eventctx.messages.overlap import normal
-from eventctx.projections import timeline
+from eventctx.projections import numbering
 from eventctx.queries.lost.answers import (
     KINDS,
     STATES,
@@ -188,7 +188,7 @@ class Report:
     def _turn(self, number: int) -> int | None:
         turn_id = self._asked.origins[number].turn_id
         if turn_id not in self._turns:
-            self._turns[turn_id] = timeline.turn_number(self._asked.time, turn_id)
+            self._turns[turn_id] = numbering.turn_number(self._asked.time, turn_id)
         return self._turns[turn_id]
 
     # -- results ---------------------------------------------------------------------------------

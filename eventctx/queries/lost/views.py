@@ -8,7 +8,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number
 from eventctx.log.naming import position_name
 from eventctx.log.store import EventStore
-from eventctx.projections import timeline
+from eventctx.projections import numbering
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import Change, ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     before: ViewContents | None
     after: ViewContents
     origins: tuple[changes.Origin, ...]
-    time: timeline.TimelineState
+    time: numbering.Numbering
     compaction: int | None
     compactions: int
     turn: int | None

@@ -40,7 +40,7 @@ class TimelineRequest(NamedTuple):
     iteration: int | None
 
 
-class TimelineState(NamedTuple):
+class Numbering(NamedTuple):
     """All turns and requests so far.
 
     ``ends`` are the ids of completed turns, their positions, and whether an end is presumed.
@@ -52,13 +52,13 @@ class TimelineState(NamedTuple):
     requests: Series[TimelineRequest]
 
 
-def initial() -> TimelineState:
-    """The timeline of an empty stream."""
-    return TimelineState(-1, Series(), Series(), Series())
+def initial() -> Numbering:
+    """The numbering of an empty stream."""
+    return Numbering(-1, Series(), Series(), Series())
 
 
-def evolve(state: TimelineState, record: Record) -> TimelineState:
-    """The timeline after ``record``."""
+def evolve(state: Numbering, record: Record) -> Numbering:
+    """The numbering after ``record``."""
     began, ends, requests = state.began, state.ends, state.requests
     if record.type == "prompt:submit" and record.turn_id is not None:
         event: Any = decode_known(record)
@@ -69,10 +69,10 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
     elif record.type == "context:request_prepared":
         number = turn_number(state, record.turn_id)
         requests = requests.append(TimelineRequest(record.position, number, record.iteration))
-    return TimelineState(record.position, began, ends, requests)
+    return Numbering(record.position, began, ends, requests)
 
 
-def turn_number(state: TimelineState, turn_id: str | None) -> int | None:
+def turn_number(state: Numbering, turn_id: str | None) -> int | None:
     """The number of the turn with this id; None outside a turn."""
     if turn_id is None:
         return None
@@ -83,7 +83,7 @@ def turn_number(state: TimelineState, turn_id: str | None) -> int | None:
     return None
 
 
-def turns(state: TimelineState) -> list[TimelineTurn]:
+def turns(state: Numbering) -> list[TimelineTurn]:
     """All turns. One that never completed ends where the next begins, or with the log.
 
     One that was presumed lost while its process was alive ends where that process ended it.
@@ -99,7 +99,7 @@ def turns(state: TimelineState) -> list[TimelineTurn]:
     return found
 
 
-def _ends(state: TimelineState) -> dict[str, list[int]]:
+def _ends(state: Numbering) -> dict[str, list[int]]:
     """Positions of the ends by turn id, without presumed ones that a real end corrected."""
     ends: dict[str, list[int]] = {}
     assumed: set[int] = set()
@@ -113,18 +113,16 @@ def _ends(state: TimelineState) -> dict[str, list[int]]:
     return ends
 
 
-def _began_between(state: TimelineState, turn_id: str, after: int, before: int) -> bool:
+def _began_between(state: Numbering, turn_id: str, after: int, before: int) -> bool:
     return any(one.turn_id == turn_id and after < one.first < before for one in state.began)
 
 
-def turn(state: TimelineState, number: int) -> TimelineTurn | None:
+def turn(state: Numbering, number: int) -> TimelineTurn | None:
     """Turn ``number``, the last one if a turn was resumed; None if there is none."""
     return next((turn for turn in reversed(turns(state)) if turn.number == number), None)
 
 
-def request(
-    state: TimelineState, turn: int, iteration: int | None = None
-) -> TimelineRequest | None:
+def request(state: Numbering, turn: int, iteration: int | None = None) -> TimelineRequest | None:
     """The last request of a turn, or of one iteration of it; None if there is none."""
     found = None
     for candidate in state.requests:

@@ -27,7 +27,7 @@ from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import Address, Receipt
 from eventctx.messages.facts import decode_facts, encode_facts, outline_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections import audit, transcript, usage
+from eventctx.projections import audit, numbering, transcript, usage
 from eventctx.projections.view import request_view
 from eventctx.queries.transfer import export_lines, import_drafts, looks_like_export, read_drafts
 from eventctx.queries.verification.session import verify

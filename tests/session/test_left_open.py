@@ -25,6 +25,7 @@ from eventctx.log.events import (
 )
 from eventctx.log.ids import RecordIds
 from eventctx.log.record import Record
+from eventctx.projections import numbering
 from eventctx.projections.numbering import turns
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.fold import fold as spans_of

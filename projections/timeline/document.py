@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from eventctx.messages.facts import Facts, Kind
+from eventctx.messages.tokens import FAMILIES
 from eventctx.projections import audit, figures, numbering
 from eventctx.projections.audit import AuditRow, AuditRows, CompactionRow
 from eventctx.projections.explain.changes import Change, Origin, What
@@ -78,6 +79,7 @@ def document(
         one._asdict() for one in state.links[len(before.links) if since is not None else 0 :]
     ]
     found["calls"] = _calls(state)
+    found["recounts"] = _recounts(state, len(before.recounts) if since is not None else 0)
     if since is not None:
         found["updated"] = _updated(made, known, state)
     return found
@@ -153,6 +155,20 @@ def _calls(state: TimelineState) -> dict[str, int]:
         for call in one.ref.facts.calls
         if call in wanted
     }
+
+
+def _recounts(state: TimelineState, first: int) -> list[Document]:
+    """Tokens of all messages, once more for each other family of models that was called."""
+    origins = state.changes.origins
+    return [
+        {
+            "from": one.first,
+            "tokens": [
+                FAMILIES[one.family].tokens(origin.ref.facts) for origin in origins[: one.messages]
+            ],
+        }
+        for one in state.recounts[first:]
+    ]
 
 
 # -- requests ------------------------------------------------------------------------------------

@@ -64,12 +64,23 @@ class About(NamedTuple):
     undated: int | None = None
 
 
+class Recount(NamedTuple):
+    """From request ``first`` on, the first ``messages`` messages count as ``family`` has it.
+
+    Another model was called, and its family's estimator counts them anew.
+    """
+
+    first: int
+    messages: int
+    family: str
+
+
 class TimelineState(NamedTuple):
     """The timeline after some record.
 
     ``changes`` and ``audit`` share their view and their numbering. ``cached`` are pairs of a
     request's position and the tokens that its provider read from its cache. ``forms`` are pairs of
-    a request's position and the form in which it was sent.
+    a request's position and the form in which it was sent. ``recounts`` are in order.
     """
 
     changes: ChangesState
@@ -83,6 +94,7 @@ class TimelineState(NamedTuple):
     tools: int
     about: About
     digest: bytes
+    recounts: Series[Recount] = Series()
 
     @property
     def view(self) -> ViewState:
@@ -114,7 +126,7 @@ def initial() -> TimelineState:
 
 def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
-    before, audited, used, shown, cached, forms, contents, links, tools, about, _ = state
+    before, audited, used, shown, cached, forms, contents, links, tools, about, _, recounts = state
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
     after = changes.advanced(before, record, view, time)
@@ -143,6 +155,10 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
             links, about = _about(links, about, record)
             if record.type == "session:fork":
                 used, shown, tools = usage.evolve(used, record), views.restarted(shown), 0
+                recounts = Series([one._replace(first=0) for one in recounts[-1:]])
+    if view.calibration.family != before.view.calibration.family:
+        recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
+        recounts = recounts.append(recount)
     return TimelineState(
         after,
         audited,
@@ -155,6 +171,7 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         tools,
         about,
         record.digest,
+        recounts,
     )
 
 

@@ -1,0 +1,133 @@
+"""The timeline as a document of columns, for a page that derives every view itself.
+
+A document is numbers, ids and codes, and holds no text of a message. It may continue another one:
+columns only grow, and what reads otherwise by now (a request whose tokens were reported since) is
+in ``updated``. ``docs/reference/inspect.md`` lists the columns; the page reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, get_args
+
+import msgspec
+
+from eventctx.messages.facts import Facts, Kind
+from eventctx.projections import numbering
+from eventctx.projections.explain.changes import Origin, What
+from eventctx.projections.explain.view_diff import GROUPS
+from eventctx.projections.timeline.callers import callers, with_calls
+from eventctx.projections.timeline.compaction_columns import CompactionColumns
+from eventctx.projections.timeline.fold import TimelineState, initial
+from eventctx.projections.timeline.request_columns import KNOWN, requests, updated_requests
+from eventctx.projections.timeline.units import MILLISECOND, Document
+from eventctx.projections.timeline.views import OtherEntry
+
+FORMAT: Final = 1
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+WHAT: Final[tuple[str, ...]] = get_args(What)
+
+
+def document(state: TimelineState, session: str, *, since: TimelineState | None = None) -> Document:
+    """The columns of a session; with ``since``, an earlier state of it, only what came after."""
+    before = initial() if since is None else since
+    about = state.about
+    found: Document = {
+        "format": FORMAT,
+        "session": session,
+        "head": state.position,
+        "digest": state.digest.hex(),
+        "after": -1 if since is None else since.position,
+        "records": state.position + 1,
+        "mirror": about.source,
+        "source_format": about.format,
+        "parent": None
+        if about.parent is None
+        else {"session": about.parent[0], "at": about.parent[1]},
+    }
+    if since is None:
+        found["legends"] = {"kinds": KINDS, "known": KNOWN, "groups": GROUPS, "what": WHAT}
+    compactions = CompactionColumns(state)
+    found["messages"] = _messages(state, len(before.changes.origins))
+    found["extras"] = [_extra(one) for one in state.views.extras[len(before.views.extras) :]]
+    found["requests"] = requests(state, compactions, len(before.views.shown))
+    found["models"] = state.models[len(before.models) :]
+    found["compactions"] = compactions.rows(len(before.audit.compactions))
+    found["changes"] = _changes(state, compactions, len(before.runs.runs))
+    found["reasons"] = [one._asdict() for one in state.runs.reasons[len(before.runs.reasons) :]]
+    found["turns"] = _turns(state, since)
+    found["links"] = [one._asdict() for one in state.links[len(before.links) :]]
+    found["calls"] = _calls(state, before)
+    if since is not None:
+        found["updated"] = {
+            "requests": updated_requests(state, since),
+            "compactions": compactions.updated(CompactionColumns(since)),
+        }
+    return found
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def _messages(state: TimelineState, first: int) -> Document:
+    origins = state.changes.origins[first:]
+    turns = _turn_numbers(state, origins)
+    return {
+        "first": first,
+        "position": [one.ref.position for one in origins],
+        "index": [one.ref.index for one in origins],
+        "kind": [KINDS.index(one.ref.facts.kind) for one in origins],
+        "tokens": [one.ref.tokens for one in origins],
+        "characters": [_characters(one.ref.facts) for one in origins],
+        "time": [one.time // MILLISECOND for one in origins],
+        "turn": turns,
+        "caller": callers(state.changes.origins, first),
+        "demands": [one.ref.facts.demands for one in origins],
+    }
+
+
+def _characters(facts: Facts) -> int:
+    return facts.prose + facts.arguments + facts.outcome + facts.thinking
+
+
+def _turn_numbers(state: TimelineState, origins: Iterable[Origin]) -> list[int]:
+    # A turn id may be used again; the last turn of that name counts, as everywhere.
+    known = {one.turn_id: one.number for one in state.changes.time.began}
+    return [-1 if one.turn_id is None else known.get(one.turn_id, -1) for one in origins]
+
+
+def _extra(extra: OtherEntry) -> Document:
+    found: Document = msgspec.to_builtins(extra, builtin_types=(bytes,))
+    found["group"] = GROUPS.index(extra.group)
+    found["mark"] = extra.mark.hex()
+    return found
+
+
+def _calls(state: TimelineState, before: TimelineState) -> dict[str, int]:
+    """The messages with the calls that links and extras name which came after ``before``."""
+    links = state.links[len(before.links) :]
+    wanted = {one.call_id for one in links if one.call_id is not None}
+    for extra in state.views.extras[len(before.views.extras) :]:
+        wanted.update(extra.omit, [extra.call] if extra.call else ())
+    return with_calls(state.changes.origins, wanted)
+
+
+def _changes(state: TimelineState, compactions: CompactionColumns, first: int) -> Document:
+    runs = state.runs.runs[first:]
+    return {
+        "position": [run.position for run in runs],
+        "first": [run.first for run in runs],
+        "last": [run.last for run in runs],
+        "what": [WHAT.index(run.what) for run in runs],
+        "reason": [run.reason for run in runs],
+        "compaction": [compactions.place(run.position) for run in runs],
+        "into": [run.into for run in runs],
+    }
+
+
+def _turns(state: TimelineState, before: TimelineState | None) -> list[Document]:
+    own = [one for one in numbering.turns(state.changes.time) if one.first > state.audit.own_from]
+    if before is not None:
+        known = {(one.number, one.first): one for one in numbering.turns(before.changes.time)}
+        own = [one for one in own if known.get((one.number, one.first)) != one]
+    return [{**one._asdict(), "time": one.time // MILLISECOND} for one in own]

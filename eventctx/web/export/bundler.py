@@ -146,7 +146,7 @@ class _Parser:
         place, token = next(following, (at, Token("blank", "")))
         names: list[str] = []
         if token.text == "{":
-            for place, token in following:
+            for _, token in following:
                 if token.text == "}":
                     break
                 if token.text != ",":

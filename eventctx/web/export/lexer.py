@@ -46,7 +46,10 @@ _SIGN: Final = re.compile(
 )
 
 _BEFORE_AN_EXPRESSION: Final = frozenset(
-    "return typeof instanceof in of new delete void throw case do else yield await".split()
+    (
+        *("return", "typeof", "instanceof", "in", "of", "new", "delete", "void", "throw"),
+        *("case", "do", "else", "yield", "await"),
+    )
 )
 """Words behind which a slash begins a regular expression."""
 

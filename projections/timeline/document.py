@@ -20,7 +20,7 @@ from eventctx.projections.explain.view_diff import GROUPS
 from eventctx.projections.explain.wording import worded
 from eventctx.projections.timeline.callers import callers
 from eventctx.projections.timeline.fold import TimelineState, initial
-from eventctx.projections.timeline.views import Extra
+from eventctx.projections.timeline.views import OtherEntry
 
 FORMAT: Final = 1
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -133,7 +133,7 @@ def _turn_numbers(state: TimelineState, origins: Iterable[Origin]) -> list[int]:
     return [known[one.turn_id] for one in origins]
 
 
-def _extra(extra: Extra) -> Document:
+def _extra(extra: OtherEntry) -> Document:
     found: Document = msgspec.to_builtins(extra, builtin_types=(bytes,))
     found["group"] = GROUPS.index(extra.group)
     found["mark"] = extra.mark.hex()

@@ -24,7 +24,7 @@ from eventctx.projections.view.series import Series
 from eventctx.projections.view.state import ViewState
 
 
-class Content(NamedTuple):
+class SentContent(NamedTuple):
     """A content of requests, at ``place``: ``tools`` with their ``digest``, or a ``message``.
 
     ``numbers`` are the transcript's messages that a message carries, ``injected`` the texts in it
@@ -78,7 +78,7 @@ class TimelineState(NamedTuple):
     views: ViewsState
     cached: Series[tuple[int, int]]
     forms: Series[tuple[int, WireForm]]
-    contents: Series[Content]
+    contents: Series[SentContent]
     links: Series[Link]
     tools: int
     about: About
@@ -137,7 +137,7 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         case "context:request_content":
             event = decode_known(record)
             place = (record.position, 0)
-            content = Content(place, event.kind, event.digest, event.numbers, event.injected)
+            content = SentContent(place, event.kind, event.digest, event.numbers, event.injected)
             contents = contents.append(content)
         case "session:start" | "session:fork" | "session:linked" | "session:taken_over":
             links, about = _about(links, about, record)

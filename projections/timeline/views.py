@@ -3,7 +3,7 @@
 Between two breaks a view only grows at its end, so a request adds a few numbers here, however long
 its view is. A view is ``keep`` entries of the one before, and then ``add``: pairs of a first and a
 last entry id, both included. A message as it was added has its number as id. Every other entry (a
-shortened copy, an insertion, a made-up result) is an ``Extra``, and -1 - its place among them.
+shortened copy, an insertion, a made-up result) is an ``OtherEntry``, and -1 - its place among them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eventctx.projections.view.state import ViewState
 ExtraKind = Literal["shortened", "stripped", "partial", "insertion", "synthetic", "opening"]
 
 
-class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+class OtherEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """An entry of a view that is no message as it was added.
 
     ``number`` is the message it is of, or whose call has no result (``synthetic``); ``position``
@@ -70,7 +70,7 @@ class ViewsState(NamedTuple):
     """All views so far. ``places`` finds an extra again; versions of this state share it."""
 
     shown: Series[ShownView]
-    extras: Series[Extra]
+    extras: Series[OtherEntry]
     last: LastView
     places: dict[tuple[object, ...], int]
 
@@ -162,8 +162,8 @@ def _whole(entry: Entry) -> int | None:
 
 
 def _extra(
-    extras: Series[Extra], places: dict[tuple[object, ...], int], entry: Entry
-) -> tuple[Series[Extra], int]:
+    extras: Series[OtherEntry], places: dict[tuple[object, ...], int], entry: Entry
+) -> tuple[Series[OtherEntry], int]:
     """The id of an entry that is no whole message, and the extras with it."""
     made = _made(entry)
     key = (made.kind, made.number, made.position, made.index, made.mark)
@@ -176,10 +176,10 @@ def _extra(
     return extras, -1 - place
 
 
-def _made(entry: Entry) -> Extra:
+def _made(entry: Entry) -> OtherEntry:
     ref, mark = entry.ref, mark_of(entry)
     if isinstance(ref, InsertionRef):
-        return Extra(
+        return OtherEntry(
             "insertion",
             "inserted",
             ref.tokens,
@@ -190,14 +190,14 @@ def _made(entry: Entry) -> Extra:
             stands_for=ref.stands_for,
         )
     if ref is None:
-        return Extra("opening", "made_up", entry.tokens, mark)
+        return OtherEntry("opening", "made_up", entry.tokens, mark)
     if entry.kind == "synthetic":
         at = None if entry.end is None else entry.end.position
         index = None if at is None else 0
         own = {"number": ref.number, "position": at, "index": index, "call": entry.call_id}
-        return Extra("synthetic", "made_up", entry.tokens, mark, **own)  # type: ignore[arg-type]
+        return OtherEntry("synthetic", "made_up", entry.tokens, mark, **own)  # type: ignore[arg-type]
     kind: ExtraKind = "shortened" if ref.shortened else "stripped" if ref.stripped else "partial"
-    return Extra(
+    return OtherEntry(
         kind,
         ref.facts.kind,
         ref.tokens,

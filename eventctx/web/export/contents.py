@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
     first: Address
     last: Address
-    count: int
+    bodies: int
     data: str
 
 

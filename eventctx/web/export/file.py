@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log.store import EventStore, Receipt
 from eventctx.safe_text import escape
 from eventctx.version import __version__
-from eventctx.web.export.contents import addresses, blocks
+from eventctx.web.export.contents import Block, addresses, blocks
 from eventctx.web.export.cut import Document, cut_to_turns, everything
 from eventctx.web.export.redaction import without_secrets
 from eventctx.web.export.shell import shell
@@ -67,8 +67,8 @@ async def write_file(
     document: Document,
     contents: Contents,
     report: Callable[[int], None] = lambda done: None,
-) -> None:
-    """Write the session of a timeline's whole ``document``.
+) -> int:
+    """Write the session of a timeline's whole ``document``; returns the number of bytes.
 
     ``report`` hears how many bodies were written. Raises InvalidSetting for turns without a
     request, LogCorrupted for a damaged body.
@@ -82,22 +82,31 @@ async def write_file(
         document = structure_of(document)
     elif contents.redactor is not None:
         document = without_secrets(document, contents.redactor)
-    page = shell()
-    name = document["session"]
-    file.write(f"{page.head}<title>{_text(name)} · eventctx</title>\n{page.style}".encode())
-    file.write(f"{page.body}{_footer(document, contents)}".encode())
-    file.write(_json("export", _about(document, contents)))
-    file.write(_json("timeline", document))
-    done = 0
+    written = done = 0
+    for part in _before_contents(document, contents):
+        written += file.write(part)
     async for block in blocks(store, session, places, contents.redactor):
-        file.write(
-            b'<script type="application/json" class="bodies" '
-            b'data-first="%d.%d" data-last="%d.%d">"%b"</script>\n'
-            % (*block.first, *block.last, block.data.encode())
-        )
-        done += block.count
+        written += file.write(_block(block))
+        done += block.bodies
         report(done)
-    file.write(page.end.encode())
+    return written + file.write(shell().end.encode())
+
+
+def _before_contents(document: Document, contents: Contents) -> Iterator[bytes]:
+    page = shell()
+    title = f"<title>{_text(document['session'])} · eventctx</title>\n"
+    yield (page.head + title + page.style + page.body).encode()
+    yield _footer(document, contents).encode()
+    yield _json("export", _about(document, contents))
+    yield _json("timeline", document)
+
+
+def _block(block: Block) -> bytes:
+    return (
+        b'<script type="application/json" class="bodies" '
+        b'data-first="%d.%d" data-last="%d.%d">"%b"</script>\n'
+        % (*block.first, *block.last, block.data.encode())
+    )
 
 
 def turns_of(text: str) -> tuple[int, int]:

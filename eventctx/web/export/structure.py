@@ -106,7 +106,10 @@ class _Names:
 
 
 def _extra(extra: Document, names: _Names) -> Document:
-    made = {"kind": _one_of(get_args(ExtraKind))(extra["kind"]), "mark": _hex(extra["mark"])}
+    made: Document = {
+        "kind": _one_of(get_args(ExtraKind))(extra["kind"]),
+        "mark": _hex(extra["mark"]),
+    }
     made |= _numbers(extra, _EXTRA_NUMBERS)
     if "name" in extra:
         made["name"] = _one_of(get_args(InsertionKind))(extra["name"])

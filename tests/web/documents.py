@@ -61,7 +61,9 @@ async def agreement(engine: Engine, session: str, pieces: int = PIECES) -> Said:
     return {
         "document": document(state, session),
         "deltas": deltas,
-        "marks": [mark_of(Entry("message", origin.ref)).hex() for origin in state.changes.origins],
+        "marks": [
+            mark_of(Entry("message", origin.ref)).hex() for origin in state.changes.origins
+        ],
         "requests": await _requests(engine, session, records),
     }
 

@@ -14,6 +14,7 @@ from eventctx.engine import Engine
 from eventctx.web.export.file import Contents
 
 Address = tuple[int, int]
+WHOLE = Contents()
 
 
 class Exported(HTMLParser):
@@ -95,7 +96,7 @@ class Exported(HTMLParser):
 
 
 async def exported(
-    engine: Engine, session: str, path: Path, contents: Contents = Contents()
+    engine: Engine, session: str, path: Path, contents: Contents = WHOLE
 ) -> Exported:
     """Write a session to a file, and read it back."""
     [info] = [one for one in await engine.sessions() if one.stream == session]

@@ -116,7 +116,13 @@ def initial() -> AuditState:
 def evolve(state: AuditState, record: Record) -> AuditState:
     """The audit after ``record``."""
     view = request_view.evolve(state.view, record)
-    time = numbering.evolve(state.time, record)
+    return advanced(state, record, view, numbering.evolve(state.time, record))
+
+
+def advanced(
+    state: AuditState, record: Record, view: request_view.ViewState, time: numbering.Numbering
+) -> AuditState:
+    """The audit after ``record``, whose view and numbering the caller has folded already."""
     requests, compactions = state.requests, state.compactions
     models, own_from = state.models, state.own_from
     differing = state.sent

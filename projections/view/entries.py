@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from eventctx.messages.facts import Dialect
 from eventctx.messages.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
@@ -170,7 +170,15 @@ def with_opening(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]
     return entries, False
 
 
-def feed(digest: _Hash, entries: Iterable[Entry]) -> None:
+class Fed(Protocol):
+    """What takes the bytes that a view digest covers: a hash, above all."""
+
+    def update(self, data: bytes, /) -> None:
+        """Add bytes at the end."""
+        ...
+
+
+def feed(digest: Fed, entries: Iterable[Entry]) -> None:
     """Add entries to a view digest: body digests and dispositions, not texts."""
     parts: list[bytes] = []
     for kind, ref, call_id, omit, end in entries:

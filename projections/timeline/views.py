@@ -1,0 +1,226 @@
+"""The views of all requests, each as what differs from the view before it.
+
+Between two breaks a view only grows at its end, so a request adds a few numbers here, however long
+its view is. A view is ``keep`` entries of the one before, and then ``add``: pairs of a first and a
+last entry id, both included. A message as it was added has its number as id. Every other entry (a
+shortened copy, an insertion, a made-up result) is an ``OtherEntry``, and -1 - its place among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from eventctx.log.events import RequestPrepared
+from eventctx.log.record import Record
+from eventctx.projections.view import planned, request_view
+from eventctx.projections.view.entries import Entry, feed
+from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.series import Series
+from eventctx.projections.view.state import ViewState
+
+ExtraKind = Literal["shortened", "stripped", "partial", "insertion", "synthetic", "opening"]
+
+
+class OtherEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of a view that is no message as it was added.
+
+    ``number`` is the message it is of, or whose call has no result (``synthetic``); ``position``
+    and ``index`` are the place of its own body, where it has one. ``group`` is one of
+    ``view_diff.GROUPS``. ``name`` is an insertion's kind, and ``stands_for`` the runs of messages
+    that it stands for. ``omit`` are ids of results in it that the view leaves out. ``mark`` is what
+    the view's digest covers of it.
+    """
+
+    kind: ExtraKind
+    group: str
+    tokens: int
+    mark: bytes
+    number: int | None = None
+    position: int | None = None
+    index: int | None = None
+    name: str = ""
+    stands_for: tuple[tuple[int, int], ...] = ()
+    call: str = ""
+    omit: tuple[str, ...] = ()
+
+
+class ShownView(NamedTuple):
+    """One request's view: ``keep`` entries of the view before, then the runs of ids in ``add``.
+
+    ``digest`` is the view's, as it was recorded with the request.
+    """
+
+    keep: int
+    add: tuple[int, ...]
+    digest: str
+
+
+class LastView(NamedTuple):
+    """The entries of the last request: those that only a break changes, and those behind them."""
+
+    sealed: Series[Entry]
+    tail: tuple[Entry, ...]
+
+
+class ViewsState(NamedTuple):
+    """All views so far. ``places`` finds an extra again; versions of this state share it."""
+
+    shown: Series[ShownView]
+    extras: Series[OtherEntry]
+    last: LastView
+    places: dict[tuple[object, ...], int]
+
+
+_NOTHING = LastView(Series(), ())
+
+
+def initial() -> ViewsState:
+    """No views."""
+    return ViewsState(Series(), Series(), _NOTHING, {})
+
+
+def restarted(state: ViewsState) -> ViewsState:
+    """No views, but the extras so far: a fork has no requests before its own first one."""
+    return state._replace(shown=Series(), last=_NOTHING)
+
+
+def following(
+    state: ViewsState, view: ViewState, event: RequestPrepared, record: Record
+) -> ViewsState:
+    """The views after the request in ``record``; ``view`` is the state before it."""
+    view = request_view.as_rendered(view, event.renderer)
+    if event.insertions:
+        view = planned.with_insertions(view, event.insertions, record)
+    now = LastView(view.layout.sealed, tuple(view.layout.tail()))
+    keep, added = _difference(state.last, now)
+    extras, ids = state.extras, []
+    for entry in added:
+        found = _whole(entry)
+        if found is None:
+            extras, found = _extra(extras, state.places, entry)
+        ids.append(found)
+    shown = state.shown.append(ShownView(keep, _runs(ids), event.digest))
+    return ViewsState(shown, extras, now, state.places)
+
+
+def expanded(state: ViewsState, request: int) -> list[int]:
+    """The entry ids of the view of request ``request``, counted from 0."""
+    parts: list[list[int]] = []
+    need, place = -1, request
+    while place >= 0 and need != 0:
+        keep, add, _ = state.shown[place]
+        ids = [one for at in range(0, len(add), 2) for one in range(add[at], add[at + 1] + 1)]
+        parts.append(ids if need < 0 else ids[: max(0, need - keep)])
+        need = keep if need < 0 else min(need, keep)
+        place -= 1
+    return [one for part in reversed(parts) for one in part]
+
+
+def mark_of(entry: Entry) -> bytes:
+    """What a view's digest covers of an entry."""
+    found = _Bytes()
+    feed(found, (entry,))
+    return found.data
+
+
+class _Bytes:
+    """Takes what a digest would be fed."""
+
+    data = b""
+
+    def update(self, data: bytes, /) -> None:
+        self.data += data
+
+
+def _difference(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
+    """How many first entries are the same, and the entries behind them."""
+    if now.sealed.continues(before.sealed):
+        start = len(before.sealed)
+        old: Sequence[Entry] = before.tail
+        new = [*now.sealed[start:], *now.tail]
+    else:
+        start = 0
+        old, new = [*before.sealed, *before.tail], [*now.sealed, *now.tail]
+    same = 0
+    for one, other in zip(old, new, strict=False):
+        if one is not other and one != other:
+            break
+        same += 1
+    return start + same, list(islice(new, same, None))
+
+
+def _whole(entry: Entry) -> int | None:
+    """The number of a message that is shown as it was added."""
+    ref = entry.ref
+    if entry.kind != "message" or entry.omit or not isinstance(ref, MessageRef):
+        return None
+    return None if ref.shortened or ref.stripped else ref.number
+
+
+def _extra(
+    extras: Series[OtherEntry], places: dict[tuple[object, ...], int], entry: Entry
+) -> tuple[Series[OtherEntry], int]:
+    """The id of an entry that is no whole message, and the extras with it."""
+    made = _made(entry)
+    key = (made.kind, made.number, made.position, made.index, made.mark)
+    place = places.get(key)
+    # Another version of the state may have put another extra there.
+    if place is None or place >= len(extras) or extras[place] != made:
+        place = len(extras)
+        places[key] = place
+        extras = extras.append(made)
+    return extras, -1 - place
+
+
+def _made(entry: Entry) -> OtherEntry:
+    ref, mark = entry.ref, mark_of(entry)
+    if isinstance(ref, InsertionRef):
+        return OtherEntry(
+            "insertion",
+            "inserted",
+            ref.tokens,
+            mark,
+            position=ref.position,
+            index=ref.index,
+            name=ref.kind,
+            stands_for=ref.stands_for,
+        )
+    if ref is None:
+        return OtherEntry("opening", "made_up", entry.tokens, mark)
+    if entry.kind == "synthetic":
+        at = None if entry.end is None else entry.end.position
+        index = None if at is None else 0
+        own = {"number": ref.number, "position": at, "index": index, "call": entry.call_id}
+        return OtherEntry("synthetic", "made_up", entry.tokens, mark, **own)  # type: ignore[arg-type]
+    kind: ExtraKind = "shortened" if ref.shortened else "stripped" if ref.stripped else "partial"
+    return OtherEntry(
+        kind,
+        ref.facts.kind,
+        ref.tokens,
+        mark,
+        number=ref.number,
+        position=ref.position if ref.shortened else None,
+        index=ref.index if ref.shortened else None,
+        omit=entry.omit,
+    )
+
+
+def _runs(ids: Sequence[int]) -> tuple[int, ...]:
+    return tuple([one for run in _pairs(ids) for one in run])
+
+
+def _pairs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for one in ids:
+        if last is not None and first is not None:
+            if one == last + 1 and last >= 0:
+                last = one
+                continue
+            yield first, last
+        first = last = one
+    if first is not None and last is not None:
+        yield first, last

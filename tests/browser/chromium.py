@@ -38,11 +38,16 @@ MISSING: Final = (
 )
 
 
+def found() -> str | None:
+    """Chromium's path, if there is one."""
+    return os.environ.get("EVENTCTX_CHROMIUM") or shutil.which("chromium")
+
+
 def executable() -> str:
     """Chromium's path. Without one the test is skipped; with CI=true it fails."""
-    found = os.environ.get("EVENTCTX_CHROMIUM") or shutil.which("chromium")
-    if found is not None:
-        return found
+    path = found()
+    if path is not None:
+        return path
     if os.environ.get("CI") == "true":
         pytest.fail(MISSING)
     pytest.skip(MISSING)

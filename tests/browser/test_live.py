@@ -14,7 +14,7 @@ from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import Inspector, inspecting, path_of
 from tests.browser.settling import settled
 from tests.browser.watching import Watch
-from tests.browser.writing import Writer, writing
+from tests.browser.writing import Writer, note_words, shown_at, writing
 
 pytestmark = in_the_browser
 
@@ -22,18 +22,6 @@ SESSION: Final = "live"
 
 MOST_MS: Final = 2_000.0
 """The goal is 250 ms; a machine that is busy with other tests gets eight times that."""
-
-_NOTE_TIMES: Final = """() => {
-  window.seen = {};
-  const look = () => {
-    for (const [word] of document.body.textContent.matchAll(/word-\\d+/g)) {
-      window.seen[word] ??= performance.timeOrigin + performance.now();
-    }
-  };
-  new MutationObserver(look).observe(document.body,
-    { subtree: true, childList: true, characterData: true });
-  look();
-}"""
 
 
 class Live(NamedTuple):
@@ -60,17 +48,10 @@ async def live(browser: Browser, tmp_path: Path) -> AsyncIterator[Live]:
             await page.goto(inspector.invitation)
             await page.goto(path_of(SESSION))
             await settled(page)
-            await page.evaluate(_NOTE_TIMES)
+            await note_words(page)
             yield Live(page, writer, inspector, store, watch)
             await watch.clean(page)
             await context.close()
-
-
-async def shown_at(page: Page, word: str) -> float:
-    """When a word first stood on the page, in ms since 1970."""
-    await page.wait_for_function("(word) => word in window.seen", arg=word)
-    at: float = await page.evaluate("(word) => window.seen[word]", word)
-    return at
 
 
 async def test_what_is_appended_stands_on_the_page_at_once(

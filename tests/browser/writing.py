@@ -1,4 +1,4 @@
-"""An agent in another process, which a test tells when to append."""
+"""An agent in another process that appends when it is told to, and when a page shows its words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from playwright.async_api import Page
+
 from tests.browser.inspecting import PATIENCE
 from tests.children import started
 
 _PROGRAM: Final = Path(__file__).resolve().parents[1] / "programs" / "appending.py"
+
+_NOTE: Final = """() => {
+  window.seen = {};
+  const look = () => {
+    for (const [word] of document.body.textContent.matchAll(/word-\\d+/g)) {
+      window.seen[word] ??= performance.timeOrigin + performance.now();
+    }
+  };
+  new MutationObserver(look).observe(document.body,
+    { subtree: true, childList: true, characterData: true });
+  look();
+}"""
 
 
 class Appended(NamedTuple):
@@ -48,3 +62,15 @@ async def writing(store: Path, session: str) -> AsyncIterator[Writer]:
     command = [sys.executable, _PROGRAM, store, session]
     with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Writer(process)
+
+
+async def note_words(page: Page) -> None:
+    """From now on the page notes when each word of the form ``word-7`` first stands on it."""
+    await page.evaluate(_NOTE)
+
+
+async def shown_at(page: Page, word: str) -> float:
+    """When a word first stood on the page, in ms since 1970; waits for it."""
+    await page.wait_for_function("(word) => word in window.seen", arg=word, polling=5)
+    at: float = await page.evaluate("(word) => window.seen[word]", word)
+    return at

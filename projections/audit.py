@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -154,25 +155,34 @@ class AuditRows(NamedTuple):
 
 def rows(state: AuditState) -> AuditRows:
     """The rows with their figures, each request with the model that was called."""
-    models, sent = dict(state.models), dict(state.sent)
     known = figures.read(state.sizes)
-    requests = [
-        msgspec.structs.replace(
-            row,
-            figures=known.requests[row.position],
-            reported=known.requests[row.position].reported,
-            model=models.get(row.position, row.model),
-            additions=sent.get(row.position, (0, 0))[0],
-            missing=sent.get(row.position, (0, 0))[1],
-        )
-        for row in state.requests
-    ]
+    made = known.requests.all()
+    filled = filling(state)
+    requests = [filled(row, made[row.position]) for row in state.requests]
     compactions = [
         msgspec.structs.replace(row, figures=known.compactions.get(row.position))
         for row in state.compactions
     ]
     errors = figures.errors(known, [row.position for row in requests])
     return AuditRows(tuple(requests), tuple(compactions), errors)
+
+
+def filling(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]:
+    """A function that gives a row of this state what later records say of its request."""
+    models, sent = dict(state.models), dict(state.sent)
+
+    def filled(row: AuditRow, figures: RequestFigures) -> AuditRow:
+        additions, missing = sent.get(row.position, (0, 0))
+        return msgspec.structs.replace(
+            row,
+            figures=figures,
+            reported=figures.reported,
+            model=models.get(row.position, row.model),
+            additions=additions,
+            missing=missing,
+        )
+
+    return filled
 
 
 def _request(view: request_view.ViewState, time: numbering.Numbering, record: Record) -> AuditRow:

@@ -8,8 +8,10 @@ that it never contradicts their rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -153,16 +155,78 @@ class FiguresState(NamedTuple):
     file: ImportedFile = ImportedFile()
 
 
-class Figures(NamedTuple):
+class _Placed(Protocol):
+    @property
+    def position(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Placed)
+V = TypeVar("V")
+
+
+class ByPosition(Mapping[int, V], Generic[P, V]):
+    """What is known of items by their position; each is worked out when it is asked for.
+
+    ``items`` stand in the order of their positions.
+    """
+
+    def __init__(self, items: Series[P], known: Callable[[P], V]) -> None:
+        self._items = items
+        self._known = known
+
+    def __getitem__(self, position: int) -> V:
+        place = bisect_left(self._items, position, key=_position)
+        if place == len(self._items) or self._items[place].position != position:
+            raise KeyError(position)
+        return self._known(self._items[place])
+
+    def __iter__(self) -> Iterator[int]:
+        return (one.position for one in self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def all(self) -> dict[int, V]:
+        """All of them at once, which is much cheaper than one after the other."""
+        return {one.position: self._known(one) for one in self._items}
+
+
+def _position(item: _Placed) -> int:
+    return item.position
+
+
+class Figures:
     """The figures of a session by position: of its requests, and of its applied compactions.
 
     ``sizes`` is what the requests' own records say, ``file`` what is known of an imported file.
     """
 
-    requests: dict[int, RequestFigures]
-    compactions: dict[int, CompactionFigures]
-    sizes: dict[int, RequestSizes]
-    file: ImportedFile = ImportedFile()
+    def __init__(self, state: FiguresState) -> None:
+        self._state = state
+        self.file = state.file
+        self.requests = ByPosition(state.requests, self._request)
+        self.compactions = ByPosition(state.compactions, self._compaction)
+        self.sizes: ByPosition[RequestSizes, RequestSizes] = ByPosition(
+            state.requests, lambda one: one
+        )
+
+    @cached_property
+    def _reports(self) -> dict[int, int]:
+        return dict(self._state.reports)
+
+    @cached_property
+    def _firsts(self) -> dict[int, int]:
+        return dict(self._state.firsts)
+
+    def _request(self, made: RequestSizes) -> RequestFigures:
+        return _request(made, self._reports.get(made.position))
+
+    def _compaction(self, one: CompactionSizes) -> CompactionFigures:
+        before = None if one.request is None else self.requests.get(one.request)
+        after = self.requests.get(self._firsts.get(one.position, -1))
+        return CompactionFigures(
+            *_reported_or(before, one.before), *_reported_or(after, one.after), one.recorded
+        )
 
 
 CHANGES: Final = frozenset(
@@ -215,18 +279,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
 
 def read(state: FiguresState) -> Figures:
     """The figures of all requests and compactions so far."""
-    reports, firsts = dict(state.reports), dict(state.firsts)
-    requests = {one.position: _request(one, reports.get(one.position)) for one in state.requests}
-    compactions = {
-        one.position: CompactionFigures(
-            *_reported_or(requests.get(-1 if one.request is None else one.request), one.before),
-            *_reported_or(requests.get(firsts.get(one.position, -1)), one.after),
-            one.recorded,
-        )
-        for one in state.compactions
-    }
-    sizes = {one.position: one for one in state.requests}
-    return Figures(requests, compactions, sizes, state.file)
+    return Figures(state)
 
 
 def of_next_compaction(state: FiguresState, before: int, after: int) -> CompactionFigures:
@@ -361,8 +414,9 @@ def errors(figures: Figures, positions: Iterable[int]) -> EstimateErrors:
     """The estimator's errors over the requests at ``positions``."""
     found: tuple[list[float], list[float]] = ([], [])
     without = 0
+    requests, sizes = figures.requests.all(), figures.sizes.all()
     for position in positions:
-        reported, made = figures.requests[position].reported, figures.sizes[position]
+        reported, made = requests[position].reported, sizes[position]
         if reported is None:
             continue
         found[made.calibrated].append((made.estimate - reported) / reported)

@@ -21,7 +21,7 @@ from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.timing import quantile
 from tests.browser import chromium
-from tests.browser.inspecting import Inspector, inspecting, path_of, run
+from tests.browser.inspecting import Inspector, inspecting, output_of, path_of
 from tests.browser.settling import settled
 from tests.browser.writing import note_words, shown_at, writing
 
@@ -230,9 +230,9 @@ async def exported(place: Place, browser: Browser) -> list[Row]:
     await long_session.make(store, NAME, length)
     await long_session.make(store, "small", 1)
     small, large = place.path("small.html"), place.path("large.html")
-    await run("inspect", "small", "--store", store, "--html", small)
+    await output_of("inspect", "small", "--store", store, "--html", small)
     began = time.perf_counter()
-    await run("inspect", NAME, "--store", store, "--html", large)
+    await output_of("inspect", NAME, "--store", store, "--html", large)
     took = time.perf_counter() - began
     painted = [await _opened_file(browser, large) for _ in range(place.count(5, 2))]
     sizes = await asyncio.to_thread(lambda: [path.stat().st_size for path in (small, large)])

@@ -23,7 +23,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.policies.advisers import SummaryRequest
 
 SESSION: Final = "<img src=x onerror=ran=1>"
-LONG_NAME: Final = "javascript:ran=1 " + "W" * 239
+LONG_NAME: Final = "javascript:ran=1 \u202e" + "W" * 238
 HUGE: Final = "50 megabytes"
 HALVES: Final = "halves of pairs"
 """Names of the sessions: an attack, the longest there can be, one with a result of 50 MB, and one

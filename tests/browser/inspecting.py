@@ -43,7 +43,7 @@ class Inspector(NamedTuple):
 @asynccontextmanager
 async def inspecting(store: Path, *options: object) -> AsyncIterator[Inspector]:
     """A server over ``store`` until the end of the block; it has told its URL when that begins."""
-    command = [*program("inspect"), "--store", store, "--no-browser", *options]
+    command = [*program("inspect"), "--store", store, "--no-open", *options]
     with started(
         command,
         stdin=subprocess.DEVNULL,
@@ -72,11 +72,12 @@ def program(*words: object) -> list[object]:
     return [sys.executable, "-m", "eventctx.cli", *words]
 
 
-async def run(*words: object) -> None:
-    """Run the program to its end, which must be a good one."""
+async def output_of(*words: object) -> str:
+    """What the program prints when it is run to its end, which must be a good one."""
     command = [str(word) for word in program(*words)]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2_000:]
+    return done.stdout
 
 
 def path_of(session: str, screen: str = "", **query: object) -> str:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from playwright.async_api import Browser, Page
 
 from tests.browser import chromium
-from tests.browser.inspecting import Inspector, inspecting, path_of, run
+from tests.browser.inspecting import Inspector, inspecting, output_of, path_of
 from tests.browser.settling import settled
 from tests.browser.stores import DEMO
 
@@ -47,7 +47,7 @@ async def make(folder: Path) -> list[Path]:
         # The receipts of a store that nobody keeps stay out of the user's own folder.
         os.environ["XDG_STATE_HOME"] = place
         store = Path(place) / "demo.db"
-        await run("demo", "--store", store)
+        await output_of("demo", "--store", store)
         async with (
             inspecting(store) as inspector,
             chromium.started(path) as browser,

@@ -1,0 +1,63 @@
+"""``inspect --html``: one file that shows a session, for people without the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.plain import plural, size
+from eventctx.cli.output.screen import progress, styled
+from eventctx.cli.output.whole_file import whole_file
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.hooks.redact import DEFAULT
+from eventctx.log.store import StreamInfo
+from eventctx.projections.timeline import fold
+from eventctx.projections.timeline.document import document
+from eventctx.web.export.file import Contents, turns_of, write_file
+
+
+def contents_of(reveal: bool, structure: bool, turn: str | None) -> Contents:
+    """What the file is to hold, by the command's options. Raises InvalidSetting."""
+    if reveal and structure:
+        raise InvalidSetting(
+            "inspect: expected at most one of --reveal and --structure, found both: without texts "
+            "there is nothing to reveal"
+        )
+    return Contents(
+        redactor=None if reveal else DEFAULT,
+        structure=structure,
+        turns=None if turn is None else turns_of(turn),
+    )
+
+
+async def write_html(store: str | None, session: str, output: Path, contents: Contents) -> None:
+    """Write the session to a file, which appears only when it is whole, and say so on stderr."""
+    async with opening.existing(store) as engine:
+        info = await opening.find_session(engine, session)
+        messages, written = await html_of(engine, info, output, contents)
+    summary = (
+        f"wrote {output}: session {info.stream}, {plural(messages, 'message')}, {size(written)}"
+    )
+    click.echo(styled(summary).plain, err=True)
+
+
+async def html_of(
+    engine: Engine, info: StreamInfo, output: Path, contents: Contents
+) -> tuple[int, int]:
+    """Write the session to a file; returns the numbers of its messages and of the file's bytes."""
+    with progress(f"Writing {info.stream}", None) as bar:
+        columns = await _document(engine, info)
+        with whole_file(output) as file:
+            written = await write_file(file, engine.store, columns, contents, bar.at)
+    return len(columns["messages"]["position"]), written
+
+
+async def _document(engine: Engine, info: StreamInfo) -> dict[str, Any]:
+    state = fold.initial()
+    async for record in engine.records(info.stream):
+        state = fold.evolve(state, record)
+    return document(state, info.stream)

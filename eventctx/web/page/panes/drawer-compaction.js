@@ -92,7 +92,7 @@ function factsOf(now, index, effect) {
     ['took', one.duration > 0 ? durationText(one.duration / 1e6) : null],
     ['record', `@${one.position}`],
   ];
-  return h('dl', { class: 'facts' }, rows.flatMap(([label, value]) => value === null || value === '' ? [] : [
+  return h('dl', { class: 'why-facts' }, rows.flatMap(([label, value]) => value === null || value === '' ? [] : [
     h('dt', { text: label }), h('dd', null, typeof value === 'string' ? shownText(value) : value),
   ]));
 }
@@ -115,7 +115,7 @@ function groupTable(now, { before, after }) {
   const most = Math.max(1, ...was, ...is);
   const words = ['system', 'person', 'model', 'results', 'summaries'];
   const bar = (/** @type {string} */ group, /** @type {number} */ tokens) =>
-    h('span', { class: `bar g-${group}`, 'aria-hidden': 'true', vars: { '--share': `${(tokens / most) * 100}%` } });
+    h('span', { class: `token-bar g-${group}`, 'aria-hidden': 'true', vars: { '--share': `${(tokens / most) * 100}%` } });
   return h('table', { class: 'groups' },
     h('caption', { text: 'Tokens of the messages by group, in the requests before and after' }),
     h('thead', null, h('tr', null, ['group', 'before', 'after', 'change'].map((text, at) =>

@@ -29,7 +29,8 @@ _TOP_NAME = re.compile(
 FORBIDDEN = {
     "HTML from a text": r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\.srcdoc\b"
     r"|setHTML|parseFromString|createContextualFragment|createHTMLDocument",
-    "a script from a text": r"\beval\b|new Function\b|javascript:|set(?:Timeout|Interval)\(\s*['\"`]",
+    "a script from a text": r"\beval\b|new Function\b|javascript:"
+    r"|set(?:Timeout|Interval)\(\s*['\"`]",
     "what cannot be joined": r"\bimport\s*\(|\bimport\.meta\b|^export default|^export \{"
     r"|^export \*|^await ",
     "a style as an attribute": r"setAttribute\(\s*['\"]style|cssText",

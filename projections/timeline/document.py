@@ -7,48 +7,32 @@ in ``updated``. ``docs/reference/inspect.md`` lists the columns; the page reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, get_args
+from collections.abc import Iterable
+from typing import Final, get_args
 
 import msgspec
 
 from eventctx.messages.facts import Facts, Kind
-from eventctx.projections import audit, figures, numbering
-from eventctx.projections.audit import AuditRow, AuditRows, CompactionRow
-from eventctx.projections.explain.changes import Change, Origin, What
+from eventctx.messages.tokens import FAMILIES
+from eventctx.projections import numbering
+from eventctx.projections.explain.changes import Origin, What
 from eventctx.projections.explain.view_diff import GROUPS
-from eventctx.projections.explain.wording import worded
-from eventctx.projections.timeline.callers import callers
+from eventctx.projections.timeline.callers import callers, with_calls
+from eventctx.projections.timeline.compaction_columns import CompactionColumns
 from eventctx.projections.timeline.fold import TimelineState, initial
+from eventctx.projections.timeline.request_columns import KNOWN, requests, updated_requests
+from eventctx.projections.timeline.units import MILLISECOND, Document
 from eventctx.projections.timeline.views import OtherEntry
 
 FORMAT: Final = 1
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
-KNOWN: Final = ("observed", "prepared", "reconstructed")
 WHAT: Final[tuple[str, ...]] = get_args(What)
-MILLISECOND: Final = 1_000_000
-
-Document = dict[str, Any]
 
 
-def document(
-    state: TimelineState,
-    session: str,
-    *,
-    rows: AuditRows | None = None,
-    since: TimelineState | None = None,
-    rows_since: AuditRows | None = None,
-) -> Document:
-    """The columns of a session; with ``since``, an earlier state, only what came after it.
-
-    ``rows`` are ``audit.rows(state.audit)``, for a caller who has them already.
-    """
-    rows = audit.rows(state.audit) if rows is None else rows
+def document(state: TimelineState, session: str, *, since: TimelineState | None = None) -> Document:
+    """The columns of a session; with ``since``, an earlier state of it, only what came after."""
     before = initial() if since is None else since
-    if since is not None and rows_since is None:
-        rows_since = audit.rows(since.audit)
-    known = _Known(before, rows_since)
-    made = _Known(state, rows)
+    about = state.about
     found: Document = {
         "format": FORMAT,
         "session": session,
@@ -56,48 +40,32 @@ def document(
         "digest": state.digest.hex(),
         "after": -1 if since is None else since.position,
         "records": state.position + 1,
-        "mirror": state.about.source,
-        "source_format": state.about.format,
+        "mirror": about.source,
+        "source_format": about.format,
         "parent": None
-        if state.about.parent is None
-        else {"session": state.about.parent[0], "at": state.about.parent[1]},
+        if about.parent is None
+        else {"session": about.parent[0], "at": about.parent[1]},
     }
     if since is None:
         found["legends"] = {"kinds": KINDS, "known": KNOWN, "groups": GROUPS, "what": WHAT}
+    compactions = CompactionColumns(state)
     found["messages"] = _messages(state, len(before.changes.origins))
     found["extras"] = [_extra(one) for one in state.views.extras[len(before.views.extras) :]]
-    found["requests"] = _requests(state, made, len(known.requests))
-    found["models"] = made.models[len(known.models) :]
-    found["compactions"] = [
-        _compaction(one, made, state) for one in made.compactions[len(known.compactions) :]
-    ]
-    found["changes"] = _changes(made, before)
-    found["reasons"] = made.reasons[len(known.reasons) :]
-    found["turns"] = _turns(state, before if since is not None else None)
-    found["links"] = [
-        one._asdict() for one in state.links[len(before.links) if since is not None else 0 :]
-    ]
-    found["calls"] = _calls(state)
+    found["requests"] = requests(state, compactions, len(before.views.shown))
+    found["models"] = state.models[len(before.models) :]
+    found["compactions"] = compactions.rows(len(before.audit.compactions))
+    found["changes"] = _changes(state, compactions, len(before.runs.runs))
+    found["reasons"] = [one._asdict() for one in state.runs.reasons[len(before.runs.reasons) :]]
+    found["turns"] = _turns(state, since)
+    found["links"] = [one._asdict() for one in state.links[len(before.links) :]]
+    found["calls"] = _calls(state, before)
+    found["recounts"] = _recounts(state, len(before.recounts))
     if since is not None:
-        found["updated"] = _updated(made, known, state)
+        found["updated"] = {
+            "requests": updated_requests(state, since),
+            "compactions": compactions.updated(CompactionColumns(since)),
+        }
     return found
-
-
-class _Known:
-    """The rows of a state, and the codes that its columns use."""
-
-    def __init__(self, state: TimelineState, rows: AuditRows | None) -> None:
-        self.requests: Sequence[AuditRow] = () if rows is None else rows.requests
-        self.compactions: Sequence[CompactionRow] = () if rows is None else rows.compactions
-        self.cached = dict(state.cached)
-        self.models = list(
-            dict.fromkeys([row.model for row in self.requests if row.model is not None])
-        )
-        self.compaction_at = {one.position: place for place, one in enumerate(self.compactions)}
-        self.runs = list(_runs(state))
-        pairs = dict.fromkeys([(run.reason, run.rule) for run in self.runs if run.reason])
-        self.reasons = [{"code": code, "rule": rule} for code, rule in pairs]
-        self.reason_at = {pair: place for place, pair in enumerate(pairs)}
 
 
 # -- messages ------------------------------------------------------------------------------------
@@ -125,12 +93,9 @@ def _characters(facts: Facts) -> int:
 
 
 def _turn_numbers(state: TimelineState, origins: Iterable[Origin]) -> list[int]:
-    known: dict[str | None, int] = {}
-    for one in origins:
-        if one.turn_id not in known:
-            number = numbering.turn_number(state.changes.time, one.turn_id)
-            known[one.turn_id] = -1 if number is None else number
-    return [known[one.turn_id] for one in origins]
+    # A turn id may be used again; the last turn of that name counts, as everywhere.
+    known = {one.turn_id: one.number for one in state.changes.time.began}
+    return [-1 if one.turn_id is None else known.get(one.turn_id, -1) for one in origins]
 
 
 def _extra(extra: OtherEntry) -> Document:
@@ -140,182 +105,38 @@ def _extra(extra: OtherEntry) -> Document:
     return found
 
 
-def _calls(state: TimelineState) -> dict[str, int]:
-    """The messages with the calls that links and extras name."""
-    wanted = {one.call_id for one in state.links if one.call_id is not None}
-    for extra in state.views.extras:
+def _calls(state: TimelineState, before: TimelineState) -> dict[str, int]:
+    """The messages with the calls that links and extras name which came after ``before``."""
+    links = state.links[len(before.links) :]
+    wanted = {one.call_id for one in links if one.call_id is not None}
+    for extra in state.views.extras[len(before.views.extras) :]:
         wanted.update(extra.omit, [extra.call] if extra.call else ())
-    if not wanted:
-        return {}
-    return {
-        call: number
-        for number, one in enumerate(state.changes.origins)
-        for call in one.ref.facts.calls
-        if call in wanted
-    }
+    return with_calls(state.changes.origins, wanted)
 
 
-# -- requests ------------------------------------------------------------------------------------
-
-
-def _requests(state: TimelineState, made: _Known, first: int) -> Document:
-    rows = made.requests[first:]
-    shown = state.views.shown[first:]
-    models = {name: place for place, name in enumerate(made.models)}
-    figured = [_figures(row, made) for row in rows]
-    found: Document = {
-        "first": first,
-        "position": [row.position for row in rows],
-        "time": [row.time // MILLISECOND for row in rows],
-        "turn": [_or_less(row.turn) for row in rows],
-        "iteration": [_or_less(row.iteration) for row in rows],
-        "known": [KNOWN.index(row.figures.known) for row in rows],
-        "budget": [_or_less(row.budget) for row in rows],
-        "entries": [row.entries for row in rows],
-        "keep": [one.keep for one in shown],
-        "add": [one.add for one in shown],
-        "last": _last_messages(state, rows),
-        "plan": [-1 if row.plan is None else made.compaction_at.get(row.plan, -1) for row in rows],
-        "breaks": [",".join(row.breaks) for row in rows],
-        "model": [-1 if row.model is None else models[row.model] for row in rows],
-        "digest": [one.digest for one in shown],
-        "floor": [int(row.floor_sent) for row in rows],
-    }
-    for name in _FIGURES:
-        found[name] = [one[name] for one in figured]
-    return found
-
-
-_FIGURES: Final = (
-    *("total", "estimated", "messages", "beside", "system", "tools", "cached"),
-    *("additions", "missing"),
-)
-"""Columns of a request that later records may change."""
-
-
-def _figures(row: AuditRow, made: _Known) -> dict[str, int]:
-    known = row.figures
-    return {
-        "total": known.total,
-        "estimated": int(known.estimated),
-        "messages": known.messages,
-        "beside": _or_less(known.beside),
-        "system": _or_less(known.system),
-        "tools": _or_less(known.tools),
-        "cached": made.cached.get(row.position, -1),
-        "additions": row.additions,
-        "missing": row.missing,
-    }
-
-
-def _last_messages(state: TimelineState, rows: Sequence[AuditRow]) -> list[int]:
-    """The last message before each request; origins stand in the order of their positions."""
-    found: list[int] = []
+def _recounts(state: TimelineState, first: int) -> list[Document]:
+    """Tokens of all messages, once more for each other family of models that was called."""
     origins = state.changes.origins
-    low = 0
-    for row in rows:
-        low = _before(origins, row.position, low)
-        found.append(low - 1)
-    return found
-
-
-def _before(origins: Sequence[Origin] | Any, position: int, low: int) -> int:
-    """How many messages were added before ``position``; at least ``low`` were."""
-    high = len(origins)
-    while low < high:
-        middle = (low + high) // 2
-        if origins[middle].ref.position < position:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _or_less(value: int | None) -> int:
-    return -1 if value is None else value
-
-
-# -- compactions and changes ---------------------------------------------------------------------
-
-
-def _compaction(row: CompactionRow, made: _Known, state: TimelineState) -> Document:
-    found: Document = msgspec.to_builtins(row)
-    applied = [one.position for one in made.compactions if one.outcome == "applied"]
-    number = applied.index(row.position) + 1 if row.outcome == "applied" else 0
-    del found["figures"]
-    found |= {"time": row.time // MILLISECOND, "number": number, **_sizes(row)}
-    found["insertions"] = [
-        -1 - place
-        for place, extra in enumerate(state.views.extras)
-        if extra.kind == "insertion" and extra.position == row.position
+    return [
+        {
+            "from": one.first,
+            "tokens": [
+                FAMILIES[one.family].tokens(origin.ref.facts) for origin in origins[: one.messages]
+            ],
+        }
+        for one in state.recounts[first:]
     ]
-    return found
 
 
-def _sizes(row: CompactionRow) -> Document:
-    known = row.figures
-    if known is None:
-        known = figures.CompactionFigures(row.tokens_before, True, row.tokens_after, True)
-    return {
-        "before": known.before,
-        "before_estimated": known.before_estimated,
-        "after": known.after,
-        "after_estimated": known.after_estimated,
-        "recorded": known.recorded,
-    }
-
-
-class _Run(msgspec.Struct):
-    position: int
-    first: int
-    last: int
-    what: str
-    reason: str
-    rule: str
-    into: int
-
-
-def _runs(state: TimelineState) -> Iterable[_Run]:
-    """Changes of neighbouring messages, alike and by one record, as one run each."""
-    run: _Run | None = None
-    origins = state.changes.origins
-    for change in state.changes.changes:
-        made = _run(change, origins[change.number].ref.facts)
-        if run is not None and _joins(run, made):
-            run.last = made.last
-            continue
-        if run is not None:
-            yield run
-        run = made
-    if run is not None:
-        yield run
-
-
-def _run(change: Change, facts: Facts) -> _Run:
-    number, what, cause, reason, into = change
-    rule = worded(reason, facts) if reason else ""
-    return _Run(cause.position, number, number, what, reason, rule, _or_less(into))
-
-
-def _joins(run: _Run, one: _Run) -> bool:
-    return (
-        one.first == run.last + 1
-        and one.position == run.position
-        and one.what == run.what
-        and (one.reason, one.rule) == (run.reason, run.rule)
-        and one.into == run.into == -1
-    )
-
-
-def _changes(made: _Known, before: TimelineState) -> Document:
-    runs = [run for run in made.runs if run.position > before.position]
+def _changes(state: TimelineState, compactions: CompactionColumns, first: int) -> Document:
+    runs = state.runs.runs[first:]
     return {
         "position": [run.position for run in runs],
         "first": [run.first for run in runs],
         "last": [run.last for run in runs],
         "what": [WHAT.index(run.what) for run in runs],
-        "reason": [made.reason_at.get((run.reason, run.rule), -1) for run in runs],
-        "compaction": [made.compaction_at.get(run.position, -1) for run in runs],
+        "reason": [run.reason for run in runs],
+        "compaction": [compactions.place(run.position) for run in runs],
         "into": [run.into for run in runs],
     }
 
@@ -326,22 +147,3 @@ def _turns(state: TimelineState, before: TimelineState | None) -> list[Document]
         known = {(one.number, one.first): one for one in numbering.turns(before.changes.time)}
         own = [one for one in own if known.get((one.number, one.first)) != one]
     return [{**one._asdict(), "time": one.time // MILLISECOND} for one in own]
-
-
-# -- what reads otherwise by now -----------------------------------------------------------------
-
-
-def _updated(made: _Known, known: _Known, state: TimelineState) -> Document:
-    models = {name: place for place, name in enumerate(made.models)}
-    requests: dict[str, Document] = {}
-    for place, (old, new) in enumerate(zip(known.requests, made.requests, strict=False)):
-        was, now = _figures(old, known), _figures(new, made)
-        if was != now or old.model != new.model:
-            model = -1 if new.model is None else models[new.model]
-            requests[str(place)] = {**now, "model": model}
-    compactions = {
-        str(place): _sizes(new)
-        for place, (old, new) in enumerate(zip(known.compactions, made.compactions, strict=False))
-        if _sizes(old) != _sizes(new)
-    }
-    return {"requests": requests, "compactions": compactions}

@@ -16,7 +16,8 @@ from eventctx.projections import audit, numbering, usage
 from eventctx.projections.audit import AuditState
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
-from eventctx.projections.timeline import views
+from eventctx.projections.timeline import runs, views
+from eventctx.projections.timeline.runs import RunsState
 from eventctx.projections.timeline.views import ViewsState
 from eventctx.projections.usage import UsageState
 from eventctx.projections.view import request_view
@@ -64,18 +65,32 @@ class About(NamedTuple):
     undated: int | None = None
 
 
+class Recount(NamedTuple):
+    """From request ``first`` on, the first ``messages`` messages count as ``family`` has it.
+
+    Another model was called, and its family's estimator counts them anew.
+    """
+
+    first: int
+    messages: int
+    family: str
+
+
 class TimelineState(NamedTuple):
     """The timeline after some record.
 
-    ``changes`` and ``audit`` share their view and their numbering. ``cached`` are pairs of a
+    ``changes`` and ``audit`` share their view and their numbering. ``models`` are the names of all
+    models, in the order in which requests first named them. ``cached`` are pairs of a
     request's position and the tokens that its provider read from its cache. ``forms`` are pairs of
-    a request's position and the form in which it was sent.
+    a request's position and the form in which it was sent. ``recounts`` are in order.
     """
 
     changes: ChangesState
     audit: AuditState
     usage: UsageState
     views: ViewsState
+    runs: RunsState
+    models: Series[str]
     cached: Series[tuple[int, int]]
     forms: Series[tuple[int, WireForm]]
     contents: Series[SentContent]
@@ -83,6 +98,7 @@ class TimelineState(NamedTuple):
     tools: int
     about: About
     digest: bytes
+    recounts: Series[Recount] = Series()
 
     @property
     def view(self) -> ViewState:
@@ -102,6 +118,8 @@ def initial() -> TimelineState:
         audit.initial(),
         usage.initial(),
         views.initial(),
+        runs.initial(),
+        Series(),
         Series(),
         Series(),
         Series(),
@@ -114,11 +132,29 @@ def initial() -> TimelineState:
 
 def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
-    before, audited, used, shown, cached, forms, contents, links, tools, about, _ = state
+    (
+        before,
+        audited,
+        used,
+        shown,
+        changed,
+        models,
+        cached,
+        forms,
+        contents,
+        links,
+        tools,
+        about,
+        _,
+        recounts,
+    ) = state
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
     after = changes.advanced(before, record, view, time)
     audited = audit.advanced(audited, record, view, time)
+    if after.changes is not before.changes:
+        fresh = after.changes[len(before.changes) :]
+        changed = runs.following(changed, fresh, after.origins)
     match record.type:
         case "context:message_added":
             pass  # the most frequent type by far
@@ -127,8 +163,13 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         case "context:request_prepared":
             event: Any = decode_known(record)
             shown = views.following(shown, before.view, event, record)
+            models = _named(models, event.model)
             if event.wire is not None:
                 forms = forms.append((record.position, event.wire))
+        case "provider:request":
+            event = decode_known(record)
+            if event.prepared is not None:
+                models = _named(models, event.model)
         case "usage:reported":
             used = usage.evolve(used, record)
             event = decode_known(record)
@@ -143,11 +184,17 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
             links, about = _about(links, about, record)
             if record.type == "session:fork":
                 used, shown, tools = usage.evolve(used, record), views.restarted(shown), 0
+                recounts = Series([one._replace(first=0) for one in recounts[-1:]])
+    if view.calibration.family != before.view.calibration.family:
+        recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
+        recounts = recounts.append(recount)
     return TimelineState(
         after,
         audited,
         used,
         shown,
+        changed,
+        models,
         cached,
         forms,
         contents,
@@ -155,7 +202,12 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         tools,
         about,
         record.digest,
+        recounts,
     )
+
+
+def _named(models: Series[str], model: str | None) -> Series[str]:
+    return models if model is None or model in models else models.append(model)
 
 
 def _about(links: Series[Link], about: About, record: Record) -> tuple[Series[Link], About]:

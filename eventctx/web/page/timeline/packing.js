@@ -46,7 +46,7 @@
 /**
  * @typedef {{
  *   session: string, head: number, digest: string, after: number, records: number,
- *   mirror: string | null, importer?: string | null,
+ *   mirror: string | null, source_format?: string | null,
  *   parent: {session: string, at: number} | null,
  *   extras: ExtraEntry[], models: string[], compactions: CompactionEntry[], reasons: ReasonEntry[],
  *   turns: TurnEntry[], links: LinkEntry[], calls: Record<string, number>,

@@ -73,7 +73,7 @@ export class Timeline {
     this.records = 0;
     /** @type {string | null} */
     this.mirror = first.mirror;
-    this.importer = first.importer ?? null;
+    this.importer = first.source_format ?? null;
     this.parent = first.parent;
     /** Ticks when the timeline grows or an earlier row reads otherwise. */
     this.version = signal(0);
@@ -81,8 +81,10 @@ export class Timeline {
     this.messageColumns = {};
     /** @type {Record<string, GrowingColumn<Numbers>>} */
     this.requestColumns = {};
-    this.messages = /** @type {MessageTable} */ ({ count: 0 });
-    this.requests = /** @type {RequestTable} */ ({ count: 0, breaks: [], digest: [] });
+    this.messages = /** @type {MessageTable} */ (/** @type {unknown} */ ({ count: 0 }));
+    this.requests = /** @type {RequestTable} */ (
+      /** @type {unknown} */ ({ count: 0, breaks: [], digest: [] })
+    );
     /** @type {ExtraEntry[]} */
     this.extras = [];
     /** @type {string[]} */
@@ -229,18 +231,29 @@ export class Timeline {
   }
 
   /**
+   * Tokens of a message at a request, as the estimator of the model that was called counts them.
+   * @param {number} number
+   * @param {number} request
+   */
+  tokensOf(number, request) {
+    const again = this.recounts.findLast((one) => one.from <= request && number < one.tokens.length);
+    return again ? again.tokens[number] : this.messages.tokens[number];
+  }
+
+  /**
    * @param {number} id
+   * @param {number} [request] at which its tokens are wanted; the last one without it
    * @returns {ViewEntry}
    */
-  entry(id) {
+  entry(id, request = this.requests.count) {
     if (id >= 0) {
-      const { kind, tokens, position, index } = this.messages;
+      const { kind, position, index } = this.messages;
       return {
         id,
         kind: 'message',
         number: id,
         group: kind[id],
-        tokens: tokens[id],
+        tokens: this.tokensOf(id, request),
         position: position[id],
         index: index[id],
         extra: null,

@@ -13,7 +13,6 @@ from eventctx.cli.output.screen import progress, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.redact import DEFAULT
 from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.document import document
@@ -27,11 +26,7 @@ def contents_of(reveal: bool, structure: bool, turn: str | None) -> Contents:
             "inspect: expected at most one of --reveal and --structure, found both: without texts "
             "there is nothing to reveal"
         )
-    return Contents(
-        redactor=None if reveal else DEFAULT,
-        structure=structure,
-        turns=None if turn is None else turns_of(turn),
-    )
+    return Contents(reveal, structure, None if turn is None else turns_of(turn))
 
 
 async def write_html(store: str | None, session: str, output: Path, contents: Contents) -> None:

@@ -1,1 +1,1 @@
-"""The web inspector: a page on the person's own machine, and one file that holds a session."""
+"""The inspector: a server on the person's own machine, and the page that it serves."""

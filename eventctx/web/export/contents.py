@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.errors import LogCorrupted
 from eventctx.hooks.redact import Redactor
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
-from eventctx.web.export.cut import Document, Shown
+from eventctx.projections.timeline.units import Document
+from eventctx.web.export.cut import Shown
 
 BLOCK: Final = 256
 BLOCK_BYTES: Final = 2 * 2**20
@@ -55,7 +58,10 @@ async def blocks(
     for start in range(0, len(places), BLOCK):
         wanted = places[start : start + BLOCK]
         for place, body in zip(wanted, await sound_bodies(store, session, wanted), strict=True):
-            data = shown_body(body.data, redactor)
+            try:
+                data = shown_body(body.data, redactor)
+            except ValueError as error:
+                raise LogCorrupted(session, place.position, "a body is no JSON") from error
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0
@@ -66,12 +72,23 @@ async def blocks(
 
 
 def shown_body(data: bytes | None, redactor: Redactor | None) -> bytes:
-    """A body as a page gets it: JSON, redacted; ``null`` where it was erased."""
+    """A body as a page gets it: JSON, redacted; ``null`` where it was erased.
+
+    Raises ValueError for a body that is no JSON.
+    """
     if data is None:
         return b"null"
+    try:
+        message = decode_body(data)
+    except msgspec.DecodeError:
+        # A foreign writer may have stored half a surrogate pair, which a browser shows.
+        message = json.loads(data)
     if redactor is None:
         return data
-    return msgspec.json.encode(redacted(decode_body(data), redactor))
+    try:
+        return msgspec.json.encode(redacted(message, redactor))
+    except UnicodeEncodeError:
+        return json.dumps(redacted(message, redactor)).encode()
 
 
 def redacted(message: Any, redactor: Redactor) -> Any:

@@ -8,11 +8,10 @@ where a request of these turns shows them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eventctx.errors import InvalidSetting
-
-Document = dict[str, Any]
+from eventctx.projections.timeline.units import Document
 
 
 class Shown(NamedTuple):

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, NamedTuple
-
-import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log.store import EventStore, Receipt
+from eventctx.projections.timeline.units import Document
 from eventctx.safe_text import escape
 from eventctx.version import __version__
 from eventctx.web.export.contents import Block, addresses, blocks
-from eventctx.web.export.cut import Document, cut_to_turns, everything
+from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.redaction import without_secrets
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
 
-_ESCAPES: Final = {
-    b"<": b"\\u003c",
-    b">": b"\\u003e",
-    b"&": b"\\u0026",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
+_ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 class Contents(NamedTuple):
@@ -154,7 +148,6 @@ def _text(text: str) -> str:
 
 
 def _json(name: str, value: Any) -> bytes:
-    data = msgspec.json.encode(value)
-    for character, escaped in _ESCAPES.items():
-        data = data.replace(character, escaped)
-    return b'<script type="application/json" id="%b">%b</script>\n' % (name.encode(), data)
+    # All that is not ASCII is written as escapes, so that the source turns nothing around either.
+    data = json.dumps(value, separators=(",", ":")).translate(_ESCAPES)
+    return f'<script type="application/json" id="{name}">{data}</script>\n'.encode()

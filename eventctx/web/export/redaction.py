@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eventctx.hooks.redact import Redactor
-from eventctx.web.export.cut import Document
+from eventctx.projections.timeline.units import Document
 
 _OF_SESSION: Final = ("session", "mirror", "source_format")
 _OF_COMPACTION: Final = ("strategy", "fallback", "error", "requested_by")

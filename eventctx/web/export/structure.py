@@ -16,9 +16,10 @@ from eventctx.log.events import Break, Outcome, Trigger
 from eventctx.log.plan import REASONS, InsertionKind
 from eventctx.policies.named import POLICIES
 from eventctx.projections.explain.view_diff import GROUPS
-from eventctx.projections.timeline.document import FORMAT, KINDS, KNOWN, WHAT
+from eventctx.projections.timeline.document import FORMAT, KINDS, WHAT
+from eventctx.projections.timeline.request_columns import KNOWN
+from eventctx.projections.timeline.units import Document
 from eventctx.projections.timeline.views import ExtraKind
-from eventctx.web.export.cut import Document
 
 SESSION: Final = "session"
 """The session's name in such a file."""

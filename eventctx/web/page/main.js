@@ -7,6 +7,7 @@ import {} from './screens/compare.js';
 import {} from './screens/search.js';
 import {} from './screens/integrity.js';
 import {} from './screens/app.js';
+import { h } from './element.js';
 import { startKeys } from './keys.js';
 import { startPlace } from './place.js';
 import { embeddedSource } from './source/embedded.js';
@@ -18,3 +19,5 @@ const isFile = document.getElementById('timeline') !== null;
 startKeys();
 startPlace({ hash: isFile });
 startState(isFile ? embeddedSource() : serverSource());
+// Last: every element is defined, and nothing is made before what it reads is there.
+document.body.append(h('ctx-app'));

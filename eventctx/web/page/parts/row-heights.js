@@ -70,7 +70,7 @@ export class RowHeights {
     let left = place;
     let step = 1;
     while (step * 2 <= this.count) step *= 2;
-    for (; step > 0; step /= 2) {
+    for (; step >= 1; step /= 2) {
       const next = row + step;
       const sum = this.#sums[next] ?? 0;
       if (next <= this.count && sum <= left) {

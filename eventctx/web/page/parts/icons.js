@@ -8,8 +8,7 @@ const ICONS = {
   warning: '⚠',
   verified: '✓',
   live: '●',
-  fork: '⑂',
-  subagent: '↳',
+  origin: '↳',
   previous: '◀',
   next: '▶',
   play: '▶',
@@ -18,7 +17,7 @@ const ICONS = {
   opened: '▾',
 };
 
-/** @typedef {'compaction' | 'warning' | 'verified' | 'live' | 'fork' | 'subagent' | 'previous' | 'next' | 'play' | 'pause' | 'open' | 'opened'} IconName */
+/** @typedef {'compaction' | 'warning' | 'verified' | 'live' | 'origin' | 'previous' | 'next' | 'play' | 'pause' | 'open' | 'opened'} IconName */
 
 /**
  * @param {IconName} name

@@ -212,23 +212,25 @@ export class VirtualList extends HTMLElement {
     }
     /** @type {HTMLElement[]} */
     const fresh = [];
-    let before = this.#block.firstElementChild;
-    for (let row = first; row <= last; row++) {
-      const element = this.#shownRow(row, fresh);
-      if (element === before) before = before.nextElementSibling;
-      else this.#block.insertBefore(element, before);
-    }
-    while (before !== null) {
-      const next = before.nextElementSibling;
-      before.remove();
-      before = next;
-    }
+    /** @type {HTMLElement[]} */
+    const elements = [];
+    for (let row = first; row <= last; row++) elements.push(this.#shownRow(row, fresh));
+    this.#putInOrder(elements);
     this.#setTabStops();
     // A row with the focus went out of sight: the list itself keeps it for the next key.
     if (hadFocus && !this.contains(document.activeElement)) this.#focusAgain();
     // All at once, behind all changes: one layout.
     const heights = fresh.map((element) => element.getBoundingClientRect().height);
     return fresh.map((element, at) => this.#measured(element, heights[at] ?? 0)).includes(true);
+  }
+
+  /** Moves only what stands elsewhere. @param {readonly HTMLElement[]} elements */
+  #putInOrder(elements) {
+    let next = this.#block.firstElementChild;
+    for (const element of elements) {
+      if (element === next) next = next.nextElementSibling;
+      else this.#block.insertBefore(element, next);
+    }
   }
 
   #focusAgain() {

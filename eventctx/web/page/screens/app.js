@@ -22,7 +22,7 @@ const ELEMENTS = {
 
 /** @type {readonly (readonly [ScreenName, string, string])[]} */
 const SCREENS = [
-  ['session', 'Session', 'Escape'],
+  ['session', 'Session', ''],
   ['lost', 'Lost', 'l'],
   ['compare', 'Compare', 'c'],
   ['search', 'Search', '/'],
@@ -126,10 +126,10 @@ function screenLink([screen, word, key], current) {
     {
       href: linkTo({ screen, query: screen === 'search' ? place.value.query : '' }),
       'aria-current': screen === current ? 'page' : null,
-      'aria-keyshortcuts': key,
+      'aria-keyshortcuts': key || null,
     },
     word,
-    h('kbd', { text: shownKey(key), 'aria-hidden': 'true' }),
+    key === '' ? null : h('kbd', { text: shownKey(key), 'aria-hidden': 'true' }),
   );
 }
 

@@ -20,7 +20,9 @@ export function listedSessions(rows, filter, lostIn) {
   for (const row of rows) {
     const origin = originOf(row);
     const key = origin !== null && known.has(origin) ? origin : null;
-    under.set(key, [...(under.get(key) ?? []), row]);
+    const siblings = under.get(key);
+    if (siblings === undefined) under.set(key, [row]);
+    else siblings.push(row);
   }
   const matches = matcher(filter, lostIn);
   /** @type {ListedSession[]} */

@@ -130,7 +130,7 @@ function nameCell(row, depth, lost) {
   return h(
     'span',
     { class: 'session-name' },
-    origin === null ? null : icon(relation === 'subagent' ? 'subagent' : 'fork'),
+    origin === null ? null : icon('origin'),
     h('span', { class: 'session-title', text: shownText(shortName(row, depth)), title: shownText(row.session) }),
     origin === null
       ? null
@@ -151,9 +151,9 @@ function lostBadge(lost) {
  * @param {number} depth
  */
 function shortName(row, depth) {
-  const origin = originOf(row);
-  if (depth === 0 || origin === null || !row.session.startsWith(origin)) return row.session;
-  return row.session.slice(origin.length).replace(/^[.\-/_]+/, '') || row.session;
+  const origin = row.belongs_to;
+  if (depth === 0 || origin === null || !row.session.startsWith(`${origin}.`)) return row.session;
+  return row.session.slice(origin.length + 1);
 }
 
 /** @param {SessionRow} row */
@@ -282,12 +282,9 @@ function emptyStore() {
 }
 
 async function loadSparklines() {
-  if (source.sparklines === undefined) return;
-  try {
-    sparklines.value = await source.sparklines();
-  } catch {
-    // Without them the list says all the rest; the next reading may bring them.
-  }
+  // Without them the list says all the rest; the next reading may bring them.
+  const loaded = await source.sparklines?.().catch(() => undefined);
+  if (loaded !== undefined) sparklines.value = loaded;
 }
 
 /** Reads the list again while it is looked at. */

@@ -1,60 +1,64 @@
-// A search over texts that are here: words, "quoted phrases" and prefix*, as the engine's search
-// understands them. Every word must be in the message.
+/** A search over the texts of one session, read in slices: for where nobody else can be asked. */
 
-/** @typedef {{needles: string[], pattern: RegExp}} TextQuery */
+import { foundIn, wordsOfQuery } from '../source/searching.js';
 
-const AROUND_A_HIT = 80;
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+/** A hit as `eventctx search --json` has it. @typedef {Record<string, any>} SearchHit */
+
+/** Bodies that are read at once; the server takes no more. */
+const SLICE = 64;
+
+/** A page must stay usable while it looks through a hundred thousand messages. */
+const MOST_LOCAL_HITS = 1000;
 
 /**
+ * Messages that hold every word; where there are none, messages with any of them. In order.
+ *
+ * @param {Timeline} timeline
  * @param {string} query
- * @returns {TextQuery | null} null if there is nothing to look for
+ * @param {(places: {position: number, index: number}[]) => Promise<any[]>} bodies
+ * @param {(done: number, of: number) => boolean} progress false: nobody wants the answer any more
+ * @returns {Promise<SearchHit[]>}
  */
-export function parsedQuery(query) {
-  const needles = [];
-  for (const [, phrase, word] of query.matchAll(/"([^"]+)"?|(\S+)/g)) {
-    const needle = (phrase ?? word.replace(/\*$/, '')).trim().toLowerCase();
-    if (needle) needles.push(needle);
+export async function searchTexts(timeline, query, bodies, progress) {
+  const words = wordsOfQuery(query);
+  const { count, position, index, time } = timeline.messages;
+  /** @type {SearchHit[]} */
+  const found = [];
+  for (let first = 0; words.length > 0 && first < count; first += SLICE) {
+    if (!progress(first, count)) return [];
+    const numbers = Array.from({ length: Math.min(SLICE, count - first) }, (_, at) => first + at);
+    const places = numbers.map((number) => ({ position: position[number], index: index[number] }));
+    const messages = await bodies(places);
+    numbers.forEach((number, at) => {
+      const match = messages[at] ? foundIn(messages[at], words) : null;
+      if (match === null) return;
+      found.push({
+        session: timeline.session, number, position: position[number],
+        time: new Date(time[number]).toISOString(), ...match,
+      });
+    });
   }
-  if (!needles.length) return null;
-  const escaped = needles.map((needle) => needle.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  // The longest first: of two that begin alike the whole one is marked.
-  escaped.sort((a, b) => b.length - a.length);
-  return { needles, pattern: new RegExp(escaped.join('|'), 'giu') };
+  const all = found.filter(({ score }) => score === words.length);
+  return (all.length > 0 ? all : found).slice(0, MOST_LOCAL_HITS);
 }
 
 /**
- * The place around the first match, if every needle is in the texts.
+ * A text in pieces, of which those that a query asks for are marked: joined, they are the text.
  *
- * @param {TextQuery} query
- * @param {string[]} texts
- * @returns {string | null}
- */
-export function snippetOf(query, texts) {
-  const all = texts.join('\n').toLowerCase();
-  if (!query.needles.every((needle) => all.includes(needle))) return null;
-  for (const text of texts) {
-    const at = text.search(new RegExp(query.pattern.source, 'iu'));
-    if (at < 0) continue;
-    const from = Math.max(0, at - AROUND_A_HIT);
-    const to = Math.min(text.length, at + 2 * AROUND_A_HIT);
-    const cut = text.slice(from, to).replace(/\s+/g, ' ').trim();
-    return `${from > 0 ? '…' : ''}${cut}${to < text.length ? '…' : ''}`;
-  }
-  return texts.join(' ').slice(0, 2 * AROUND_A_HIT);
-}
-
-/**
- * A text in pieces, of which those that match are marked.
- *
- * @param {TextQuery} query
+ * @param {string} query
  * @param {string} text
  * @returns {{text: string, hit: boolean}[]}
  */
 export function hitPieces(query, text) {
+  const words = wordsOfQuery(query).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  if (words.length === 0) return [{ text, hit: false }];
+  // The longest first: of two that begin alike the whole one is marked.
+  const pattern = new RegExp(words.sort((a, b) => b.length - a.length).join('|'), 'giu');
   /** @type {{text: string, hit: boolean}[]} */
   const pieces = [];
   let at = 0;
-  for (const match of text.matchAll(query.pattern)) {
+  for (const match of text.matchAll(pattern)) {
     if (match.index > at) pieces.push({ text: text.slice(at, match.index), hit: false });
     pieces.push({ text: match[0], hit: true });
     at = match.index + match[0].length;

@@ -67,6 +67,9 @@ async def blocks(
 
 def _packed(block: Sequence[tuple[Address, bytes]]) -> Block:
     rows = [b"[%d,%d,%b]" % (*place, data) for place, data in block]
-    # Without a time of its own, the same bodies make the same bytes.
-    data = gzip.compress(b"[" + b",".join(rows) + b"]", compresslevel=9, mtime=0)
-    return Block(block[0][0], block[-1][0], len(block), base64.b64encode(data).decode())
+    return Block(block[0][0], block[-1][0], len(block), packed(b"[" + b",".join(rows) + b"]"))
+
+
+def packed(data: bytes) -> str:
+    """Compressed, as base64. Without a time of its own, the same data makes the same text."""
+    return base64.b64encode(gzip.compress(data, compresslevel=9, mtime=0)).decode()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, Final, NamedTuple
+
+import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import EventStore, Receipt
@@ -13,7 +15,7 @@ from eventctx.projections.timeline.units import Document
 from eventctx.safe_text import escape
 from eventctx.version import __version__
 from eventctx.web.discretion import Discretion
-from eventctx.web.export.contents import Block, addresses, blocks
+from eventctx.web.export.contents import Block, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
@@ -58,11 +60,13 @@ async def write_file(
     file: IO[bytes],
     store: EventStore,
     document: Document,
+    marks: Sequence[bytes],
     contents: Contents,
     report: Callable[[int], None] = lambda done: None,
 ) -> int:
     """Write the session of a timeline's whole ``document``; returns the number of bytes.
 
+    ``marks`` are what a view's digest covers of each message, so that the page can check its views.
     ``report`` hears how many bodies were written. Raises InvalidSetting for turns without a
     request, LogCorrupted for a damaged body.
     """
@@ -80,6 +84,8 @@ async def write_file(
     written = done = 0
     for part in _before_contents(document, contents):
         written += file.write(part)
+    known = marks[: len(document["messages"]["position"])]
+    written += file.write(_packed_json("digests", [one.hex() for one in known]))
     async for block in blocks(store, session, places, discretion):
         written += file.write(_block(block))
         done += block.bodies
@@ -146,6 +152,11 @@ def _footer(document: Document, contents: Contents) -> str:
 def _text(text: str) -> str:
     """A text in HTML; control and bidirectional characters as escapes."""
     return html.escape(escape(text))
+
+
+def _packed_json(name: str, value: Any) -> bytes:
+    data = packed(msgspec.json.encode(value))
+    return f'<script type="application/json" id="{name}">"{data}"</script>\n'.encode()
 
 
 def _json(name: str, value: Any) -> bytes:

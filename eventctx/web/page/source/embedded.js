@@ -53,7 +53,7 @@ export function embeddedSource() {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
     search: (query) => searched(query, loaded, blocks),
-    digests: async () => embeddedPart('digests') ?? [],
+    digests: () => unpacked(document.getElementById('digests')),
   };
 }
 
@@ -121,13 +121,22 @@ function isBehind(one, other) {
  * @returns {Promise<Map<string, StoredMessage>>}
  */
 async function decodedBlock(element) {
+  /** @type {[number, number, StoredMessage][]} */
+  const rows = await unpacked(element);
+  return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
+}
+
+/**
+ * The value of an element whose text is the base64 of compressed JSON.
+ * @param {Element | null | undefined} element
+ * @returns {Promise<any>}
+ */
+async function unpacked(element) {
   const packed = atob(JSON.parse(element?.textContent ?? '""'));
   const bytes = new Uint8Array(packed.length);
   for (let place = 0; place < packed.length; place += 1) bytes[place] = packed.charCodeAt(place);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
-  /** @type {[number, number, StoredMessage][]} */
-  const rows = await new Response(stream).json();
-  return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
+  return new Response(stream).json();
 }
 
 /**

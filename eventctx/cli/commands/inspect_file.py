@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,12 +15,10 @@ from eventctx.cli.output.whole_file import whole_file
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import StreamInfo
-from eventctx.projections.timeline import fold
-from eventctx.projections.timeline.document import document
-from eventctx.projections.timeline.units import Document
-from eventctx.projections.timeline.views import mark_of
-from eventctx.projections.view.entries import Entry
-from eventctx.web.export.file import Contents, turns_of, write_file
+
+if TYPE_CHECKING:
+    from eventctx.projections.timeline.units import Document
+    from eventctx.web.export.file import Contents
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,6 +69,9 @@ async def write_html(
     store: str | None, session: str, *, html: Path, structure: bool, turn: str | None, reveal: bool
 ) -> None:
     """Write the session to a file, which appears only when it is whole, and say so on stderr."""
+    # Imported here, because every command starts with this module.
+    from eventctx.web.export.file import Contents, turns_of
+
     contents = Contents(reveal, structure, None if turn is None else turns_of(turn))
     async with opening.existing(store, read_only=True) as engine:
         info = await opening.find_session(engine, session)
@@ -80,15 +81,24 @@ async def write_html(
 
 
 async def html_of(engine: Engine, info: StreamInfo, output: Path, contents: Contents) -> int:
-    """Write the session to a file; returns how many bytes it has."""
+    """Write the session to a file, all of it unless ``contents`` say less; returns its bytes."""
+    from eventctx.web.export.file import Contents, write_file
+
     with progress(f"Writing {info.stream}", None) as bar:
         columns, marks = await _timeline(engine, info)
         with whole_file(output) as file:
-            return await write_file(file, engine.store, columns, marks, contents, bar.at)
+            return await write_file(
+                file, engine.store, columns, marks, contents or Contents(), bar.at
+            )
 
 
 async def _timeline(engine: Engine, info: StreamInfo) -> tuple[Document, list[bytes]]:
     """The columns of a session, and what a view's digest covers of each message."""
+    from eventctx.projections.timeline import fold
+    from eventctx.projections.timeline.document import document
+    from eventctx.projections.timeline.views import mark_of
+    from eventctx.projections.view.entries import Entry
+
     state = fold.initial()
     async for record in engine.records(info.stream):
         state = fold.evolve(state, record)

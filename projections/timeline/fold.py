@@ -59,6 +59,17 @@ class About(NamedTuple):
     parent: tuple[str, int] | None = None
 
 
+class Recount(NamedTuple):
+    """From request ``first`` on, the first ``messages`` messages count as ``family`` has it.
+
+    Another model was called, and its family's estimator counts them anew.
+    """
+
+    first: int
+    messages: int
+    family: str
+
+
 class Beside(NamedTuple):
     """What a timeline holds beside views and changes; most records change none of it.
 
@@ -81,12 +92,16 @@ class Beside(NamedTuple):
 
 
 class TimelineState(NamedTuple):
-    """The timeline after the record with ``digest``; ``changes`` and ``audit`` share their view."""
+    """The timeline after the record with ``digest``.
+
+    ``changes`` and ``audit`` share their view. ``recounts`` are in order.
+    """
 
     changes: ChangesState
     audit: AuditState
     views: ViewsState
     runs: RunsState
+    recounts: Series[Recount]
     beside: Beside
     digest: bytes
 
@@ -115,13 +130,19 @@ def initial() -> TimelineState:
         About(),
     )
     return TimelineState(
-        changes.initial(), audit.initial(), views.initial(), runs.initial(), beside, b""
+        changes.initial(),
+        audit.initial(),
+        views.initial(),
+        runs.initial(),
+        Series(),
+        beside,
+        b"",
     )
 
 
 def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
-    before, audited, shown, changed, beside, _ = state
+    before, audited, shown, changed, recounts, beside, _ = state
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
     after = changes.advanced(before, record, view, time)
@@ -132,11 +153,15 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         shown = views.following(shown, before.view, decode_known(record), record)
     elif record.type == "session:fork":
         shown = views.restarted(shown)
+        recounts = Series([one._replace(first=0) for one in recounts[-1:]])
+    if view.calibration.family != before.view.calibration.family:
+        recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
+        recounts = recounts.append(recount)
     step = _STEPS.get(record.type)
     if step is not None:
         beside = step(beside, record)
     audited = audit.advanced(audited, record, view, time)
-    return TimelineState(after, audited, shown, changed, beside, record.digest)
+    return TimelineState(after, audited, shown, changed, recounts, beside, record.digest)
 
 
 # -- steps ---------------------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+/**
+ * What became of a message at a request, as a word and a pattern: never by colour alone.
+ *
+ * The codes are the places in this list; the patterns are in base.css and, for the canvas, in
+ * charts/patterns.js.
+ */
+
+import { h } from '../element.js';
+
+/** @typedef {'whole' | 'shortened' | 'stripped' | 'partial' | 'summarised' | 'dropped' | 'merged' | 'replaced' | 'set' | 'cleared' | 'omitted' | 'not_added'} Standing */
+
+/** @type {readonly Standing[]} */
+export const STANDINGS = [
+  'whole',
+  'shortened',
+  'stripped',
+  'partial',
+  'summarised',
+  'dropped',
+  'merged',
+  'replaced',
+  'set',
+  'cleared',
+  'omitted',
+  'not_added',
+];
+
+/** @type {Readonly<Record<Standing, readonly [word: string, meaning: string]>>} */
+const MEANINGS = {
+  whole: ['sent', 'sent as it was added'],
+  shortened: ['shortened', 'sent, its text cut down'],
+  stripped: ['stripped', 'sent without its thinking'],
+  partial: ['partly sent', 'sent without some of its results'],
+  summarised: ['summarised', 'not sent; a summary stands for it'],
+  dropped: ['dropped', 'not sent; left out by a compaction'],
+  merged: ['merged', 'not sent by itself; another message holds it'],
+  replaced: ['replaced', 'not sent; another text stands in its place'],
+  set: ['taken away', 'not sent; the messages were set anew without it'],
+  cleared: ['cleared', 'not sent; the session was cleared'],
+  omitted: ['left out', 'not sent; it has no place in a valid request'],
+  not_added: ['not there yet', 'added after this request'],
+};
+
+/** @param {string} what */
+export function standingWord(what) {
+  return MEANINGS[/** @type {Standing} */ (what)]?.[0] ?? what;
+}
+
+/** @param {string} what */
+export function standingMeaning(what) {
+  return MEANINGS[/** @type {Standing} */ (what)]?.[1] ?? what;
+}
+
+/** Whether a message of this standing is sent, at least in part. @param {string} what */
+export function isInView(what) {
+  return what === 'whole' || what === 'shortened' || what === 'stripped' || what === 'partial';
+}
+
+/**
+ * A swatch with the pattern, and the word.
+ * @param {string} what
+ * @returns {HTMLElement}
+ */
+export function standingMark(what) {
+  const swatch = h('span', { class: `swatch st-${what}`, 'aria-hidden': 'true' });
+  return h(
+    'span',
+    { class: 'standing', title: standingMeaning(what) },
+    swatch,
+    h('span', { text: standingWord(what) }),
+  );
+}

@@ -1,0 +1,106 @@
+/**
+ * Bodies of messages, asked for in blocks and kept while there is room.
+ *
+ * A list asks for the rows in sight, one by one and again and again as it scrolls. What is asked for
+ * in one go becomes one question of at most 64 bodies; what is under way is not asked for twice; the
+ * bodies used last are kept.
+ */
+
+import { MOST_BODIES } from './source.js';
+
+/** @import { BodyAddress, StoredMessage } from './source.js' */
+
+/** Characters of JSON: about 32 MB in memory. */
+const MOST_KEPT = 16_000_000;
+
+/**
+ * @typedef {{message: StoredMessage, size: number}} KeptBody
+ * @typedef {{resolve: (body: StoredMessage) => void, reject: (error: unknown) => void}} Waiting
+ */
+
+export class BodyBlocks {
+  /**
+   * @param {(addresses: string[]) => Promise<{messages: StoredMessage[], size: number}>} ask answers
+   *   for addresses `position.index`, in order, with the size of the answer in characters
+   * @param {number} [most] how many characters are kept
+   */
+  constructor(ask, most = MOST_KEPT) {
+    this.ask = ask;
+    this.most = most;
+    this.size = 0;
+    /** @type {Map<string, KeptBody>} in the order of use, the oldest first */
+    this.kept = new Map();
+    /** @type {Map<string, Promise<StoredMessage>>} asked for and not there yet */
+    this.coming = new Map();
+    /** @type {Map<string, Waiting>} to be asked for with the next block */
+    this.waiting = new Map();
+  }
+
+  /**
+   * @param {BodyAddress[]} addresses
+   * @returns {Promise<StoredMessage[]>} in the same order
+   */
+  get(addresses) {
+    return Promise.all(addresses.map(({ position, index }) => this.one(`${position}.${index}`)));
+  }
+
+  /**
+   * @param {string} address
+   * @returns {Promise<StoredMessage>}
+   */
+  one(address) {
+    const kept = this.kept.get(address);
+    if (kept) {
+      this.kept.delete(address);
+      this.kept.set(address, kept);
+      return Promise.resolve(kept.message);
+    }
+    const coming = this.coming.get(address);
+    if (coming) return coming;
+    // All rows that are drawn together ask before this runs.
+    if (this.waiting.size === 0) queueMicrotask(() => this.send());
+    /** @type {Promise<StoredMessage>} */
+    const asked = new Promise((resolve, reject) => this.waiting.set(address, { resolve, reject }));
+    this.coming.set(address, asked);
+    return asked;
+  }
+
+  send() {
+    const wanted = [...this.waiting];
+    this.waiting.clear();
+    for (let start = 0; start < wanted.length; start += MOST_BODIES) {
+      void this.load(wanted.slice(start, start + MOST_BODIES));
+    }
+  }
+
+  /** @param {[string, Waiting][]} block */
+  async load(block) {
+    try {
+      const { messages, size } = await this.ask(block.map(([address]) => address));
+      block.forEach(([address, { resolve }], place) => {
+        this.keep(address, messages[place], Math.ceil(size / block.length));
+        resolve(messages[place]);
+      });
+    } catch (error) {
+      for (const [, { reject }] of block) reject(error);
+    } finally {
+      // What failed is asked for again when it is wanted again.
+      for (const [address] of block) this.coming.delete(address);
+    }
+  }
+
+  /**
+   * @param {string} address
+   * @param {StoredMessage} message
+   * @param {number} size
+   */
+  keep(address, message, size) {
+    this.kept.set(address, { message, size });
+    this.size += size;
+    for (const [oldest, body] of this.kept) {
+      if (this.size <= this.most || oldest === address) break;
+      this.kept.delete(oldest);
+      this.size -= body.size;
+    }
+  }
+}

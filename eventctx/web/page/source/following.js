@@ -1,0 +1,127 @@
+/**
+ * Follows a session that grows, without a gap.
+ *
+ * The server sends documents that go on from the last one; an event's id is the position of its
+ * document's head. A browser whose connection breaks asks again by itself and names the last id it
+ * got. Where it gives up (the server refused, or was gone for long), a new stream is opened behind
+ * the timeline's own head. A document that does not go on from there is never taken.
+ */
+
+/** @import { Timeline } from '../timeline/timeline.js' */
+/** @import { TimelineDocument } from '../timeline/packing.js' */
+/** @import { FollowState } from './source.js' */
+
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 10_000;
+
+/** @typedef {Pick<EventSource, 'addEventListener' | 'close' | 'readyState'>} EventStream */
+
+/**
+ * @typedef {{
+ *   open(after: number): EventStream,
+ *   since(after: number): Promise<TimelineDocument>,
+ *   later(run: () => void, milliseconds: number): () => void,
+ * }} FollowPort `open` begins a stream behind a position, `since` asks once for what came after it,
+ *   `later` runs once after some time and returns what calls it off
+ */
+
+/**
+ * @param {Timeline} timeline
+ * @param {FollowPort} port
+ * @param {(state: FollowState) => void} onState
+ * @returns {() => void} stops
+ */
+export function followTimeline(timeline, port, onState) {
+  const follower = new Follower(timeline, port, onState);
+  follower.open();
+  return () => follower.stop();
+}
+
+class Follower {
+  /**
+   * @param {Timeline} timeline
+   * @param {FollowPort} port
+   * @param {(state: FollowState) => void} onState
+   */
+  constructor(timeline, port, onState) {
+    this.timeline = timeline;
+    this.port = port;
+    this.onState = onState;
+    this.stopped = false;
+    this.wait = FIRST_WAIT_MS;
+    this.catching = false;
+    /** @type {EventStream | null} */
+    this.stream = null;
+    this.callOff = () => {};
+  }
+
+  open() {
+    const stream = this.port.open(this.timeline.head);
+    this.stream = stream;
+    stream.addEventListener('open', () => {
+      this.wait = FIRST_WAIT_MS;
+      this.tell('open');
+    });
+    stream.addEventListener('timeline', (event) => {
+      this.take(JSON.parse(/** @type {MessageEvent} */ (event).data));
+    });
+    stream.addEventListener('error', () => {
+      this.tell('lost');
+      // The browser tries again by itself unless the stream is closed.
+      if (stream.readyState === 2) this.openLater(stream);
+    });
+  }
+
+  /** @param {EventStream} stream that is closed */
+  openLater(stream) {
+    stream.close();
+    if (this.stopped || stream !== this.stream) return;
+    this.stream = null;
+    this.callOff = this.port.later(() => this.open(), this.wait);
+    this.wait = Math.min(this.wait * 2, LONGEST_WAIT_MS);
+  }
+
+  /** @param {TimelineDocument} document */
+  take(document) {
+    if (this.stopped || this.catching) return;
+    const { head } = this.timeline;
+    if (document.after === head) this.timeline.append(document);
+    // Sent twice, as after a broken connection, it holds nothing new.
+    else if (document.head > head) void this.catchUp();
+  }
+
+  /** Asks for what is missing; what the stream sends meanwhile is in the answer, or comes again. */
+  async catchUp() {
+    this.catching = true;
+    try {
+      const missing = await this.port.since(this.timeline.head);
+      if (!this.stopped && missing.after === this.timeline.head) this.timeline.append(missing);
+      this.catching = false;
+    } catch {
+      this.catching = false;
+      this.tell('lost');
+    }
+    // What came meanwhile was not taken: a stream behind the new head sends it.
+    if (this.stream) this.reopen(this.stream);
+  }
+
+  /** @param {EventStream} stream */
+  reopen(stream) {
+    stream.close();
+    if (this.stopped || stream !== this.stream) return;
+    this.stream = null;
+    this.callOff = this.port.later(() => this.open(), 0);
+  }
+
+  /** @param {FollowState} state */
+  tell(state) {
+    if (!this.stopped) this.onState(state);
+  }
+
+  stop() {
+    this.stopped = true;
+    this.callOff();
+    this.stream?.close();
+    this.stream = null;
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * The server as the page's source: `eventctx inspect` on this machine.
+ */
+
+import { Timeline } from '../timeline/timeline.js';
+import { BodyBlocks } from './blocks.js';
+import { fetchJson, fetchText, TimelineDecoder } from './decoding.js';
+import { followTimeline } from './following.js';
+
+/** @import { FollowPort } from './following.js' */
+/** @import { Source, StoredMessage } from './source.js' */
+
+/** Sessions whose bodies are kept: one looks at one, or compares two. */
+const MOST_SESSIONS = 2;
+
+/** @returns {Source} */
+export function serverSource() {
+  const decoder = new TimelineDecoder();
+  /** @type {Map<string, BodyBlocks>} */
+  const blocks = new Map();
+  return {
+    can: { answers: true, live: true, search: true },
+    about: () => fetchJson('/api/about'),
+    sessions: () => fetchJson('/api/sessions'),
+    async timeline(name) {
+      return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
+    },
+    follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
+    bodies: (name, addresses) => blocksOf(blocks, name).get(addresses),
+    answer: (name, question, parameters = {}) =>
+      fetchJson(sessionPlace(name, question, parameters)),
+    search: (query, session = null) => fetchJson(`/api/search${queryOf({ q: query, session })}`),
+    async digests(name) {
+      return (await fetchJson(sessionPlace(name, 'digests'))).messages;
+    },
+  };
+}
+
+/**
+ * The address of something of a session; parameters that are null are left out.
+ * @param {string} name
+ * @param {string} what
+ * @param {Record<string, unknown>} [parameters]
+ */
+export function sessionPlace(name, what, parameters = {}) {
+  return `/api/s/${encodeURIComponent(name)}/${what}${queryOf(parameters)}`;
+}
+
+/** @param {Record<string, unknown>} parameters */
+function queryOf(parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined) query.set(name, String(value));
+  }
+  return query.size === 0 ? '' : `?${query}`;
+}
+
+/**
+ * @param {string} session
+ * @returns {FollowPort}
+ */
+function serverPort(session) {
+  return {
+    open: (after) => new EventSource(sessionPlace(session, 'follow', { after })),
+    since: (after) => fetchJson(sessionPlace(session, 'timeline', { after })),
+    later(run, milliseconds) {
+      const timer = setTimeout(run, milliseconds);
+      return () => clearTimeout(timer);
+    },
+  };
+}
+
+/**
+ * @param {Map<string, BodyBlocks>} blocks
+ * @param {string} name
+ */
+function blocksOf(blocks, name) {
+  const known = blocks.get(name) ?? new BodyBlocks((addresses) => askBodies(name, addresses));
+  blocks.delete(name);
+  blocks.set(name, known);
+  for (const [oldest] of blocks) {
+    if (blocks.size <= MOST_SESSIONS) break;
+    blocks.delete(oldest);
+  }
+  return known;
+}
+
+/**
+ * @param {string} name
+ * @param {string[]} addresses
+ * @returns {Promise<{messages: StoredMessage[], size: number}>}
+ */
+async function askBodies(name, addresses) {
+  // Commas and points need no escapes, and 64 addresses stay short.
+  const text = await fetchText(`${sessionPlace(name, 'bodies')}?at=${addresses.join(',')}`);
+  return { messages: JSON.parse(text), size: text.length };
+}

@@ -1,0 +1,44 @@
+/**
+ * Where the page reads from: the server, or the file that the page is itself.
+ *
+ * Each source says what it can; a question that a file cannot answer is not offered.
+ */
+
+/** @import { Timeline } from '../timeline/timeline.js' */
+
+/** A row of `eventctx sessions --json`. @typedef {Record<string, any> & {session: string}} SessionRow */
+
+/** The place of a body: a record's position, and the body's index in it.
+ * @typedef {{position: number, index: number}} BodyAddress
+ */
+
+/** A message as it is stored, in its own dialect; null where it was erased.
+ * @typedef {Record<string, any> | null} StoredMessage
+ */
+
+/** @typedef {{version: string, reveal: boolean, live: boolean, store: string, writable: boolean}} About */
+
+/** How a live session is followed. @typedef {'open' | 'lost' | 'ended'} FollowState */
+
+/**
+ * `answers`: every question of the command line; `live`: sessions grow; `search`: over all texts.
+ * @typedef {{answers: boolean, live: boolean, search: boolean}} Abilities
+ */
+
+/**
+ * All that is asked throws an Error with a message for a person.
+ * @typedef {{
+ *   can: Abilities,
+ *   about(): Promise<About>,
+ *   sessions(): Promise<SessionRow[]>,
+ *   timeline(name: string): Promise<Timeline>,
+ *   follow(timeline: Timeline, onState: (state: FollowState) => void): () => void,
+ *   bodies(name: string, addresses: BodyAddress[]): Promise<StoredMessage[]>,
+ *   answer(name: string, question: string, parameters?: Record<string, unknown>): Promise<any>,
+ *   search(query: string, session?: string | null): Promise<any>,
+ *   digests(name: string): Promise<string[]>,
+ * }} Source
+ */
+
+/** How many bodies are asked for at once: the server answers no more. */
+export const MOST_BODIES = 64;

@@ -1,0 +1,214 @@
+/**
+ * What the screens share: the source, the session's timeline, the cursor and what follows from it.
+ *
+ * The cursor is the place's position, read as a request: the last one at or before it. Without a
+ * position the cursor is at the end, and stays there while the session grows.
+ */
+
+import { go, place } from './place.js';
+import { batch, computed, effect, signal, untracked } from './signals.js';
+
+/** @typedef {import('./source/source.js').Source} Source */
+/** @typedef {import('./source/source.js').SessionRow} SessionRow */
+/** @typedef {import('./timeline/timeline.js').Timeline} Timeline */
+/** @typedef {'system' | 'person' | 'model' | 'result' | 'summary'} Group */
+/** How much is shown of a message: 0 folded, 1 one line, 2 whole. @typedef {0 | 1 | 2} Detail */
+/** @typedef {'off' | 'open' | 'lost' | 'ended'} Connection */
+
+/** @type {readonly Group[]} */
+export const GROUPS = ['system', 'person', 'model', 'result', 'summary'];
+
+/** The most requests in the river at once: more become a comb. */
+export const WINDOW_SIZE = 400;
+
+/** Where everything is read from. @type {Source} */
+export let source;
+
+/** @type {import('./signals.js').Signal<SessionRow[] | null>} */
+export const sessions = signal(/** @type {SessionRow[] | null} */ (null));
+
+/** Of the place's session: null until it is there. The same object grows. @type {import('./signals.js').Signal<Timeline | null>} */
+export const timeline = signal(/** @type {Timeline | null} */ (null));
+
+/** Why there is no timeline, or none of the sessions. @type {import('./signals.js').Signal<string | null>} */
+export const problem = signal(/** @type {string | null} */ (null));
+
+/** @type {import('./signals.js').Signal<Connection>} */
+export const connection = signal(/** @type {Connection} */ ('off'));
+
+/** Whether the cursor stays at the end while the session grows. @type {import('./signals.js').Signal<boolean>} */
+export const follow = signal(true);
+
+/** Requests in the river, first and last. @type {import('./signals.js').Signal<[number, number]>} */
+export const windowed = signal(/** @type {[number, number]} */ ([0, -1]));
+
+/** Requests that were marked for comparing. @type {import('./signals.js').Signal<{a: number | null, b: number | null}>} */
+export const marks = signal(/** @type {{a: number | null, b: number | null}} */ ({ a: null, b: null }));
+
+/** @type {import('./signals.js').Signal<Record<Group, Detail>>} */
+export const detail = signal(
+  /** @type {Record<Group, Detail>} */ ({ system: 0, person: 2, model: 1, result: 1, summary: 1 }),
+);
+
+/** @type {import('./signals.js').Signal<{text: string, isError: boolean} | null>} */
+export const notice = signal(/** @type {{text: string, isError: boolean} | null} */ (null));
+
+/** The request at the cursor: -1 without any. @type {import('./signals.js').Computed<number>} */
+export const cursor = computed(() => {
+  const now = timeline.value;
+  if (now === null) return -1;
+  now.version.value; // a longer timeline may have another last request
+  const { at } = place.value;
+  return at === null ? now.requests.count - 1 : now.requestAt(at);
+});
+
+/**
+ * Moves the cursor. The address changes without a step for the back button: there are thousands.
+ * @param {number} request
+ * @param {{keepFollowing?: boolean}} [options]
+ */
+export function setCursor(request, { keepFollowing = false } = {}) {
+  const now = timeline.peek();
+  if (now === null || now.requests.count === 0) return;
+  const held = Math.max(0, Math.min(request, now.requests.count - 1));
+  batch(() => {
+    if (!keepFollowing) follow.value = false;
+    go({ at: now.requests.position[held] ?? null }, { replace: true });
+    showInWindow(held);
+  });
+}
+
+/** Goes to the end, and stays there. */
+export function followEnd() {
+  batch(() => {
+    follow.value = true;
+    go({ at: null }, { replace: true });
+    showInWindow((timeline.peek()?.requests.count ?? 0) - 1);
+  });
+}
+
+/**
+ * Moves the window just so far that the request is in it.
+ * @param {number} request
+ */
+export function showInWindow(request) {
+  if (request < 0) return;
+  const [first, last] = windowed.peek();
+  if (first <= request && request <= last) return;
+  const width = Math.max(last - first, 0);
+  const start = request < first ? request : Math.max(0, request - width);
+  windowed.value = [start, start + width];
+}
+
+/**
+ * Says something to everybody, also to those who hear the page.
+ * @param {string} text
+ * @param {{isError?: boolean}} [options]
+ */
+export function notify(text, { isError = false } = {}) {
+  notice.value = { text, isError };
+}
+
+/**
+ * Takes what everything is read from, and keeps sessions and timeline with the place.
+ * @param {Source} from
+ */
+export function startState(from) {
+  source = from;
+  void loadSessions();
+  effect(() => {
+    const { session } = place.value;
+    return untracked(() => openSession(session));
+  });
+}
+
+/** Reads the list of sessions again. */
+export async function loadSessions() {
+  try {
+    sessions.value = await source.sessions();
+  } catch (error) {
+    sessions.value ??= [];
+    problem.value = messageOf(error);
+    notify(`The sessions cannot be read: ${messageOf(error)}`, { isError: true });
+  }
+}
+
+/** @type {string | null} */
+let openedSession = null;
+let stopOpened = () => {};
+
+/** @param {string | null} name */
+function openSession(name) {
+  if (name === openedSession) return;
+  openedSession = name;
+  stopOpened();
+  stopOpened = () => {};
+  batch(() => {
+    timeline.value = null;
+    problem.value = null;
+    connection.value = 'off';
+    marks.value = { a: null, b: null };
+  });
+  if (name !== null) void loadTimeline(name);
+}
+
+/** @param {string} name */
+async function loadTimeline(name) {
+  let loaded;
+  try {
+    loaded = await source.timeline(name);
+  } catch (error) {
+    if (openedSession === name) problem.value = messageOf(error);
+    return;
+  }
+  // The person may have gone elsewhere meanwhile.
+  if (openedSession !== name) return;
+  batch(() => {
+    follow.value = place.peek().at === null;
+    windowed.value = windowAround(loaded, cursorIn(loaded));
+    timeline.value = loaded;
+  });
+  stopOpened = keepUp(loaded);
+}
+
+/**
+ * Follows a session that grows, and keeps the window at its end while the person follows.
+ * @param {Timeline} loaded
+ * @returns {() => void}
+ */
+function keepUp(loaded) {
+  const ends = [
+    effect(() => {
+      loaded.version.value;
+      if (follow.value) untracked(() => showInWindow(loaded.requests.count - 1));
+    }),
+  ];
+  if (source.can.live) {
+    ends.push(source.follow(loaded, (state) => (connection.value = state)));
+  }
+  return () => ends.forEach((end) => end());
+}
+
+/** @param {Timeline} loaded */
+function cursorIn(loaded) {
+  const { at } = place.peek();
+  return at === null ? loaded.requests.count - 1 : loaded.requestAt(at);
+}
+
+/**
+ * @param {Timeline} loaded
+ * @param {number} request
+ * @returns {[number, number]}
+ */
+function windowAround(loaded, request) {
+  const count = loaded.requests.count;
+  const width = Math.min(count, WINDOW_SIZE);
+  const middle = Math.round(Math.max(request, 0) - width / 2);
+  const first = Math.max(0, Math.min(middle, count - width));
+  return [first, first + width - 1];
+}
+
+/** @param {unknown} error */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}

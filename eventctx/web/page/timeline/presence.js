@@ -1,0 +1,165 @@
+/**
+ * When each message was in view, as rectangles: messages `number` to `until`, requests `first` to
+ * `last`, all with one standing.
+ *
+ * A plan takes out runs of messages and holds until the next one. So from one request to the next
+ * only messages behind the kept entries, and those of changes in between, can stand otherwise; a
+ * rectangle ends where one of these does. What was not added yet has none.
+ */
+
+import { GrowingColumn } from './columns.js';
+import { IN_VIEW_BELOW, STANDINGS, STANDING_NOT_ADDED } from './standing.js';
+
+/** @import { Timeline } from './timeline.js' */
+
+/** @typedef {{number: number, until: number, first: number, last: number, what: string}} PresenceRun */
+
+const NOT_SHOWN = 255;
+
+/**
+ * @param {Timeline} timeline
+ * @param {number} firstMessage
+ * @param {number} lastMessage
+ * @param {number} firstRequest
+ * @param {number} lastRequest
+ * @returns {PresenceRun[]}
+ */
+export function presenceOf(timeline, firstMessage, lastMessage, firstRequest, lastRequest) {
+  const top = Math.max(0, firstMessage);
+  const bottom = Math.min(lastMessage, timeline.messages.count - 1);
+  const left = Math.max(0, firstRequest);
+  const right = Math.min(lastRequest, timeline.requests.count - 1);
+  if (top > bottom || left > right) return [];
+  const sweep = new PresenceSweep(timeline, top, bottom, left);
+  for (let request = left + 1; request <= right; request++) sweep.step(request);
+  return sweep.finish(right);
+}
+
+class PresenceSweep {
+  /**
+   * @param {Timeline} timeline
+   * @param {number} top
+   * @param {number} bottom
+   * @param {number} request
+   */
+  constructor(timeline, top, bottom, request) {
+    this.timeline = timeline;
+    this.top = top;
+    this.now = timeline.standings(request).slice(top, bottom + 1);
+    this.since = new Int32Array(this.now.length).fill(request);
+    this.shown = this.now.map((code) => (code < IN_VIEW_BELOW ? code : NOT_SHOWN));
+    this.view = new GrowingColumn(timeline.view(request).slice());
+    this.view.count = this.view.space.length;
+    /** The request at which a message was last looked at: a step looks at each once. */
+    this.seen = new Int32Array(this.now.length).fill(-1);
+    /** @type {number[]} */
+    this.touched = [];
+    /** @type {PresenceRun[]} */
+    this.runs = [];
+  }
+
+  /**
+   * Goes on from the request before to `request`.
+   * @param {number} request
+   */
+  step(request) {
+    const { timeline, view } = this;
+    const { views, changeTable } = timeline;
+    const { position, last } = timeline.requests;
+    this.touched = [];
+    const keep = views.keep.space[request];
+    for (let at = keep; at < view.count; at++) this.show(view.space[at], NOT_SHOWN, request);
+    view.count = keep;
+    views.eachAdded(request, (from, to) => {
+      for (let id = from; id <= to; id++) {
+        view.push(id);
+        this.show(id, timeline.shownAs(id), request);
+      }
+    });
+    this.touchRun(last[request - 1] + 1, last[request], request);
+    const changes = changeTable.before(position[request]);
+    for (let at = changeTable.before(position[request - 1]); at < changes; at++) {
+      this.touchRun(changeTable.first.space[at], changeTable.last.space[at], request);
+    }
+    const out = changeTable.standingsAfter(changes, timeline.messages.count);
+    const standingOf = (/** @type {number} */ place) => {
+      if (this.shown[place] !== NOT_SHOWN) return this.shown[place];
+      return this.top + place > last[request] ? STANDING_NOT_ADDED : out[this.top + place];
+    };
+    const other = this.touched.filter((place) => standingOf(place) !== this.now[place]);
+    this.close(other.sort((one, another) => one - another), request - 1);
+    for (const place of other) {
+      this.now[place] = standingOf(place);
+      this.since[place] = request;
+    }
+  }
+
+  /**
+   * @param {number} id an entry that came or went
+   * @param {number} code as what it is shown
+   * @param {number} request
+   */
+  show(id, code, request) {
+    const place = this.timeline.shownNumber(id) - this.top;
+    if (place < 0 || place >= this.shown.length) return;
+    this.shown[place] = code;
+    this.touch(place, request);
+  }
+
+  /**
+   * @param {number} place
+   * @param {number} request
+   */
+  touch(place, request) {
+    if (this.seen[place] === request) return;
+    this.seen[place] = request;
+    this.touched.push(place);
+  }
+
+  /**
+   * @param {number} first
+   * @param {number} last
+   * @param {number} request
+   */
+  touchRun(first, last, request) {
+    const end = Math.min(last - this.top, this.now.length - 1);
+    for (let place = Math.max(first - this.top, 0); place <= end; place++) this.touch(place, request);
+  }
+
+  /**
+   * Ends the standings of these messages with request `last`; neighbours alike are one rectangle.
+   * @param {ArrayLike<number>} places in rising order
+   * @param {number} last
+   */
+  close(places, last) {
+    for (let at = 0; at < places.length; ) {
+      const start = places[at];
+      const what = this.now[start];
+      const since = this.since[start];
+      let end = start;
+      for (at++; at < places.length; at++) {
+        const next = places[at];
+        if (next !== end + 1 || this.now[next] !== what || this.since[next] !== since) break;
+        end = next;
+      }
+      if (what === STANDING_NOT_ADDED) continue;
+      this.runs.push({
+        number: this.top + start,
+        until: this.top + end,
+        first: since,
+        last,
+        what: STANDINGS[what],
+      });
+    }
+  }
+
+  /**
+   * Ends all standings with request `last`.
+   * @param {number} last
+   * @returns {PresenceRun[]}
+   */
+  finish(last) {
+    this.close(Int32Array.from(this.now, (_, place) => place), last);
+    return this.runs;
+  }
+}

@@ -1,0 +1,479 @@
+/**
+ * A session at a glance, as the browser holds it: columns of numbers, and all that follows of them.
+ *
+ * It is made of a document of the server and grows by documents that go on from its head. It holds
+ * no text. Every view, standing and sum is derived here, so looking around asks the server nothing.
+ */
+
+import { signal } from '../signals.js';
+import { columnOf } from './columns.js';
+import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from './groups.js';
+import { MESSAGE_COLUMNS, packDocument, REQUEST_COLUMNS } from './packing.js';
+import { appliedBetween, requestName, requestNotAfter } from './places.js';
+import { presenceOf } from './presence.js';
+import { envelopeOf, riverOf } from './river.js';
+import {
+  ChangeTable,
+  IN_VIEW_BELOW,
+  STANDING_NOT_ADDED,
+  STANDING_OMITTED,
+  STANDING_SHORTENED,
+  STANDING_WHOLE,
+  STANDINGS,
+} from './standing.js';
+import { shareOut, SumTable } from './sums.js';
+import { ViewTable } from './views.js';
+import { wordsOut } from './words.js';
+
+/** @import { GrowingColumn, Numbers } from './columns.js' */
+/** @import { CompactionEntry, ExtraEntry, LinkEntry, PackedColumns, PackedDocument, ReasonEntry, Recount, TimelineDocument, TurnEntry } from './packing.js' */
+/** @import { PresenceRun } from './presence.js' */
+/** @import { Envelope, River } from './river.js' */
+/** @import { WordsOut } from './words.js' */
+
+/**
+ * An entry of a view. `kind` is `message` for a message as it was added, else an extra's kind;
+ * `position` and `index` are the place of its body, null where the view makes its text up.
+ * @typedef {{
+ *   id: number, kind: 'message' | ExtraEntry['kind'], number: number | null, group: number,
+ *   tokens: number, position: number | null, index: number | null, extra: ExtraEntry | null,
+ * }} ViewEntry
+ */
+
+/** @typedef {{what: string, change: number, extra: number | null}} MessageStanding */
+
+/**
+ * @typedef {{
+ *   count: number, position: Int32Array, index: Int32Array, kind: Uint8Array, tokens: Int32Array,
+ *   characters: Int32Array, time: Float64Array, turn: Int32Array, caller: Int32Array,
+ *   demands: Int32Array,
+ * }} MessageTable
+ */
+
+/**
+ * @typedef {{
+ *   count: number, position: Int32Array, time: Float64Array, turn: Int32Array,
+ *   iteration: Int32Array, known: Uint8Array, total: Int32Array, estimated: Uint8Array,
+ *   messages: Int32Array, beside: Int32Array, system: Int32Array, tools: Int32Array,
+ *   cached: Int32Array, budget: Int32Array, entries: Int32Array, keep: Int32Array,
+ *   last: Int32Array, plan: Int32Array, model: Int32Array, additions: Int32Array,
+ *   missing: Int32Array, floor: Uint8Array, breaks: string[], digest: string[],
+ * }} RequestTable
+ */
+
+/** Standings of the last requests that were looked at: a byte for each message. */
+const MOST_STANDINGS = 8;
+
+export class Timeline {
+  /** @param {PackedDocument} first */
+  constructor(first) {
+    this.session = first.session;
+    this.head = -1;
+    this.digest = '';
+    this.records = 0;
+    /** @type {string | null} */
+    this.mirror = first.mirror;
+    this.importer = first.source_format ?? null;
+    this.parent = first.parent;
+    /** Ticks when the timeline grows or an earlier row reads otherwise. */
+    this.version = signal(0);
+    /** @type {Record<string, GrowingColumn<Numbers>>} */
+    this.messageColumns = {};
+    /** @type {Record<string, GrowingColumn<Numbers>>} */
+    this.requestColumns = {};
+    this.messages = /** @type {MessageTable} */ (/** @type {unknown} */ ({ count: 0 }));
+    this.requests = /** @type {RequestTable} */ (
+      /** @type {unknown} */ ({ count: 0, breaks: [], digest: [] })
+    );
+    /** @type {ExtraEntry[]} */
+    this.extras = [];
+    /** @type {string[]} */
+    this.models = [];
+    /** @type {CompactionEntry[]} */
+    this.compactions = [];
+    /** @type {ReasonEntry[]} */
+    this.reasons = [];
+    /** @type {TurnEntry[]} */
+    this.turns = [];
+    /** @type {LinkEntry[]} */
+    this.links = [];
+    /** @type {Record<string, number>} */
+    this.calls = {};
+    /** @type {Recount[]} */
+    this.recounts = [];
+    this.views = new ViewTable();
+    this.sumTable = new SumTable();
+    this.changeTable = new ChangeTable();
+    /** @type {Map<number, Uint8Array>} */
+    this.knownStandings = new Map();
+    this.logShares = new Int32Array(LOG_GROUPS.length);
+  }
+
+  /**
+   * @param {TimelineDocument | PackedDocument} document a whole one
+   * @returns {Timeline}
+   */
+  static from(document) {
+    const packed = packDocument(document);
+    if (packed.after !== -1) {
+      throw new Error(`timeline: expected a whole document, found one after @${packed.after}`);
+    }
+    const timeline = new Timeline(packed);
+    timeline.take(packed);
+    return timeline;
+  }
+
+  /**
+   * Grows by a document that goes on from this timeline's head.
+   * @param {TimelineDocument | PackedDocument} delta
+   */
+  append(delta) {
+    const packed = packDocument(delta);
+    if (packed.session !== this.session || packed.after !== this.head) {
+      throw new Error(
+        `timeline: expected ${this.session} after @${this.head}, ` +
+          `found ${packed.session} after @${packed.after}`,
+      );
+    }
+    this.take(packed);
+    this.version.value = this.version.peek() + 1;
+  }
+
+  /** @param {PackedDocument} packed */
+  take(packed) {
+    const messages = this.messages.count;
+    const requests = this.requests.count;
+    growColumns(this.messageColumns, this.messages, MESSAGE_COLUMNS, packed.messages);
+    growColumns(this.requestColumns, this.requests, REQUEST_COLUMNS, packed.requests);
+    this.messages.count = this.messages.position.length;
+    this.requests.count = this.requests.position.length;
+    appendAll(this.requests.breaks, packed.breaks);
+    appendAll(this.requests.digest, packed.digests);
+    for (const key of /** @type {const} */ (['extras', 'models', 'compactions', 'reasons', 'links'])) {
+      appendAll(/** @type {any[]} */ (this[key]), packed[key]);
+    }
+    for (const turn of packed.turns) this.takeTurn(turn);
+    Object.assign(this.calls, packed.calls);
+    this.update(packed.updated ?? {});
+    this.changeTable.append(packed);
+    this.views.append(packed);
+    this.knownStandings.clear();
+    this.count(messages, requests, packed.recounts ?? []);
+    this.head = packed.head;
+    this.digest = packed.digest;
+    this.records = packed.records;
+  }
+
+  /**
+   * Sums up the new messages and requests.
+   * @param {number} messages how many are counted already
+   * @param {number} requests
+   * @param {Recount[]} recounts
+   */
+  count(messages, requests, recounts) {
+    const { kind, tokens } = this.messages;
+    this.sumTable.appendMessages(kind.subarray(messages), tokens.subarray(messages));
+    appendAll(this.recounts, recounts);
+    let next = 0;
+    for (let request = requests; request <= this.requests.count; request++) {
+      for (; next < recounts.length && recounts[next].from <= request; next++) {
+        const again = tokens.slice();
+        again.set(recounts[next].tokens);
+        this.sumTable.recount(kind, again, this.extras);
+      }
+      if (request < this.requests.count) this.sumTable.appendRequest(this.views, request, this.extras);
+    }
+  }
+
+  /** @param {TurnEntry} turn */
+  takeTurn(turn) {
+    const known = this.turns.findLastIndex(
+      (one) => one.number === turn.number && one.first === turn.first,
+    );
+    if (known < 0) this.turns.push(turn);
+    else this.turns[known] = turn;
+  }
+
+  /** @param {NonNullable<PackedDocument['updated']>} updated */
+  update(updated) {
+    for (const [place, row] of Object.entries(updated.requests ?? {})) {
+      for (const [name, value] of Object.entries(row)) {
+        /** @type {any} */ (this.requests)[name][place] = value;
+      }
+    }
+    for (const [place, row] of Object.entries(updated.compactions ?? {})) {
+      Object.assign(this.compactions[Number(place)], row);
+    }
+  }
+
+  /** The runs of changes, as columns. */
+  get changes() {
+    const { count, position, first, last, what, reason, compaction, into } = this.changeTable;
+    return {
+      count,
+      position: position.values,
+      first: first.values,
+      last: last.values,
+      what: what.values,
+      reason: reason.values,
+      compaction: compaction.values,
+      into: into.values,
+    };
+  }
+
+  /**
+   * The entry ids of a request's view, in order; shared, so do not write to it.
+   * @param {number} request
+   * @returns {Int32Array}
+   */
+  view(request) {
+    return this.views.of(request);
+  }
+
+  /**
+   * Tokens of a message at a request, as the estimator of the model that was called counts them.
+   * @param {number} number
+   * @param {number} request
+   */
+  tokensOf(number, request) {
+    const again = this.recounts.findLast((one) => one.from <= request && number < one.tokens.length);
+    return again ? again.tokens[number] : this.messages.tokens[number];
+  }
+
+  /**
+   * @param {number} id
+   * @param {number} [request] at which its tokens are wanted; the last one without it
+   * @returns {ViewEntry}
+   */
+  entry(id, request = this.requests.count) {
+    if (id >= 0) {
+      const { kind, position, index } = this.messages;
+      return {
+        id,
+        kind: 'message',
+        number: id,
+        group: kind[id],
+        tokens: this.tokensOf(id, request),
+        position: position[id],
+        index: index[id],
+        extra: null,
+      };
+    }
+    const extra = this.extras[-id - 1];
+    const whole = extra.kind === 'stripped' || extra.kind === 'partial';
+    const number = extra.number ?? null;
+    const own = { position: extra.position ?? null, index: extra.index ?? null };
+    // What is only shown in part has the body of its message.
+    const body = whole && own.position === null && number !== null ? this.entry(number) : own;
+    return {
+      id,
+      kind: extra.kind,
+      number,
+      group: extra.group,
+      tokens: extra.tokens,
+      position: body.position,
+      index: body.index,
+      extra,
+    };
+  }
+
+  /**
+   * The message that an entry shows, whole or in part; -1 for what shows none.
+   * @param {number} id
+   */
+  shownNumber(id) {
+    if (id >= 0) return id;
+    const { kind, number } = this.extras[-id - 1];
+    const shows = kind === 'shortened' || kind === 'stripped' || kind === 'partial';
+    return shows ? (number ?? -1) : -1;
+  }
+
+  /**
+   * The code of the standing of the message that an entry shows.
+   * @param {number} id
+   */
+  shownAs(id) {
+    return id < 0 && this.extras[-id - 1].kind === 'shortened' ? STANDING_SHORTENED : STANDING_WHOLE;
+  }
+
+  /**
+   * The standing of every message at a request, as codes; shared, so do not write to it.
+   * @param {number} request
+   * @returns {Uint8Array}
+   */
+  standings(request) {
+    const known = this.knownStandings.get(request);
+    if (known) return known;
+    const { count } = this.messages;
+    const changes = this.changeTable.before(this.requests.position[request]);
+    const codes = this.changeTable.standingsAfter(changes, count).slice(0, count);
+    codes.fill(STANDING_NOT_ADDED, this.requests.last[request] + 1);
+    for (const id of this.view(request)) {
+      const number = this.shownNumber(id);
+      if (number >= 0) codes[number] = this.shownAs(id);
+    }
+    if (this.knownStandings.size >= MOST_STANDINGS) {
+      const [oldest] = this.knownStandings.keys();
+      this.knownStandings.delete(oldest);
+    }
+    this.knownStandings.set(request, codes);
+    return codes;
+  }
+
+  /**
+   * The standing of one message at a request: `change` is the place of the change that caused it in
+   * `changes`, -1 without one; `extra` is the id of the entry that shows it in part.
+   * @param {number} number
+   * @param {number} request
+   * @returns {MessageStanding}
+   */
+  standing(number, request) {
+    const code = this.standings(request)[number] ?? STANDING_NOT_ADDED;
+    const what = STANDINGS[code];
+    const changes = this.changeTable.before(this.requests.position[request]);
+    if (code === STANDING_NOT_ADDED) return { what, change: -1, extra: null };
+    if (code >= IN_VIEW_BELOW) return { what, change: this.outBy(number, code, changes, request), extra: null };
+    const id = this.view(request).find((one) => one < 0 && this.shownNumber(one) === number) ?? null;
+    const extra = id === null ? null : this.extras[-id - 1];
+    if (extra === null || extra.kind === 'partial') return { what, change: -1, extra: id };
+    const kind = extra.kind === 'shortened' ? 'shortened' : 'thinking_left_out';
+    return { what, change: this.changeTable.lastNamed(number, changes, kind), extra: id };
+  }
+
+  /**
+   * The change for which a message is out of view. A result without its call left with the call.
+   * @param {number} number
+   * @param {number} code
+   * @param {number} changes
+   * @param {number} request
+   */
+  outBy(number, code, changes, request) {
+    const of = code === STANDING_OMITTED ? this.messages.caller[number] : number;
+    if (of < 0 || this.standings(request)[of] < IN_VIEW_BELOW) return -1;
+    return this.changeTable.tookOut(of, changes).change;
+  }
+
+  /**
+   * The first request of those without the message up to this one.
+   * @param {number} number out of view at the request
+   * @param {number} request
+   */
+  absentSince(number, request) {
+    let since = request;
+    while (since > 0 && this.requests.last[since - 1] >= number) {
+      if (this.view(since - 1).some((id) => this.shownNumber(id) === number)) break;
+      since--;
+    }
+    return since;
+  }
+
+  /**
+   * Tokens of a request's messages by group of the log; they add up to `requests.messages`.
+   * @param {number} request
+   * @returns {Int32Array} used again by the next call
+   */
+  logSums(request) {
+    shareOut(this.sumTable.of(request), this.requests.messages[request], this.logShares);
+    return this.logShares;
+  }
+
+  /**
+   * Tokens of a request's messages by group of the screen; they add up to `requests.messages`.
+   * @param {number} request
+   * @returns {Int32Array}
+   */
+  sums(request) {
+    const sums = new Int32Array(SCREEN_GROUPS.length);
+    this.logSums(request).forEach((tokens, group) => {
+      sums[groupOf(group)] += tokens;
+    });
+    return sums;
+  }
+
+  /**
+   * @param {number} first
+   * @param {number} last
+   * @returns {River}
+   */
+  river(first, last) {
+    return riverOf(this, first, last);
+  }
+
+  /**
+   * @param {number} columns
+   * @returns {Envelope}
+   */
+  envelope(columns) {
+    return envelopeOf(this, columns);
+  }
+
+  /**
+   * @param {number} firstMessage
+   * @param {number} lastMessage
+   * @param {number} firstRequest
+   * @param {number} lastRequest
+   * @returns {PresenceRun[]}
+   */
+  presence(firstMessage, lastMessage, firstRequest, lastRequest) {
+    return presenceOf(this, firstMessage, lastMessage, firstRequest, lastRequest);
+  }
+
+  /** @param {number} position */
+  requestAt(position) {
+    return requestNotAfter(this, position);
+  }
+
+  /** @param {number} request */
+  turnOf(request) {
+    return this.requests.turn[request] ?? -1;
+  }
+
+  /** @param {number} request */
+  name(request) {
+    return requestName(this, request);
+  }
+
+  /** @param {number} request */
+  previousOf(request) {
+    return request > 0 ? request - 1 : -1;
+  }
+
+  /**
+   * @param {number} from
+   * @param {number} to
+   */
+  compactionsBetween(from, to) {
+    return appliedBetween(this, from, to);
+  }
+
+  /**
+   * @param {number} request
+   * @returns {WordsOut[]}
+   */
+  wordsOutOfView(request) {
+    return wordsOut(this, request);
+  }
+}
+
+/**
+ * @param {Record<string, GrowingColumn<Numbers>>} columns
+ * @param {MessageTable | RequestTable} table
+ * @param {Readonly<Record<string, unknown>>} names
+ * @param {PackedColumns} values
+ */
+function growColumns(columns, table, names, values) {
+  for (const name of Object.keys(names)) {
+    if (columns[name] === undefined) columns[name] = columnOf(values[name]);
+    else columns[name].append(values[name]);
+    /** @type {any} */ (table)[name] = columns[name].values;
+  }
+}
+
+/**
+ * @template T
+ * @param {T[]} list
+ * @param {T[]} more
+ */
+function appendAll(list, more) {
+  for (const one of more) list.push(one);
+}

@@ -27,7 +27,7 @@ export function compactionPanel(subject, panel) {
   const index = compactionOf(subject);
   if (index < 0) {
     const none = subject.now.compactions.length === 0 ? 'This session had no compaction.' : 'No compaction is in force at this request.';
-    panel.replaceChildren(h('p', { class: 'muted', text: none }), choice(subject, panel, -1));
+    panel.replaceChildren(h('p', { class: 'muted', text: none }), ...choice(subject, panel, -1));
     return;
   }
   showCompaction(subject, panel, index);
@@ -53,7 +53,7 @@ function showCompaction(subject, panel, index) {
   const one = now.compactions[index];
   const effect = compactionEffect(now, index);
   panel.replaceChildren(
-    choice(subject, panel, index),
+    ...choice(subject, panel, index),
     h('div', { class: 'compaction' },
       h('div', null,
         h('p', { class: 'why-sentence', text: compactionSentence(one) }),
@@ -183,8 +183,7 @@ function insertionsOf({ now, alive }, ids) {
  */
 function choice(subject, panel, index) {
   const { compactions } = subject.now;
-  if (compactions.length < 2 && index >= 0) return null;
-  if (compactions.length === 0) return null;
+  if (compactions.length === 0 || (compactions.length === 1 && index >= 0)) return [];
   const select = h('select', { 'aria-label': 'Compaction' },
     index < 0 ? h('option', { value: '', text: 'Choose a compaction' }) : null,
     compactions.map((one, at) => h('option', {
@@ -196,5 +195,5 @@ function choice(subject, panel, index) {
     showCompaction(subject, panel, Number(select.value));
     panel.querySelector('select')?.focus();
   });
-  return h('p', { class: 'choice' }, select);
+  return [h('p', { class: 'choice' }, select)];
 }

@@ -49,18 +49,17 @@ export function heightOfSentRow(now, row) {
 
 /**
  * @param {Timeline} now
- * @param {number} request
  * @param {SentRow} row
  * @returns {HTMLElement}
  */
-export function sentRowView(now, request, row) {
+export function sentRowView(now, row) {
   switch (row.type) {
     case 'entry':
       return entryRow(now, row);
     case 'sent':
       return asSentRow(now, row);
     case 'beside':
-      return besideRow(now, request, row);
+      return besideRow(row);
     case 'added':
       return h('article', { class: 'row g-system is-added', 'aria-label': 'Added on the way' },
         h('div', { class: 'row-head' },
@@ -190,11 +189,9 @@ function carriedNote(numbers, runs) {
 }
 
 /**
- * @param {Timeline} now
- * @param {number} request
  * @param {Extract<SentRow, {type: 'beside'}>} row
  */
-function besideRow(now, request, { what, tokens, value }) {
+function besideRow({ what, tokens, value }) {
   const title = { system: 'System prompt', tools: 'Tool definitions', both: 'System prompt and tools' }[what];
   const size = tokens > 0 ? `${tokensText(tokens, true)} tokens` : 'size not known';
   if (value === undefined || value === null) {

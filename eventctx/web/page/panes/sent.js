@@ -42,7 +42,7 @@ define('ctx-sent', (host) => {
     const before = now.previousOf(request);
     const answer = viewAnswers.get(answerKey(now, request)) ?? null;
     rows = request < 0 ? [] : sentRows(now, request, newEntries(now, before, request), answer);
-    about.textContent = aboutText(now, request, rows);
+    about.textContent = aboutText(request, rows);
     found = foundNow(now);
     list.rows = listRows(now, request, rows, () => found);
     revealSelected();
@@ -124,11 +124,10 @@ function answerKey(now, request) {
 }
 
 /**
- * @param {Timeline} now
  * @param {number} request
  * @param {SentRow[]} rows
  */
-function aboutText(now, request, rows) {
+function aboutText(request, rows) {
   if (request < 0) return 'nothing yet';
   const entries = rows.filter((row) => row.type === 'entry' || row.type === 'sent').length;
   const fresh = rows.filter((row) => row.type === 'entry' && row.isNew).length;
@@ -158,7 +157,7 @@ function listRows(now, request, rows, found) {
     key: (/** @type {number} */ at) => keyOfSentRow(now, request, rows[at]),
     height: (/** @type {number} */ at) => heightOfSentRow(now, rows[at]),
     render: (/** @type {number} */ at) => {
-      const view = sentRowView(now, request, rows[at]);
+      const view = sentRowView(now, rows[at]);
       view.classList.toggle('is-stand-in', found().standsFor && found().row === at);
       return view;
     },

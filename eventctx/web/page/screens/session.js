@@ -1,6 +1,7 @@
 // `<ctx-session>`: charts above, the transcript beside what was sent, and the drawer that explains.
 
 import {} from '../charts/overview.js';
+import {} from '../charts/presence.js';
 import {} from '../charts/river.js';
 import {} from '../panes/drawer.js';
 import {} from '../panes/head.js';

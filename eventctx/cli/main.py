@@ -31,6 +31,7 @@ from eventctx.cli.commands.verify import verify_command
 from eventctx.cli.commands.watch import watch_command
 from eventctx.cli.commands.why import why_command
 from eventctx.cli.demo.command import demo_command
+from eventctx.cli.inspect.command import inspect_command
 from eventctx.cli.output.program import Program
 from eventctx.version import __version__
 
@@ -56,6 +57,7 @@ for _command in (
     demo_command,
     import_command,
     watch_command,
+    inspect_command,
     sessions_command,
     log_command,
     transcript_command,

@@ -1,10 +1,9 @@
 /** Paints the overview: the envelope of all requests, and the window over it. */
 
-import { shortTokens } from '../parts/numbers.js';
 import { cliffMarks, cliffsOf } from './cliffs.js';
 import { AXIS_WIDTH } from './river-shape.js';
 import { paintCliffMark } from './river-paint.js';
-import { columnLeft, requestColumns } from './scales.js';
+import { columnLeft, requestColumns, tickText } from './scales.js';
 import { sharp } from './surface.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -52,15 +51,15 @@ export function paintOverview(context, timeline, shape, colours, hits) {
     between.rect(x, yOf(high) - 0.5, width, Math.max(1, yOf(low) - yOf(high) + 1));
   }
   context.fillStyle = colours.axis;
-  context.globalAlpha = 0.3;
+  context.globalAlpha = 0.36;
   context.fill(below);
-  context.globalAlpha = 0.75;
+  context.globalAlpha = 0.8;
   context.fill(between);
   context.globalAlpha = 1;
   context.fillRect(columns.left, base, columns.width, 1);
   context.textAlign = 'right';
   context.textBaseline = 'middle';
-  context.fillText(shortTokens(most), AXIS_WIDTH - 8, top + 6);
+  context.fillText(tickText(most), AXIS_WIDTH - 8, top + 6);
   const cliffs = cliffsOf(timeline.compactions, (position) => timeline.requestAt(position));
   const marks = cliffMarks(cliffs, (request) => sharp(columnLeft(columns, request)), 8);
   for (const { x, cliff } of marks) paintCliffMark(context, x, top - 3, cliff, colours);
@@ -80,7 +79,7 @@ export function paintOverviewCursor(context, { columns, top, base }, colours, { 
   const left = sharp(columnLeft(columns, first));
   const right = Math.max(left + 2, sharp(columnLeft(columns, last + 1)));
   context.fillStyle = colours.ground;
-  context.globalAlpha = 0.55;
+  context.globalAlpha = 0.4;
   context.fillRect(columns.left, top, left - columns.left, base - top);
   context.fillRect(right, top, columns.left + columns.width - right, base - top);
   context.globalAlpha = 0.1;

@@ -5,7 +5,7 @@ import { cliffLabel, cliffMarks } from './cliffs.js';
 import { BESIDE_PATTERN, GROUP_PATTERNS, fillPatterned, patternOf } from './patterns.js';
 import { BAND_NAMES, cachedShare } from './request-words.js';
 import { AXIS_WIDTH, barOf, stackTops, tokensToY } from './river-shape.js';
-import { columnLeft, labelsThatFit, requestsToName } from './scales.js';
+import { columnLeft, labelsThatFit, requestsToName, tickText } from './scales.js';
 import { sharp } from './surface.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -45,7 +45,7 @@ export function paintRiver(context, picture) {
 export function bandStyle({ groups, beside, ground, text, forced, ratio }, band) {
   const pattern = band === 0 ? BESIDE_PATTERN : (GROUP_PATTERNS[band - 1] ?? 'solid');
   const colour = band === 0 ? beside : (groups[band - 1] ?? text);
-  if (!forced) return { colour, pattern, ink: ground, ground: band === 0 ? 0.55 : 1, strength: 0.34, ratio };
+  if (!forced) return { colour, pattern, ink: ground, ground: band === 0 ? 0.55 : 1, strength: 0.26, ratio };
   return { colour, pattern, ink: text, ground: pattern === 'solid' ? 1 : 0, strength: 1, ratio };
 }
 
@@ -58,7 +58,7 @@ function paintTokenAxis(context, { shape, colours }) {
     context.fillStyle = tick === 0 ? colours.axis : colours.grid;
     context.fillRect(AXIS_WIDTH, y, shape.right - AXIS_WIDTH, 1);
     context.fillStyle = colours.axis;
-    context.fillText(tick === 0 ? '0' : shortTokens(tick).replace('.0', ''), AXIS_WIDTH - 8, y);
+    context.fillText(tickText(tick), AXIS_WIDTH - 8, y);
   }
 }
 
@@ -295,7 +295,7 @@ function paintHits(context, { shape, hits, colours }) {
  *   marks: {a: number | null, b: number | null}}} picture
  */
 export function paintRiverCursor(context, { shape, colours, cursor, hovered, marks }) {
-  const { columns, top, cacheBase } = shape;
+  const { columns, top, names, cacheTop, cacheBase } = shape;
   /** @param {number} request */
   const isShown = (request) => request >= columns.first && request <= columns.last;
   if (hovered !== cursor && isShown(hovered)) {
@@ -316,7 +316,9 @@ export function paintRiverCursor(context, { shape, colours, cursor, hovered, mar
   context.globalAlpha = 1;
   context.fillStyle = colours.cursor;
   const middle = sharp(x + columns.step / 2 - 0.75);
-  context.fillRect(middle, top - 2, 1.5, cacheBase - top + 2);
+  // The name of the request, between the two lanes, stays free.
+  context.fillRect(middle, top - 2, 1.5, names - top + 2);
+  context.fillRect(middle, cacheTop, 1.5, cacheBase - cacheTop);
 }
 
 /**

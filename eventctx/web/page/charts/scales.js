@@ -1,5 +1,7 @@
 /** Where numbers stand on a chart, and how they are written there. No DOM. */
 
+import { shortTokens } from '../parts/numbers.js';
+
 /**
  * Requests side by side, from `first` to `last`, each `step` wide, from `left` on.
  * @typedef {{first: number, last: number, left: number, width: number, step: number}} Columns
@@ -55,6 +57,14 @@ export function niceTicks(most, wanted) {
   const ticks = [];
   for (let tick = 0; tick <= most; tick += step) ticks.push(tick);
   return ticks;
+}
+
+/**
+ * Tokens beside a line of the chart: `20k`, not `20.0k`.
+ * @param {number} tokens
+ */
+export function tickText(tokens) {
+  return shortTokens(tokens).replace('.0', '');
 }
 
 /**

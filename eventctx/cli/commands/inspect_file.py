@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,10 +12,12 @@ from eventctx.cli.output.screen import progress, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.redact import DEFAULT
 from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.document import document
+from eventctx.projections.timeline.units import Document
+from eventctx.projections.timeline.views import mark_of
+from eventctx.projections.view.entries import Entry
 from eventctx.web.export.file import Contents, turns_of, write_file
 
 
@@ -27,11 +28,7 @@ def contents_of(reveal: bool, structure: bool, turn: str | None) -> Contents:
             "inspect: expected at most one of --reveal and --structure, found both: without texts "
             "there is nothing to reveal"
         )
-    return Contents(
-        redactor=None if reveal else DEFAULT,
-        structure=structure,
-        turns=None if turn is None else turns_of(turn),
-    )
+    return Contents(reveal, structure, None if turn is None else turns_of(turn))
 
 
 async def write_html(store: str | None, session: str, output: Path, contents: Contents) -> None:
@@ -50,14 +47,16 @@ async def html_of(
 ) -> tuple[int, int]:
     """Write the session to a file; returns the numbers of its messages and of the file's bytes."""
     with progress(f"Writing {info.stream}", None) as bar:
-        columns = await _document(engine, info)
+        columns, marks = await _timeline(engine, info)
         with whole_file(output) as file:
-            written = await write_file(file, engine.store, columns, contents, bar.at)
+            written = await write_file(file, engine.store, columns, marks, contents, bar.at)
     return len(columns["messages"]["position"]), written
 
 
-async def _document(engine: Engine, info: StreamInfo) -> dict[str, Any]:
+async def _timeline(engine: Engine, info: StreamInfo) -> tuple[Document, list[bytes]]:
+    """The columns of a session, and what a view's digest covers of each message."""
     state = fold.initial()
     async for record in engine.records(info.stream):
         state = fold.evolve(state, record)
-    return document(state, info.stream)
+    marks = [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
+    return document(state, info.stream), marks

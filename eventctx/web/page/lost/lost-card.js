@@ -2,10 +2,10 @@
 
 import { h } from '../element.js';
 import { countText, utcText } from '../parts/numbers.js';
-import { standingMark } from '../parts/standing.js';
+import { isInView, standingMark } from '../parts/standing.js';
 import { linkTo } from '../place.js';
 import { commandLine } from '../screens/command-line.js';
-import { compactionText, keptInSummary, reasonText } from './lost-words.js';
+import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
 import { demandsOfTexts } from './demands.js';
 import { spokenTexts, spokenView } from './spoken-text.js';
 
@@ -39,7 +39,7 @@ export function lostCard(timeline, row, bodies) {
     h('dl', { class: 'facts' },
       fact('Missing', sinceNodes(timeline, row)),
       fact('Why', [reasonText(row)]),
-      row.compaction >= 0 ? fact('By', [byText(timeline, row)]) : null,
+      row.compaction >= 0 ? fact('By', [compactionSummary(timeline, row.compaction)]) : null,
       fact('Instead', insteadNodes(timeline, row, kept)),
       fact('Bring it back', [commandLine(restoreCommand(timeline, row.number))])),
   );
@@ -54,8 +54,11 @@ export function lostCard(timeline, row, bodies) {
  * @returns {(string | number)[]}
  */
 export function restoreCommand(timeline, number) {
-  const fork = timeline.mirror === null ? [] : ['--fork', `${timeline.session}-restored`];
-  return ['eventctx', 'restore', timeline.session, number, ...fork];
+  const { session } = timeline;
+  // Programs name their sessions by ids; a person types a shorter name.
+  const short = session.length > 24 ? session.slice(0, 8) : session;
+  const fork = timeline.mirror === null ? [] : ['--fork', `${short}-restored`];
+  return ['eventctx', 'restore', session, number, ...fork];
 }
 
 /**
@@ -75,21 +78,14 @@ function whereItFell(timeline, { number, fell }) {
 function sinceNodes(timeline, row) {
   if (row.fell < 0) return ['from the beginning'];
   const { position, time } = timeline.requests;
-  const before = row.fell > 0 && row.fell - 1 >= 0 ? ` · last sent in ${timeline.name(row.fell - 1)}` : '';
+  const was = row.fell - 1;
+  const sent = was >= 0 && isInView(timeline.standing(row.number, was).what);
+  const before = sent ? ` · last sent in ${timeline.name(was)}` : '';
   return [
     'since ',
     h('a', { href: linkTo(whereItFell(timeline, row)) }, `request ${timeline.name(row.fell)}`),
     h('span', { class: 'muted', text: ` @${countText(position[row.fell])} · ${utcText(time[row.fell])}${before}` }),
   ];
-}
-
-/**
- * @param {Timeline} timeline
- * @param {LostRow} row
- */
-function byText(timeline, row) {
-  const text = compactionText(timeline, row.compaction);
-  return `${text[0].toUpperCase()}${text.slice(1)}`;
 }
 
 /**

@@ -9,6 +9,7 @@ import { counted, countText, tokensText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { source, timeline } from '../state.js';
+import { jsonTwin } from './json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -28,7 +29,8 @@ define('ctx-integrity', (host) => {
       host.replaceChildren(h('h1', { tabindex: '-1', text: 'Integrity' }), checksSection(now), facts);
     }
     shown = now;
-    facts.replaceChildren(knownSection(now), originSection(now), changesSection(now));
+    facts.replaceChildren(
+      knownSection(now), originSection(now), changesSection(now), jsonTwin(now.session, 'audit') ?? '');
   });
 });
 
@@ -45,7 +47,7 @@ function checksSection(now) {
     checkButton(`Check ${counted(now.requests.count, 'view')} here`, (tell) => verifiedViews(now, tell)),
     answers ? [
       h('h3', { text: 'Did hooks miss anything?' }),
-      checkButton('Read the losses of hooks', (tell) => lossesOfHooks(now, tell)),
+      checkButton('Read the losses of hooks', (tell) => lossesOfHooks(now, tell), ''),
     ] : null,
   );
 }

@@ -69,6 +69,12 @@ export function linkTo(changes) {
   return linkToPlace(placeAfter(place.peek(), changes));
 }
 
+/** Goes where a link of the page leads. @param {string} href */
+export function openLink(href) {
+  history.pushState(null, '', href);
+  readAddress();
+}
+
 /**
  * @param {Place} from
  * @param {Partial<Place>} changes

@@ -1,29 +1,12 @@
 /**
  * What became of a message at a request, as a word and a pattern: never by colour alone.
  *
- * The codes are the places in this list; the patterns are in base.css and, for the canvas, in
- * charts/patterns.js.
+ * The patterns are in parts.css and, for the canvas, in charts/patterns.js.
  */
 
 import { h } from '../element.js';
 
 /** @typedef {'whole' | 'shortened' | 'stripped' | 'partial' | 'summarised' | 'dropped' | 'merged' | 'replaced' | 'set' | 'cleared' | 'omitted' | 'not_added'} Standing */
-
-/** @type {readonly Standing[]} */
-export const STANDINGS = [
-  'whole',
-  'shortened',
-  'stripped',
-  'partial',
-  'summarised',
-  'dropped',
-  'merged',
-  'replaced',
-  'set',
-  'cleared',
-  'omitted',
-  'not_added',
-];
 
 /** @type {Readonly<Record<Standing, readonly [word: string, meaning: string]>>} */
 const MEANINGS = {

@@ -36,7 +36,7 @@ export function presenceOf(timeline, firstMessage, lastMessage, firstRequest, la
   return sweep.finish(right);
 }
 
-class PresenceSweep {
+export class PresenceSweep {
   /**
    * @param {Timeline} timeline
    * @param {number} top

@@ -1,0 +1,358 @@
+/** Paints the river: first what stays, then, on the canvas above, what moves with the cursor. */
+
+import { shortTokens } from '../parts/numbers.js';
+import { cliffLabel, cliffMarks } from './cliffs.js';
+import { BESIDE_PATTERN, GROUP_PATTERNS, fillPatterned, patternOf } from './patterns.js';
+import { BAND_NAMES, cachedShare } from './request-words.js';
+import { AXIS_WIDTH, barOf, stackTops, tokensToY } from './river-shape.js';
+import { columnLeft, labelsThatFit, requestsToName, tickText } from './scales.js';
+import { sharp } from './surface.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+/** @typedef {import('./palette.js').Palette} Palette */
+/** @typedef {import('./river-shape.js').RiverShape} RiverShape */
+/** @typedef {import('./river-rows.js').RiverRows} RiverRows */
+/** @typedef {import('./cliffs.js').Cliff} Cliff */
+/** @typedef {CanvasRenderingContext2D} Context */
+
+/**
+ * All that the lower canvas shows.
+ * @typedef {{timeline: Timeline, rows: RiverRows, shape: RiverShape, colours: Palette,
+ *   cliffs: readonly Cliff[], hits: readonly number[]}} RiverPicture
+ */
+
+/**
+ * @param {Context} context
+ * @param {RiverPicture} picture
+ */
+export function paintRiver(context, picture) {
+  paintTokenAxis(context, picture);
+  paintStacks(context, picture);
+  paintBudget(context, picture);
+  paintCliffs(context, picture);
+  paintReported(context, picture);
+  paintKnown(context, picture);
+  paintRequestNames(context, picture);
+  paintCache(context, picture);
+  paintHits(context, picture);
+}
+
+/**
+ * How a band is filled.
+ * @param {Palette} colours
+ * @param {number} band
+ */
+export function bandStyle({ groups, beside, ground, text, forced, ratio }, band) {
+  const pattern = band === 0 ? BESIDE_PATTERN : (GROUP_PATTERNS[band - 1] ?? 'solid');
+  const colour = band === 0 ? beside : (groups[band - 1] ?? text);
+  if (!forced) return { colour, pattern, ink: ground, ground: band === 0 ? 0.55 : 1, strength: 0.26, ratio };
+  return { colour, pattern, ink: text, ground: pattern === 'solid' ? 1 : 0, strength: 1, ratio };
+}
+
+/** @param {Context} context @param {RiverPicture} picture */
+function paintTokenAxis(context, { shape, colours }) {
+  context.textAlign = 'right';
+  context.textBaseline = 'middle';
+  for (const tick of shape.ticks) {
+    const y = sharp(tokensToY(shape, tick));
+    context.fillStyle = tick === 0 ? colours.axis : colours.grid;
+    context.fillRect(AXIS_WIDTH, y, shape.right - AXIS_WIDTH, 1);
+    context.fillStyle = colours.axis;
+    context.fillText(tickText(tick), AXIS_WIDTH - 8, y);
+  }
+}
+
+/** @param {Context} context @param {RiverPicture} picture */
+function paintStacks(context, { shape, rows, colours }) {
+  const { columns, base } = shape;
+  const paths = BAND_NAMES.map(() => new Path2D());
+  for (let request = columns.first; request <= columns.last; request += 1) {
+    const [x, width] = barOf(columns, request, sharp);
+    let below = base;
+    stackTops(rows.of(request)).forEach((tokens, band) => {
+      const y = sharp(tokensToY(shape, tokens));
+      if (y < below) paths[band]?.rect(x, y, width, below - y);
+      below = Math.min(below, y);
+    });
+  }
+  paths.forEach((path, band) => {
+    fillPatterned(context, path, bandStyle(colours, band));
+    if (!colours.forced) return;
+    context.strokeStyle = colours.text;
+    context.stroke(path);
+  });
+}
+
+/** @param {Context} context @param {RiverPicture} picture */
+function paintBudget(context, { shape, timeline, colours }) {
+  const { columns } = shape;
+  const { budget } = timeline.requests;
+  const line = new Path2D();
+  let before = -1;
+  let above = 0;
+  for (let request = columns.first; request <= columns.last; request += 1) {
+    const limit = budget[request] ?? -1;
+    if (limit > shape.most) above = Math.max(above, limit);
+    if (limit < 0 || limit > shape.most) {
+      before = -1;
+      continue;
+    }
+    const y = sharp(tokensToY(shape, limit)) + 0.5;
+    if (before < 0) line.moveTo(columnLeft(columns, request), y);
+    else if (before !== limit) line.lineTo(columnLeft(columns, request), y);
+    line.lineTo(columnLeft(columns, request + 1), y);
+    before = limit;
+  }
+  context.strokeStyle = colours.budget;
+  context.lineWidth = 1.5;
+  context.setLineDash([6, 4]);
+  context.stroke(line);
+  context.setLineDash([]);
+  if (above === 0) return;
+  context.fillStyle = colours.budget;
+  context.textAlign = 'right';
+  context.textBaseline = 'bottom';
+  context.fillText(`budget ${shortTokens(above)} ↑`, shape.right, shape.top + 16);
+}
+
+/** @param {Context} context @param {RiverPicture} picture */
+function paintCliffs(context, { shape, cliffs, colours }) {
+  const { columns, top, base } = shape;
+  const shown = cliffs.filter(({ request }) => request >= columns.first && request <= columns.last + 1);
+  const marks = cliffMarks(shown, (request) => sharp(columnLeft(columns, request)), 9);
+  context.strokeStyle = colours.axis;
+  context.lineWidth = 1;
+  context.setLineDash([2, 3]);
+  for (const { request, numbers } of shown) {
+    if (numbers.length === 0) continue;
+    const x = sharp(columnLeft(columns, request)) - 0.5;
+    context.beginPath();
+    context.moveTo(x, top - 4);
+    context.lineTo(x, base);
+    context.stroke();
+  }
+  context.setLineDash([]);
+  for (const { x, cliff } of marks) paintCliffMark(context, x - 0.5, top - 3, cliff, colours);
+  paintCliffLabels(context, marks, { left: AXIS_WIDTH - 20, right: shape.right + 12, y: top - 10 }, colours);
+}
+
+/**
+ * A full triangle for a compaction that was applied, an empty one for a try.
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} tip y of its tip
+ * @param {Cliff} cliff
+ * @param {Palette} colours
+ */
+export function paintCliffMark(context, x, tip, { numbers }, colours) {
+  context.beginPath();
+  context.moveTo(x - 4, tip - 7);
+  context.lineTo(x + 4, tip - 7);
+  context.lineTo(x, tip);
+  context.closePath();
+  context.fillStyle = context.strokeStyle = colours.text;
+  context.lineWidth = 1;
+  if (numbers.length > 0) context.fill();
+  else context.stroke();
+}
+
+/**
+ * Numbers beside their marks, as many as there is room for.
+ * @param {Context} context
+ * @param {readonly {x: number, cliff: Cliff}[]} marks
+ * @param {{left: number, right: number, y: number}} room
+ * @param {Palette} colours
+ */
+export function paintCliffLabels(context, marks, { left, right, y }, colours) {
+  const labels = marks.flatMap(({ x, cliff }) => {
+    const text = cliffLabel(cliff);
+    if (text === '') return [];
+    const width = context.measureText(text).width + 12;
+    return [{ x: x + width / 2 - 5, width, text }];
+  });
+  context.fillStyle = colours.text;
+  context.textAlign = 'left';
+  context.textBaseline = 'middle';
+  for (const { x, width, text } of labelsThatFit(labels, 2, left, right)) {
+    context.fillText(text, x - width / 2 + 12, y);
+  }
+}
+
+/** Dots, or short lines where a dot would be wider than its column. @param {Context} context @param {RiverPicture} picture */
+function paintReported(context, { shape, timeline, colours }) {
+  const { columns } = shape;
+  const { total, estimated } = timeline.requests;
+  const radius = Math.min(2.6, columns.step / 2);
+  const path = new Path2D();
+  for (let request = columns.first; request <= columns.last; request += 1) {
+    if (estimated[request] === 1) continue;
+    const x = columnLeft(columns, request) + columns.step / 2;
+    const y = tokensToY(shape, total[request] ?? 0);
+    if (radius < 1.4) {
+      path.rect(x - columns.step / 2, y - 0.75, Math.max(1, columns.step), 1.5);
+    } else {
+      path.moveTo(x + radius, y);
+      path.arc(x, y, radius, 0, 7);
+    }
+  }
+  context.fillStyle = colours.reported;
+  context.strokeStyle = colours.ground;
+  context.lineWidth = 1.5;
+  if (radius >= 2) context.stroke(path);
+  context.fill(path);
+}
+
+/** Solid: observed. Two lines: prepared. Rising lines: reconstructed. @param {Context} context @param {RiverPicture} picture */
+function paintKnown(context, { shape, timeline, colours }) {
+  const { columns, known: y } = shape;
+  const { known } = timeline.requests;
+  for (let request = columns.first; request <= columns.last; ) {
+    const code = known[request] ?? -1;
+    let end = request;
+    while (end < columns.last && known[end + 1] === code) end += 1;
+    const x = sharp(columnLeft(columns, request));
+    paintKnownRun(context, { x, y, width: sharp(columnLeft(columns, end + 1)) - x - 1, height: 5 }, code, colours);
+    request = end + 1;
+  }
+}
+
+/**
+ * @param {Context} context
+ * @param {{x: number, y: number, width: number, height: number}} box
+ * @param {number} code
+ * @param {Palette} colours
+ */
+export function paintKnownRun(context, { x, y, width, height }, code, { axis, ratio }) {
+  context.fillStyle = axis;
+  if (code === 0) {
+    context.fillRect(x, y, width, height);
+  } else if (code === 1) {
+    context.fillRect(x, y, width, 1);
+    context.fillRect(x, y + height - 1, width, 1);
+  } else {
+    context.fillStyle = patternOf(context, 'rising', axis, ratio) ?? axis;
+    context.fillRect(x, y, width, height);
+  }
+}
+
+/** @param {Context} context @param {RiverPicture} picture */
+function paintRequestNames(context, { shape, timeline, colours }) {
+  const { columns, names, base } = shape;
+  const wanted = requestLabels(context, timeline, columns);
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  context.fillStyle = colours.axis;
+  for (const { x, text } of labelsThatFit(wanted, 14, 20, shape.right + 10)) {
+    context.fillText(text, x, names + 11);
+    context.fillRect(sharp(x), base + 1, 1, 3);
+  }
+}
+
+/**
+ * Names of requests below their columns, the important ones first.
+ * @param {Context} context
+ * @param {Timeline} timeline
+ * @param {import('./scales.js').Columns} columns
+ */
+export function requestLabels(context, timeline, columns) {
+  // Measuring each of four hundred names takes longer than all of the stacks.
+  const digit = context.measureText('0').width;
+  return requestsToName(columns, timeline.requests.turn).map((request) => {
+    const text = timeline.name(request);
+    return { text, x: columnLeft(columns, request) + columns.step / 2, width: text.length * digit };
+  });
+}
+
+/** @param {Context} context @param {RiverPicture} picture */
+function paintCache(context, { shape, timeline, colours }) {
+  const { columns, cacheTop, cacheBase } = shape;
+  const height = cacheBase - cacheTop;
+  context.fillStyle = colours.grid;
+  context.fillRect(AXIS_WIDTH, cacheTop, shape.right - AXIS_WIDTH, 1);
+  context.fillStyle = colours.axis;
+  context.fillRect(AXIS_WIDTH, cacheBase, shape.right - AXIS_WIDTH, 1);
+  context.textAlign = 'right';
+  context.textBaseline = 'middle';
+  context.fillText('cache', AXIS_WIDTH - 8, cacheTop + height / 2);
+  context.fillStyle = colours.cache;
+  for (let request = columns.first; request <= columns.last; request += 1) {
+    const share = cachedShare(timeline.requests, request);
+    if (share === null) continue;
+    const [x, width] = barOf(columns, request, sharp);
+    const high = Math.max(1, sharp(height * share));
+    context.fillRect(x, cacheBase - high, width, high);
+  }
+}
+
+/** @param {Context} context @param {RiverPicture} picture */
+function paintHits(context, { shape, hits, colours }) {
+  const { columns, base } = shape;
+  context.fillStyle = colours.warn;
+  context.strokeStyle = colours.ground;
+  context.lineWidth = 2;
+  for (const request of hits) {
+    if (request < columns.first || request > columns.last) continue;
+    const x = columnLeft(columns, request) + columns.step / 2;
+    context.beginPath();
+    context.rect(x - 1.5, base - 9, 3, 9);
+    context.stroke();
+    context.fill();
+  }
+}
+
+/**
+ * What moves: the hovered request, the marks A and B, the cursor.
+ * @param {Context} context
+ * @param {{shape: RiverShape, colours: Palette, cursor: number, hovered: number,
+ *   marks: {a: number | null, b: number | null}}} picture
+ */
+export function paintRiverCursor(context, { shape, colours, cursor, hovered, marks }) {
+  const { columns, top, names, cacheTop, cacheBase } = shape;
+  /** @param {number} request */
+  const isShown = (request) => request >= columns.first && request <= columns.last;
+  if (hovered !== cursor && isShown(hovered)) {
+    context.globalAlpha = 0.14;
+    context.fillStyle = colours.cursor;
+    context.fillRect(columnLeft(columns, hovered), top, Math.max(2, columns.step), cacheBase - top);
+    context.globalAlpha = 1;
+  }
+  for (const [letter, request] of /** @type {const} */ ([['A', marks.a], ['B', marks.b]])) {
+    if (request !== null && isShown(request)) paintMark(context, shape, colours, letter, request);
+  }
+  if (!isShown(cursor)) return;
+  const x = columnLeft(columns, cursor);
+  const width = Math.max(2, columns.step);
+  context.globalAlpha = 0.16;
+  context.fillStyle = colours.cursor;
+  context.fillRect(x, top, width, cacheBase - top);
+  context.globalAlpha = 1;
+  context.fillStyle = colours.cursor;
+  const middle = sharp(x + columns.step / 2 - 0.75);
+  // The name of the request, between the two lanes, stays free.
+  context.fillRect(middle, top - 2, 1.5, names - top + 2);
+  context.fillRect(middle, cacheTop, 1.5, cacheBase - cacheTop);
+}
+
+/**
+ * @param {Context} context
+ * @param {RiverShape} shape
+ * @param {Palette} colours
+ * @param {string} letter
+ * @param {number} request
+ */
+function paintMark(context, { columns, top, cacheBase }, { accent, ground }, letter, request) {
+  const x = sharp(columnLeft(columns, request) + columns.step / 2);
+  context.strokeStyle = context.fillStyle = accent;
+  context.lineWidth = 1.5;
+  context.setLineDash([3, 3]);
+  context.beginPath();
+  context.moveTo(x, top);
+  context.lineTo(x, cacheBase);
+  context.stroke();
+  context.setLineDash([]);
+  context.fillRect(x - 8, top - 2, 16, 17);
+  context.fillStyle = ground;
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  context.fillText(letter, x, top + 7);
+}

@@ -1,0 +1,92 @@
+/** The river's numbers, made when they are first shown, and kept until the timeline grows. */
+
+import { BAND_NAMES } from './request-words.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+const BANDS = BAND_NAMES.length;
+/** Requests between two places where the work may be put aside. */
+const REQUESTS_AT_ONCE = 32;
+
+export class RiverRows {
+  /** @param {Timeline} timeline */
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.version = timeline.version.peek();
+    this.bands = new Float64Array(0);
+    this.filled = new Uint8Array(0);
+  }
+
+  /** Forgets what may read otherwise since the timeline grew. */
+  refresh() {
+    const { timeline } = this;
+    const now = timeline.version.peek();
+    if (this.version === now && this.filled.length >= timeline.requests.count) return;
+    this.version = now;
+    // A report that comes late changes requests of before, so all of them are asked for again.
+    const room = Math.ceil(timeline.requests.count * 1.25) + 64;
+    if (this.filled.length < timeline.requests.count) {
+      this.bands = new Float64Array(room * BANDS);
+      this.filled = new Uint8Array(room);
+    } else {
+      this.filled.fill(0);
+    }
+  }
+
+  /**
+   * @param {number} first
+   * @param {number} last
+   */
+  has(first, last) {
+    this.refresh();
+    for (let request = first; request <= last; request += 1) {
+      if (this.filled[request] !== 1) return false;
+    }
+    return true;
+  }
+
+  /**
+   * @param {number} request
+   * @returns {Float64Array} tokens in the order of `BAND_NAMES`
+   */
+  of(request) {
+    if (this.filled[request] !== 1) this.fillRun(request, request);
+    return this.bands.subarray(request * BANDS, (request + 1) * BANDS);
+  }
+
+  /**
+   * Makes what is missing between two requests; yields where it may be put aside.
+   * @param {number} first
+   * @param {number} last
+   * @returns {Generator<void, void, void>}
+   */
+  *fill(first, last) {
+    this.refresh();
+    for (let request = first; request <= last; request += 1) {
+      if (this.filled[request] === 1) continue;
+      let end = request;
+      const most = Math.min(last, request + REQUESTS_AT_ONCE - 1);
+      while (end < most && this.filled[end + 1] !== 1) end += 1;
+      this.fillRun(request, end);
+      request = end;
+      yield;
+    }
+  }
+
+  /**
+   * @param {number} first
+   * @param {number} last
+   */
+  fillRun(first, last) {
+    const { sums } = this.timeline.river(first, last);
+    const { beside } = this.timeline.requests;
+    for (let request = first; request <= last; request += 1) {
+      const at = request * BANDS;
+      this.bands[at] = Math.max(0, beside[request] ?? 0);
+      for (let group = 0; group < BANDS - 1; group += 1) {
+        this.bands[at + 1 + group] = sums[(request - first) * (BANDS - 1) + group] ?? 0;
+      }
+      this.filled[request] = 1;
+    }
+  }
+}

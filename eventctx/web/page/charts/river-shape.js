@@ -1,0 +1,93 @@
+/** Where everything of the river stands: a pure layout, so that a test can read it. */
+
+import { columnLeft, niceTicks, requestColumns } from './scales.js';
+
+/** @typedef {import('./scales.js').Columns} Columns */
+/** @typedef {import('./surface.js').Size} Size */
+
+export const AXIS_WIDTH = 52;
+const RIGHT_EDGE = 12;
+const MARKS_HEIGHT = 22;
+const KNOWN_HEIGHT = 5;
+const NAMES_HEIGHT = 20;
+const CACHE_HEIGHT = 26;
+
+/**
+ * From top to bottom: marks, the stacks from `top` to `base`, how each request is known, names,
+ * the share read from cache. `most`: tokens at `top`.
+ * @typedef {{columns: Columns, top: number, base: number, known: number, names: number,
+ *   cacheTop: number, cacheBase: number, most: number, ticks: number[], right: number}} RiverShape
+ */
+
+/**
+ * @param {Size} size
+ * @param {readonly [number, number]} window
+ * @param {number} most
+ * @returns {RiverShape}
+ */
+export function riverShape({ width, height }, [first, last], most) {
+  const cacheBase = height - 4;
+  const cacheTop = cacheBase - CACHE_HEIGHT + 6;
+  const names = cacheTop - 6 - NAMES_HEIGHT;
+  const known = names - KNOWN_HEIGHT - 1;
+  const base = known - 3;
+  const top = MARKS_HEIGHT;
+  const columns = requestColumns(first, last, AXIS_WIDTH, width - AXIS_WIDTH - RIGHT_EDGE);
+  const ticks = niceTicks(most, Math.max(1, Math.floor((base - top) / 44)));
+  return { columns, top, base, known, names, cacheTop, cacheBase, most, ticks, right: width - RIGHT_EDGE };
+}
+
+/**
+ * @param {RiverShape} shape
+ * @param {number} tokens
+ */
+export function tokensToY({ top, base, most }, tokens) {
+  return base - (base - top) * Math.min(1, Math.max(0, tokens) / most);
+}
+
+/**
+ * The tokens at the top. All of the session, so that the scale stays as the window moves; unless the
+ * window's requests were then less than half as high. A budget that would flatten them is left out.
+ * @param {{total: ArrayLike<number>, budget: ArrayLike<number>, count: number}} requests
+ * @param {readonly [number, number]} window
+ */
+export function riverTop({ total, budget, count }, [first, last]) {
+  let [all, here, limit] = [0, 0, 0];
+  for (let request = 0; request < count; request += 1) all = Math.max(all, total[request] ?? 0);
+  for (let request = first; request <= last; request += 1) {
+    here = Math.max(here, total[request] ?? 0);
+    limit = Math.max(limit, budget[request] ?? 0);
+  }
+  const most = all > here * 2 && here > 0 ? here : all;
+  const withBudget = limit <= most * 1.6 ? Math.max(most, limit) : most;
+  return Math.max(1, withBudget * 1.04);
+}
+
+/**
+ * The bands of a request from the bottom of its stack: tokens at the top of each.
+ * @param {ArrayLike<number>} bands
+ * @returns {number[]}
+ */
+export function stackTops(bands) {
+  const tops = [];
+  let sum = 0;
+  for (let band = 0; band < bands.length; band += 1) {
+    // What is sent beside the messages can be below 0, where an estimate of them was too high.
+    sum += Math.max(0, bands[band] ?? 0);
+    tops.push(sum);
+  }
+  return tops;
+}
+
+/**
+ * Left edge and width of a request's bar: with a gap between bars that are wide enough for one.
+ * @param {Columns} columns
+ * @param {number} request
+ * @param {(x: number) => number} sharp to the grid of the screen
+ * @returns {[x: number, width: number]}
+ */
+export function barOf(columns, request, sharp) {
+  const gap = columns.step >= 6 ? 1 : 0;
+  const left = sharp(columnLeft(columns, request));
+  return [left, Math.max(0.5, sharp(columnLeft(columns, request + 1)) - left - gap)];
+}

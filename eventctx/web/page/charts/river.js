@@ -1,0 +1,222 @@
+/**
+ * The river: the tokens of every request of the window, stacked by who is behind them.
+ *
+ * It is a slider: its value is the cursor. The numbers are made in slices after the first paint; a
+ * step of the cursor draws the upper canvas and writes a few words.
+ */
+
+import { define, h } from '../element.js';
+import { computed, signal } from '../signals.js';
+import { cursor, marks, setCursor, timeline, windowed } from '../state.js';
+import { shortTokens } from '../parts/numbers.js';
+import { clampWindow } from './brush.js';
+import { cliffsOf } from './cliffs.js';
+import { hits } from './hits.js';
+import { legendItem, paintLegend, writeText } from './legend.js';
+import { palette } from './palette.js';
+import { fillPatterned } from './patterns.js';
+import { usePointer } from './pointer.js';
+import { BAND_NAMES, requestWords, spokenRequest } from './request-words.js';
+import { bandStyle, paintCliffMark, paintKnownRun, paintRiver, paintRiverCursor } from './river-paint.js';
+import { RiverRows } from './river-rows.js';
+import { riverShape, riverTop } from './river-shape.js';
+import { columnAt } from './scales.js';
+import { inSlices, oncePerFrame } from './slices.js';
+import { freshCanvas, makeSurface } from './surface.js';
+
+/** @typedef {import('./river-shape.js').RiverShape} RiverShape */
+
+define('ctx-river', (host) => {
+  const surface = makeSurface('river-surface');
+  surface.box.setAttribute('role', 'slider');
+  surface.box.setAttribute('tabindex', '0');
+  surface.box.setAttribute('aria-label', 'Cursor: a request of the river');
+  const line = h('p', { class: 'chart-line' });
+  const { bands, keys, list } = riverLegend();
+  host.replaceChildren(h('div', { class: 'chart-head' }, line, list), surface.box);
+
+  const hovered = signal(-1);
+  /** The rows of this timeline. */
+  const rows = computed(() => (timeline.value === null ? null : new RiverRows(timeline.value)));
+  const ready = signal(0);
+  const shape = computed(() => shapeNow(surface.size.value));
+
+  host.effect(() => fillRows(rows.value, ready));
+  const paint = oncePerFrame(() => paintLower(surface, rows.peek(), shape.peek()));
+  host.effect(() => {
+    for (const one of [shape, palette, hits, ready]) one.value;
+    paint.ask();
+  });
+  host.effect(() => paintUpper(surface, shape.value, hovered.value));
+  host.effect(() => paintLegend([...bands, ...keys]));
+  host.effect(() => {
+    ready.value;
+    describe(surface.box, line, bands, rows.value, hovered.value);
+  });
+  surface.box.addEventListener('keydown', riverKey);
+  const endPointer = usePointer(surface.box, {
+    press: (at) => moveTo(shape.peek(), at.x),
+    drag: (at) => moveTo(shape.peek(), at.x),
+    hover: (at) => {
+      const now = shape.peek();
+      hovered.value = at === null || now === null ? -1 : columnAt(now.columns, at.x);
+    },
+  });
+  return () => {
+    endPointer();
+    paint.end();
+    surface.end();
+  };
+});
+
+/** @returns {{bands: import('./legend.js').LegendItem[], keys: import('./legend.js').LegendItem[], list: HTMLElement}} */
+function riverLegend() {
+  const bands = BAND_NAMES.map((name, band) =>
+    legendItem(name, (context, width, height) => {
+      const path = new Path2D();
+      path.rect(0, 0, width, height);
+      fillPatterned(context, path, bandStyle(palette.peek(), band));
+    }),
+  );
+  const keys = [
+    ...['observed', 'prepared', 'reconstructed'].map((word, code) =>
+      legendItem(word, (context, width, height) => {
+        paintKnownRun(context, { x: 0, y: height / 2 - 2.5, width, height: 5 }, code, palette.peek());
+      }),
+    ),
+    legendItem('counted by the provider', (context, width, height) => {
+      context.fillStyle = palette.peek().reported;
+      context.arc(width / 2, height / 2, 2.6, 0, 7);
+      context.fill();
+    }),
+    legendItem('budget', (context, width, height) => {
+      context.fillStyle = palette.peek().budget;
+      context.fillRect(0, height / 2 - 0.75, 6, 1.5);
+      context.fillRect(width - 6, height / 2 - 0.75, 6, 1.5);
+    }),
+    legendItem('compaction', (context, width, height) => {
+      paintCliffMark(context, width / 2, height - 2, { request: 0, numbers: [1], tried: 0 }, palette.peek());
+    }),
+  ];
+  const list = h(
+    'div',
+    { class: 'chart-legends' },
+    h('ul', { class: 'chart-legend', 'aria-label': 'Tokens by group' }, bands.map(({ item }) => item)),
+    h('ul', { class: 'chart-legend quiet', 'aria-label': 'Signs' }, keys.map(({ item }) => item)),
+  );
+  return { bands, keys, list };
+}
+
+/**
+ * @param {import('./surface.js').Size} size
+ * @returns {RiverShape | null}
+ */
+function shapeNow(size) {
+  const now = timeline.value;
+  if (now === null || size.width < 80) return null;
+  now.version.value; // a report that came late may have changed the highest request
+  const window = clampWindow(windowed.value, now.requests.count);
+  return riverShape(size, window, riverTop(now.requests, window));
+}
+
+/**
+ * Makes the numbers of the window, a slice at a time.
+ * @param {RiverRows | null} rows
+ * @param {import('../signals.js').Signal<number>} ready ticks when all are there
+ */
+function fillRows(rows, ready) {
+  if (rows === null) return undefined;
+  rows.timeline.version.value;
+  const [first, last] = clampWindow(windowed.value, rows.timeline.requests.count);
+  if (rows.has(first, last)) return undefined;
+  return inSlices(rows.fill(first, last), () => {
+    ready.value = ready.peek() + 1;
+  });
+}
+
+/**
+ * @param {import('./surface.js').Surface} surface
+ * @param {RiverRows | null} rows
+ * @param {RiverShape | null} shape
+ */
+function paintLower(surface, rows, shape) {
+  if (rows === null || shape === null) {
+    freshCanvas(surface.chart, surface.size.peek());
+    return;
+  }
+  const { first, last } = shape.columns;
+  // The picture of before stays until the numbers of the next one are there.
+  if (!rows.has(first, last)) return;
+  freshCanvas(surface.chart, surface.size.peek());
+  const { timeline: now } = rows;
+  const cliffs = cliffsOf(now.compactions, (position) => now.requestAt(position));
+  paintRiver(surface.chart, { timeline: now, rows, shape, colours: palette.peek(), cliffs, hits: hits.peek() });
+}
+
+/**
+ * @param {import('./surface.js').Surface} surface
+ * @param {RiverShape | null} shape
+ * @param {number} over
+ */
+function paintUpper(surface, shape, over) {
+  freshCanvas(surface.over, surface.size.value);
+  if (shape === null) return;
+  const picture = { shape, colours: palette.value, cursor: cursor.value, hovered: over, marks: marks.value };
+  paintRiverCursor(surface.over, picture);
+}
+
+/**
+ * Says the hovered request, else the one at the cursor; the slider's value is always the cursor's.
+ * @param {HTMLElement} box
+ * @param {HTMLElement} line
+ * @param {import('./legend.js').LegendItem[]} bands
+ * @param {RiverRows | null} rows
+ * @param {number} over
+ */
+function describe(box, line, bands, rows, over) {
+  const at = cursor.value;
+  if (rows === null || at < 0) {
+    writeText(line, 'No request yet');
+    return;
+  }
+  const { timeline: now } = rows;
+  rows.refresh();
+  const shown = over >= 0 && over < now.requests.count ? over : at;
+  writeText(line, requestWords(now, shown));
+  const tokens = rows.of(shown);
+  bands.forEach(({ figure }, band) => writeText(figure, shortTokens(tokens[band] ?? 0)));
+  box.setAttribute('aria-valuemin', '1');
+  box.setAttribute('aria-valuemax', String(now.requests.count));
+  box.setAttribute('aria-valuenow', String(at + 1));
+  box.setAttribute('aria-valuetext', spokenRequest(now, at, rows.of(at)));
+}
+
+/**
+ * @param {RiverShape | null} shape
+ * @param {number} x
+ */
+function moveTo(shape, x) {
+  if (shape === null) return;
+  const request = columnAt(shape.columns, x);
+  if (request >= 0 && request !== cursor.peek()) setCursor(request);
+}
+
+/** Keys of a slider; those with Shift and all others are the page's. @param {KeyboardEvent} event */
+function riverKey(event) {
+  if (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;
+  const [first, last] = windowed.peek();
+  const at = cursor.peek();
+  const to = {
+    ArrowLeft: at - 1,
+    ArrowDown: at - 1,
+    ArrowRight: at + 1,
+    ArrowUp: at + 1,
+    PageDown: at - 10,
+    PageUp: at + 10,
+    Home: first,
+    End: last,
+  }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  setCursor(Math.max(0, to));
+}

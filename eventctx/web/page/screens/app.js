@@ -1,0 +1,231 @@
+/** `<ctx-app>`: the header, the screen of the place, and what is said to everybody. */
+
+import { define, h } from '../element.js';
+import { onKey, shownKey } from '../keys.js';
+import { shownText } from '../parts/text.js';
+import { go, linkTo, openLink, place } from '../place.js';
+import { connection, notice, problem, sessions, timeline } from '../state.js';
+import { openHelp } from './help.js';
+
+/** @typedef {import('../place.js').ScreenName} ScreenName */
+/** @typedef {import('../element.js').Host} Host */
+
+/** @type {Readonly<Record<ScreenName, string>>} */
+const ELEMENTS = {
+  sessions: 'ctx-sessions',
+  session: 'ctx-session',
+  lost: 'ctx-lost',
+  compare: 'ctx-compare',
+  search: 'ctx-search',
+  integrity: 'ctx-integrity',
+};
+
+/** @type {readonly (readonly [ScreenName, string, string])[]} */
+const SCREENS = [
+  ['session', 'Session', ''],
+  ['lost', 'Lost', 'l'],
+  ['compare', 'Compare', 'c'],
+  ['search', 'Search', '/'],
+  ['integrity', 'Integrity', 'i'],
+];
+
+define('ctx-app', (host) => {
+  const main = h('main', { id: 'main', class: 'app-main', tabindex: -1 });
+  host.replaceChildren(skipLink(main), header(host), main, ...notices(host), h('ctx-help'));
+  host.effect(() => showScreen(main));
+  host.effect(setTitle);
+  const removeKeys = screenKeys();
+  const stopLinks = followLinks(host);
+  return () => {
+    stopLinks();
+    for (const remove of removeKeys) remove();
+  };
+});
+
+/** @param {HTMLElement} main */
+function skipLink(main) {
+  const skip = (/** @type {Event} */ event) => {
+    event.preventDefault(); // in a file the place stands behind #
+    main.focus();
+  };
+  return h('a', { class: 'skip', href: '#main', text: 'Skip to content', on: { click: skip } });
+}
+
+/**
+ * A screen of a session is made when its timeline is there, so it never has to be without one.
+ * @param {HTMLElement} main
+ */
+function showScreen(main) {
+  const { screen, session } = place.value;
+  if (screen !== 'sessions' && problem.value !== null) {
+    main.replaceChildren(problemBox(session ?? '', problem.value));
+  } else if (screen !== 'sessions' && timeline.value === null) {
+    main.replaceChildren(h('p', { class: 'loading', text: `Reading ${shownText(session)} …` }));
+  } else if (main.firstElementChild?.localName !== ELEMENTS[screen]) {
+    const hadFocus = main.contains(document.activeElement);
+    main.replaceChildren(h(ELEMENTS[screen]));
+    // Who came by keyboard goes on in what is new, not at the top of the page.
+    if (hadFocus) main.focus({ preventScroll: true });
+  }
+}
+
+/**
+ * @param {string} session
+ * @param {string} reason
+ */
+function problemBox(session, reason) {
+  return h(
+    'section',
+    { class: 'message-box' },
+    h('h2', { text: `${shownText(session)} cannot be shown` }),
+    h('p', { text: shownText(reason) }),
+    h('p', null, h('a', { href: linkTo({ session: null }), text: 'All sessions' })),
+  );
+}
+
+function setTitle() {
+  const { session, screen } = place.value;
+  const name = SCREENS.find(([one]) => one === screen)?.[1];
+  const parts = screen === 'session' || screen === 'sessions' ? [] : [name];
+  document.title = shownText([...parts, session ?? 'Sessions', 'eventctx'].join(' · '));
+}
+
+/** @param {Host} host */
+function header(host) {
+  const nav = h('nav', { 'aria-label': 'Screens', class: 'app-screens' });
+  host.effect(() => {
+    const { session, screen } = place.value;
+    nav.hidden = session === null;
+    nav.replaceChildren(...SCREENS.map((one) => screenLink(one, screen)));
+  });
+  const home = h('a', { class: 'app-name', text: 'eventctx', title: 'All sessions (s)' });
+  host.effect(() => home.setAttribute('href', linkTo({ session: null })));
+  return h(
+    'header',
+    { class: 'app-header' },
+    home,
+    sessionSwitcher(host),
+    nav,
+    h('span', { class: 'app-space' }),
+    liveDot(host),
+    h(
+      'button',
+      { class: 'quiet', type: 'button', 'aria-label': 'Keys', title: 'Keys (?)', on: { click: openHelp } },
+      h('kbd', { text: '?', 'aria-hidden': 'true' }),
+    ),
+  );
+}
+
+/**
+ * @param {readonly [ScreenName, string, string]} screen
+ * @param {ScreenName} current
+ */
+function screenLink([screen, word, key], current) {
+  return h(
+    'a',
+    {
+      href: linkTo({ screen, query: screen === 'search' ? place.value.query : '' }),
+      'aria-current': screen === current ? 'page' : null,
+      'aria-keyshortcuts': key || null,
+    },
+    word,
+    key === '' ? null : h('kbd', { text: shownKey(key), 'aria-hidden': 'true' }),
+  );
+}
+
+/**
+ * The session that is shown, among the others: a menu of the browser's own.
+ * @param {Host} host
+ */
+function sessionSwitcher(host) {
+  const select = h('select', { class: 'app-session', 'aria-label': 'Session' });
+  select.addEventListener('change', () => go({ session: select.value, screen: 'session' }));
+  host.effect(() => {
+    const { session } = place.value;
+    select.hidden = session === null;
+    if (session === null) return;
+    const names = (sessions.value ?? []).map((row) => row.session);
+    if (!names.includes(session)) names.unshift(session);
+    select.replaceChildren(
+      ...names.map((name) => h('option', { value: name, text: shownText(name) })),
+    );
+    select.value = session;
+  });
+  return select;
+}
+
+/** @type {Readonly<Record<string, readonly [word: string, meaning: string]>>} */
+const CONNECTIONS = {
+  open: ['live', 'The page grows with the session.'],
+  lost: ['connection lost', 'Trying to connect again; nothing will be missing.'],
+  ended: ['not live', 'The page does not follow the session any more.'],
+};
+
+/** @param {Host} host */
+function liveDot(host) {
+  const dot = h('span', { class: 'app-live' });
+  host.effect(() => {
+    const [word, meaning] = CONNECTIONS[connection.value] ?? ['', ''];
+    dot.hidden = word === '';
+    dot.className = `app-live is-${connection.value}`;
+    dot.title = meaning;
+    dot.replaceChildren(h('span', { class: 'dot', 'aria-hidden': 'true' }), word);
+  });
+  return dot;
+}
+
+/** @param {Host} host */
+function notices(host) {
+  const polite = h('div', { role: 'status', class: 'notice' });
+  const alert = h('div', { role: 'alert', class: 'notice is-error' });
+  host.effect(() => {
+    const said = notice.value;
+    const region = said?.isError ? alert : polite;
+    for (const one of [polite, alert]) one.textContent = '';
+    if (said === null) return;
+    region.textContent = shownText(said.text);
+    const timer = setTimeout(() => (notice.value = null), 6000);
+    return () => clearTimeout(timer);
+  });
+  return [polite, alert];
+}
+
+function screenKeys() {
+  /** @param {ScreenName} screen */
+  const open = (screen) => () => {
+    if (place.peek().session === null) return false;
+    go({ screen, query: '' });
+    return true;
+  };
+  return [
+    onKey('l', 'Words of a person that are out of view', open('lost')),
+    onKey('c', 'Compare two requests', open('compare')),
+    onKey('/', 'Search', open('search')),
+    onKey('i', 'Integrity: what is verified', open('integrity')),
+    onKey('Escape', 'Back to the session', open('session'), {
+      screen: ['lost', 'compare', 'search', 'integrity'],
+    }),
+    onKey('s', 'All sessions', () => go({ session: null })),
+    onKey('?', 'All keys', openHelp),
+  ];
+}
+
+/**
+ * Links within the page change the place instead of loading it again; the browser's own ways to
+ * open a link elsewhere stay.
+ * @param {HTMLElement} host
+ */
+function followLinks(host) {
+  /** @param {MouseEvent} event */
+  function follow(event) {
+    const link = event.target instanceof Element ? event.target.closest('a[href]') : null;
+    if (link === null || event.defaultPrevented || event.button !== 0 || link.hasAttribute('target')) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const href = link.getAttribute('href') ?? '';
+    if (!/^#?\/(s\/|\?|$)/.test(href)) return;
+    event.preventDefault();
+    openLink(href);
+  }
+  host.addEventListener('click', follow);
+  return () => host.removeEventListener('click', follow);
+}

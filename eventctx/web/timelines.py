@@ -9,12 +9,12 @@ from typing import Any, Final
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
 from eventctx.projections import audit
-from eventctx.projections.audit import AuditRows
-from eventctx.projections.timeline import document as documents
 from eventctx.projections.timeline import fold
+from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view.entries import Entry
+from eventctx.projections.view.refs import MessageRef
 
 _KEPT_SESSIONS: Final = 16
 _KEPT_STATES: Final = 32
@@ -41,7 +41,7 @@ class Timelines:
                     f"after: expected a position up to {state.position}, found {after}"
                 )
             since = await kept.at(self._engine, session, after) if after >= 0 else None
-            return await asyncio.to_thread(_document, kept, state, since, session)
+            return await asyncio.to_thread(document, state, session, since=since)
 
     async def marks(self, session: str) -> list[bytes]:
         """What the digest of a view covers of each message, whole, by its number."""
@@ -52,12 +52,14 @@ class Timelines:
             lambda: [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
         )
 
-    async def totals(self, session: str) -> list[int]:
-        """The size of each request in tokens, in order."""
+    async def picture(self, session: str) -> tuple[list[int], int]:
+        """The size of each request in tokens, and how many words of a person the last one lacks."""
         kept = self._kept(session)
         async with kept.lock:
             state = await kept.brought_up(self._engine, session)
-        return [row.figures.total for row in kept.rows_of(state).requests]
+        requests = audit.rows(state.audit).requests
+        totals = [row.figures.total for row in requests]
+        return totals, _lost_words(state, requests[-1].position) if requests else 0
 
     def _kept(self, session: str) -> _Kept:
         found = self._sessions.get(session)
@@ -69,13 +71,27 @@ class Timelines:
         return found
 
 
+def _lost_words(state: TimelineState, position: int) -> int:
+    """How many messages of a person are not in the last request, which is at ``position``."""
+    last = state.views.last
+    shown = {
+        entry.ref.number
+        for entry in (*last.sealed, *last.tail)
+        if entry.kind == "message" and isinstance(entry.ref, MessageRef)
+    }
+    return sum(
+        one.ref.facts.kind == "human" and one.ref.number not in shown
+        for one in state.changes.origins
+        if one.ref.position < position
+    )
+
+
 class _Kept:
     """The states of one session that are kept, by position."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self._states: OrderedDict[int, TimelineState] = OrderedDict()
-        self._rows: dict[int, AuditRows] = {}
 
     async def brought_up(self, engine: Engine, session: str) -> TimelineState:
         """The state at the session's head."""
@@ -85,7 +101,6 @@ class _Kept:
         if self._states and not await self._holds(engine, session):
             # The session was deleted and made anew, or its records were replaced.
             self._states.clear()
-            self._rows.clear()
         return await self.at(engine, session, head.head)
 
     async def at(self, engine: Engine, session: str, position: int) -> TimelineState:
@@ -99,18 +114,8 @@ class _Kept:
         self._states[position] = state
         self._states.move_to_end(position)
         while len(self._states) > _KEPT_STATES:
-            gone, _ = self._states.popitem(last=False)
-            self._rows.pop(gone, None)
+            self._states.popitem(last=False)
         return state
-
-    def rows_of(self, state: TimelineState) -> AuditRows:
-        """The rows of a state; those of the two last ones asked for are kept."""
-        found = self._rows.get(state.position)
-        if found is None:
-            while len(self._rows) > 1:
-                del self._rows[next(iter(self._rows))]
-            found = self._rows[state.position] = audit.rows(state.audit)
-        return found
 
     async def _holds(self, engine: Engine, session: str) -> bool:
         newest = self._states[max(self._states)]
@@ -120,15 +125,3 @@ class _Kept:
         except EventctxError:
             return False
         return False
-
-
-def _document(
-    kept: _Kept, state: TimelineState, since: TimelineState | None, session: str
-) -> dict[str, Any]:
-    return documents.document(
-        state,
-        session,
-        rows=kept.rows_of(state),
-        since=since,
-        rows_since=None if since is None else kept.rows_of(since),
-    )

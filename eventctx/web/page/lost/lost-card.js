@@ -40,7 +40,7 @@ export function lostCard(timeline, row, bodies) {
       fact('Missing', sinceNodes(timeline, row)),
       fact('Why', [reasonText(row)]),
       row.compaction >= 0 ? fact('By', [compactionSummary(timeline, row.compaction)]) : null,
-      fact('Instead', insteadNodes(timeline, row, kept)),
+      fact('Instead', insteadNodes(row, kept)),
       fact('Bring it back', [commandLine(restoreCommand(timeline, row.number))])),
   );
 }
@@ -89,11 +89,10 @@ function sinceNodes(timeline, row) {
 }
 
 /**
- * @param {Timeline} timeline
  * @param {LostRow} row
  * @param {HTMLElement} kept what the text holds of the demands, known later
  */
-function insteadNodes(timeline, { standsIn }, kept) {
+function insteadNodes({ standsIn }, kept) {
   if (standsIn.length === 0) return ['nothing stands for it'];
   const names = standsIn.map(({ extra, tokens }) => `the ${extra?.name ?? 'text'} (~${countText(tokens)} tokens)`);
   return [`${names.join(' and ')} in view`, kept];

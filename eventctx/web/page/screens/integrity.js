@@ -83,14 +83,14 @@ function originSection(now) {
       ': it changes by import alone. To go on from it, fork it.'),
     parent === null ? null : h('li', null,
       'Forked from ', h('a', { href: linkTo({ session: parent.session, screen: 'session', at: parent.at }), text: parent.session }), ` at @${parent.at}.`),
-    links.map((link) => h('li', null,
+    ...links.map((link) => h('li', null,
       `${LINK_WORDS[link.relation] ?? link.relation}${link.kind === null ? '' : ` (${link.kind})`}: `,
       h('a', { href: linkTo({ session: link.session, screen: 'session' }), text: link.session }),
       h('span', { class: 'muted', text: ` noted @${link.position}` }))),
   ];
   return section('Where it comes from',
     h('ul', { class: 'plain-facts' },
-      rows.flat().every((row) => row === null) ? h('li', { text: 'Written by eventctx itself; no other session is linked.' }) : rows,
+      rows.every((row) => row === null) ? h('li', { text: 'Written by eventctx itself; no other session is linked.' }) : rows,
       h('li', { text: `${counted(now.records, 'record')}, the last @${now.head}.` })));
 }
 

@@ -119,6 +119,7 @@ function askLater(answer) {
   const turn = request < 0 ? -1 : now.requests.turn[request];
   let wanted = true;
   const timer = setTimeout(async () => {
+    /** @type {Record<string, number>} */
     const parameters = last || turn < 0 ? {} : { turn };
     const about = last || turn < 0 ? 'now' : `in the last request of turn ${turn}`;
     try {

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -36,7 +36,7 @@ from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.version import __version__
 from eventctx.web.bodies import messages_at
 from eventctx.web.discretion import Discretion
-from eventctx.web.follow import Following, Streams
+from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
@@ -55,14 +55,7 @@ _SPARKS: Final = 40
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Spark(TypedDict):
-    """A session's small picture, and how many words of a person its last request lacks."""
-
-    totals: list[int]
-    lost: int
-
-
-class Answers:
+class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
     def __init__(self, engine: Engine, url: str, path: Path | None, discretion: Discretion) -> None:
@@ -73,7 +66,7 @@ class Answers:
         self._discretion = discretion
         self._timelines = Timelines(engine)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
-        self._sparks: dict[str, tuple[bytes, Spark]] = {}
+        self._sparks: dict[str, tuple[bytes, list[int]]] = {}
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -136,11 +129,10 @@ class Answers:
             known = self._sparks.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals, lost = await self._timelines.picture(info.stream)
+                    totals = await self._timelines.totals(info.stream)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals, lost = [], 0
-                spark: Spark = {"totals": _sparks(totals), "lost": lost}
-                known = self._sparks[info.stream] = (info.digest, spark)
+                    totals = []
+                known = self._sparks[info.stream] = (info.digest, _sparks(totals))
             found[info.stream] = known[1]
         return _json(found)
 
@@ -183,7 +175,7 @@ class Answers:
         if self.streams.full:
             return _json({"error": "too many pages follow this store: close some"}, 503)
         parts = (self._engine, self._timelines, self._discretion, self.streams)
-        return Following(*parts, info.stream, after)  # type: ignore[return-value]
+        return SessionStream(*parts, info.stream, after)  # type: ignore[return-value]
 
     # -- a session, as the commands answer -------------------------------------------------------
 

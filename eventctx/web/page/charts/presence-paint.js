@@ -5,8 +5,8 @@ import { cliffMarks } from './cliffs.js';
 import { GROUP_PATTERNS, STANDING_STYLES, fillPatterned } from './patterns.js';
 import { boxOfRun, messagesOfRow, rowLabels, rowTop, STRIP_WIDTH, visibleMessages, visibleRows } from './presence-shape.js';
 import { BIN_STATES, binStates, boxesOfStates, summaryBrackets } from './presence-runs.js';
-import { paintCliffLabels, paintCliffMark } from './river-paint.js';
-import { columnLeft, labelsThatFit, requestsToName } from './scales.js';
+import { paintCliffLabels, paintCliffMark, requestLabels } from './river-paint.js';
+import { columnLeft, labelsThatFit } from './scales.js';
 import { sharp } from './surface.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -273,10 +273,7 @@ function paintEdges(context, { shape, colours, timeline, cliffs }) {
   const marks = cliffMarks(shown, (request) => sharp(columnLeft(columns, request)), 9);
   for (const { x, cliff } of marks) paintCliffMark(context, x, top - 2, cliff, colours);
   paintCliffLabels(context, marks, { left: strip, right: shape.right + 8, y: top - 9 }, colours);
-  const wanted = requestsToName(columns, timeline.requests.turn).map((request) => {
-    const text = timeline.name(request);
-    return { text, x: columnLeft(columns, request) + columns.step / 2, width: context.measureText(text).width };
-  });
+  const wanted = requestLabels(context, timeline, columns);
   context.textAlign = 'center';
   context.textBaseline = 'middle';
   context.fillStyle = colours.axis;

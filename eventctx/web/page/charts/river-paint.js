@@ -238,10 +238,7 @@ export function paintKnownRun(context, { x, y, width, height }, code, { axis, ra
 /** @param {Context} context @param {RiverPicture} picture */
 function paintRequestNames(context, { shape, timeline, colours }) {
   const { columns, names, base } = shape;
-  const wanted = requestsToName(columns, timeline.requests.turn).map((request) => {
-    const text = timeline.name(request);
-    return { request, text, x: columnLeft(columns, request) + columns.step / 2, width: context.measureText(text).width };
-  });
+  const wanted = requestLabels(context, timeline, columns);
   context.textAlign = 'center';
   context.textBaseline = 'middle';
   context.fillStyle = colours.axis;
@@ -249,6 +246,21 @@ function paintRequestNames(context, { shape, timeline, colours }) {
     context.fillText(text, x, names + 11);
     context.fillRect(sharp(x), base + 1, 1, 3);
   }
+}
+
+/**
+ * Names of requests below their columns, the important ones first.
+ * @param {Context} context
+ * @param {Timeline} timeline
+ * @param {import('./scales.js').Columns} columns
+ */
+export function requestLabels(context, timeline, columns) {
+  // Measuring each of four hundred names takes longer than all of the stacks.
+  const digit = context.measureText('0').width;
+  return requestsToName(columns, timeline.requests.turn).map((request) => {
+    const text = timeline.name(request);
+    return { text, x: columnLeft(columns, request) + columns.step / 2, width: text.length * digit };
+  });
 }
 
 /** @param {Context} context @param {RiverPicture} picture */

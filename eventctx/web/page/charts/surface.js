@@ -37,6 +37,9 @@ export function makeSurface(name) {
   };
 }
 
+/** The font that each canvas has. @type {WeakMap<HTMLCanvasElement, string>} */
+const fonts = new WeakMap();
+
 /**
  * Empties a canvas, and gives it as many pixels as the screen has for its box.
  * @param {CanvasRenderingContext2D} context
@@ -47,13 +50,20 @@ export function freshCanvas(context, { width, height }) {
   const { canvas } = context;
   const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
   // Setting a size throws the pixels away and makes new ones: only when it is another.
-  if (canvas.width !== wide || canvas.height !== high) {
+  const isNew = canvas.width !== wide || canvas.height !== high;
+  if (isNew) {
     canvas.width = wide;
     canvas.height = high;
   }
+  // All of it, to the last device pixel: what is cleared whole need not be copied first.
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, wide, high);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
-  context.font = font;
+  // A font makes the browser work out the styles of the page; an empty canvas has forgotten it.
+  if (isNew || fonts.get(canvas) !== font) {
+    context.font = font;
+    fonts.set(canvas, font);
+  }
   context.globalAlpha = 1;
   context.setLineDash([]);
 }

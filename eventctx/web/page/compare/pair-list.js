@@ -35,8 +35,8 @@ const KIND_WORDS = /** @type {Readonly<Record<string, string>>} */ ({
   system: 'system',
   person: 'you',
   model: 'model',
-  results: 'result',
-  summaries: 'inserted',
+  result: 'result',
+  summary: 'inserted',
 });
 
 /**
@@ -82,7 +82,7 @@ function showPairs(list, pairs, from, count, context) {
   list.append(...pairs.slice(from, to).map((pair) => pairRow(pair, context)));
   if (to === pairs.length) return;
   const left = pairs.length - to;
-  const text = `Show ${countText(Math.min(MORE_ROWS, left))} more of ${countText(left)}`;
+  const text = left > MORE_ROWS ? `Show ${MORE_ROWS} of ${countText(left)} more` : `Show ${countText(left)} more`;
   const more = h('button', { type: 'button', class: 'quiet', text });
   const row = h('li', { class: 'pair-more' }, more);
   more.addEventListener('click', () => {

@@ -95,6 +95,7 @@ function numberCell(text) {
 
 /** @param {string} kind @param {string} side @param {number} tokens @param {number} scale */
 function bar(kind, side, tokens, scale) {
-  const width = `${(Math.max(0, tokens) / scale) * 100}%`;
+  if (tokens <= 0) return h('span', { class: 'bar bar-none' });
+  const width = `${(tokens / scale) * 100}%`;
   return h('span', { class: `bar bar-${side} g-${kind}`, vars: { '--width': width } });
 }

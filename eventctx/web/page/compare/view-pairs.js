@@ -19,8 +19,8 @@
  * @returns {ViewPair[]}
  */
 export function pairedViews(timeline, a, b) {
-  const before = Array.from(timeline.view(a), (id) => timeline.entry(id));
-  const after = Array.from(timeline.view(b), (id) => timeline.entry(id));
+  const before = Array.from(timeline.view(a), (id) => timeline.entry(id, a));
+  const after = Array.from(timeline.view(b), (id) => timeline.entry(id, b));
   const inA = new Map(before.map((entry) => [nameOfEntry(entry), entry]));
   const inB = new Map(after.map((entry) => [nameOfEntry(entry), entry]));
   /** @type {ViewPair[]} */
@@ -67,7 +67,7 @@ export function commonPrefix(timeline, a, b) {
   let tokens = 0;
   let allTokens = 0;
   after.forEach((id, at) => {
-    const size = timeline.entry(id).tokens;
+    const size = timeline.entry(id, b).tokens;
     allTokens += size;
     if (entries === at && before[at] === id) {
       entries++;

@@ -18,10 +18,11 @@ const DIFFERENCES_SHOWN = 20;
  *
  * @param {string} label
  * @param {(tell: (text: string) => boolean) => Promise<Verdict>} run `tell` is false once the screen is gone
+ * @param {string} [idle] what stands there before
  * @returns {HTMLElement}
  */
-export function checkButton(label, run) {
-  const says = h('p', { role: 'status', class: 'verdict' });
+export function checkButton(label, run, idle = 'Not verified on this page yet.') {
+  const says = h('p', { role: 'status', class: 'verdict', text: idle });
   const button = h('button', { type: 'button', text: label, on: { click: () => void start() } });
   async function start() {
     button.disabled = true;
@@ -55,7 +56,7 @@ export async function verifiedLog(now, tell) {
   const found = Array.isArray(answer) ? answer[0] : answer;
   if (found.ok) {
     const erased = found.erased > 0 ? ` ${counted(found.erased, 'content')} erased by intent.` : '';
-    return { good: true, nodes: [`All ${counted(found.records, 'record')} and their contents agree with their digests.${erased}`] };
+    return { good: true, nodes: [`Verified: all ${counted(found.records, 'record')} and their contents agree with their digests.${erased}`] };
   }
   const problems = found.problems.map((/** @type {any} */ one) => h('li', { text: shownText(problemText(one)) }));
   return { good: false, nodes: ['The log is damaged:', h('ul', null, problems)] };
@@ -70,14 +71,14 @@ export async function verifiedLog(now, tell) {
  */
 export async function verifiedViews(now, tell) {
   tell('Reading the digests of messages …');
-  const { messages } = await source.digests(now.session);
-  if (messages.length < now.messages.count) {
+  const marks = await source.digests(now.session);
+  if (marks.length < now.messages.count) {
     return { good: null, nodes: ['The digests of the messages are not here; a page from `eventctx inspect` has them.'] };
   }
-  const { checked, differ } = await checkViews(now, messages, (done, of) =>
+  const { checked, differ } = await checkViews(now, marks, (done, of) =>
     tell(`Derived ${countText(done)} of ${countText(of)} views (${percentText(done / of)}) …`));
   if (differ.length === 0) {
-    return { good: true, nodes: [`${counted(checked, 'view')} derived in this browser; each has the recorded digest.`] };
+    return { good: true, nodes: [`Verified: ${counted(checked, 'view')} derived in this browser; each has the recorded digest.`] };
   }
   const links = differ.slice(0, DIFFERENCES_SHOWN).flatMap((request, at) => [
     at === 0 ? '' : ', ',

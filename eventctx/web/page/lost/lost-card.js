@@ -2,10 +2,10 @@
 
 import { h } from '../element.js';
 import { countText, utcText } from '../parts/numbers.js';
-import { standingMark } from '../parts/standing.js';
+import { isInView, standingMark } from '../parts/standing.js';
 import { linkTo } from '../place.js';
 import { commandLine } from '../screens/command-line.js';
-import { compactionText, keptInSummary, reasonText } from './lost-words.js';
+import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
 import { demandsOfTexts } from './demands.js';
 import { spokenTexts, spokenView } from './spoken-text.js';
 
@@ -39,8 +39,8 @@ export function lostCard(timeline, row, bodies) {
     h('dl', { class: 'facts' },
       fact('Missing', sinceNodes(timeline, row)),
       fact('Why', [reasonText(row)]),
-      row.compaction >= 0 ? fact('By', [byText(timeline, row)]) : null,
-      fact('Instead', insteadNodes(timeline, row, kept)),
+      row.compaction >= 0 ? fact('By', [compactionSummary(timeline, row.compaction)]) : null,
+      fact('Instead', insteadNodes(row, kept)),
       fact('Bring it back', [commandLine(restoreCommand(timeline, row.number))])),
   );
 }
@@ -54,8 +54,11 @@ export function lostCard(timeline, row, bodies) {
  * @returns {(string | number)[]}
  */
 export function restoreCommand(timeline, number) {
-  const fork = timeline.mirror === null ? [] : ['--fork', `${timeline.session}-restored`];
-  return ['eventctx', 'restore', timeline.session, number, ...fork];
+  const { session } = timeline;
+  // Programs name their sessions by ids; a person types a shorter name.
+  const short = session.length > 24 ? session.slice(0, 8) : session;
+  const fork = timeline.mirror === null ? [] : ['--fork', `${short}-restored`];
+  return ['eventctx', 'restore', session, number, ...fork];
 }
 
 /**
@@ -75,7 +78,9 @@ function whereItFell(timeline, { number, fell }) {
 function sinceNodes(timeline, row) {
   if (row.fell < 0) return ['from the beginning'];
   const { position, time } = timeline.requests;
-  const before = row.fell > 0 && row.fell - 1 >= 0 ? ` · last sent in ${timeline.name(row.fell - 1)}` : '';
+  const was = row.fell - 1;
+  const sent = was >= 0 && isInView(timeline.standing(row.number, was).what);
+  const before = sent ? ` · last sent in ${timeline.name(was)}` : '';
   return [
     'since ',
     h('a', { href: linkTo(whereItFell(timeline, row)) }, `request ${timeline.name(row.fell)}`),
@@ -84,20 +89,10 @@ function sinceNodes(timeline, row) {
 }
 
 /**
- * @param {Timeline} timeline
- * @param {LostRow} row
- */
-function byText(timeline, row) {
-  const text = compactionText(timeline, row.compaction);
-  return `${text[0].toUpperCase()}${text.slice(1)}`;
-}
-
-/**
- * @param {Timeline} timeline
  * @param {LostRow} row
  * @param {HTMLElement} kept what the text holds of the demands, known later
  */
-function insteadNodes(timeline, { standsIn }, kept) {
+function insteadNodes({ standsIn }, kept) {
   if (standsIn.length === 0) return ['nothing stands for it'];
   const names = standsIn.map(({ extra, tokens }) => `the ${extra?.name ?? 'text'} (~${countText(tokens)} tokens)`);
   return [`${names.join(' and ')} in view`, kept];

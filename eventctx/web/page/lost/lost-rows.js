@@ -52,7 +52,7 @@ export function shortenedWords(timeline, request) {
   if (request < 0) return [];
   return Array.from(timeline.view(request))
     .filter((id) => id < 0)
-    .map((id) => timeline.entry(id))
+    .map((id) => timeline.entry(id, request))
     .filter(({ kind, number }) => kind === 'shortened' && isWordOfPerson(timeline, number))
     .map(({ number }) => /** @type {number} */ (number))
     .sort((a, b) => a - b);
@@ -65,7 +65,7 @@ export function shortenedWords(timeline, request) {
 function entriesThatStandForOthers(timeline, request) {
   return Array.from(timeline.view(request))
     .filter((id) => id < 0)
-    .map((id) => timeline.entry(id))
+    .map((id) => timeline.entry(id, request))
     .filter(({ extra }) => (extra?.stands_for?.length ?? 0) > 0);
 }
 

@@ -1,20 +1,12 @@
 /** Why a message is not in view, as sentences of a few words. */
 
+import { compactionLabel, triggerWords } from '../panes/why-words.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { standingMeaning } from '../parts/standing.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./lost-rows.js').LostRow} LostRow */
 /** @typedef {Timeline['compactions'][number]} Compaction */
-
-/** As `eventctx why` words them. @type {Readonly<Record<string, string>>} */
-const TRIGGER_WORDS = {
-  threshold: 'the threshold was reached',
-  budget: 'the budget was exceeded',
-  max_messages: 'there were too many messages',
-  manual: 'made on demand',
-  imported: 'made by the program whose file was imported',
-};
 
 /**
  * What became of the message, with the rule in words: `dropped: older than the messages kept`.
@@ -28,21 +20,16 @@ export function reasonText({ what, reason }) {
 }
 
 /**
- * `compaction 2, in request 7.4: the threshold was reached; 81,315 → ~15,940 tokens`.
+ * `Compaction 2: the threshold was reached; 81,315 → ~15,940 tokens`.
  *
  * @param {Timeline} timeline
  * @param {number} index
  */
-export function compactionText(timeline, index) {
+export function compactionSummary(timeline, index) {
   const one = timeline.compactions[index];
-  const by = TRIGGER_WORDS[one.trigger] ?? one.trigger;
-  const asked = one.requested_by === null ? '' : ` (${one.requested_by})`;
-  return `${compactionName(one)}: ${by}${asked}; ${sizesText(one)}`;
-}
-
-/** @param {Compaction} one */
-export function compactionName(one) {
-  return one.number > 0 ? `compaction ${one.number}` : `the compaction at @${one.position}`;
+  const label = compactionLabel(one);
+  const asked = one.requested_by === null ? '' : `, asked for by ${one.requested_by}`;
+  return `${label[0].toUpperCase()}${label.slice(1)}: ${triggerWords(one.trigger)}${asked}; ${sizesText(one)}`;
 }
 
 /** `81,315 → ~15,940 tokens`. @param {Compaction} one */

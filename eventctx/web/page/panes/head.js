@@ -162,8 +162,9 @@ function showKnown(known, now, request) {
   known.className = `head-known is-${state}`;
   known.replaceChildren(
     h('summary', { text: sign === '' ? word : `${word} ${sign}` }),
-    h('p', { text: meaningOfKnown(now, request, state) }),
-    h('p', { class: 'mono digest', text: now.requests.digest[request] }),
+    h('div', { class: 'known-about' },
+      h('p', { text: meaningOfKnown(now, request, state) }),
+      h('p', { class: 'mono digest', text: now.requests.digest[request] })),
   );
 }
 

@@ -8,9 +8,12 @@ import { pairList } from '../compare/pair-list.js';
 import { requestPicker } from '../compare/request-picker.js';
 import { tokenTable } from '../compare/token-table.js';
 import { define, h } from '../element.js';
-import { compactionName, sizesText } from '../lost/lost-words.js';
+import { sizesText } from '../lost/lost-words.js';
+import { compactionLabel } from '../panes/why-words.js';
 import { counted, countText, percentText, tokensText } from '../parts/numbers.js';
 import { go, linkTo, place } from '../place.js';
+import { listenToSteps } from './cursor-line.js';
+import { jsonTwin } from './json-twin.js';
 import { cursor, marks, setCursor, source, timeline } from '../state.js';
 import { batch, untracked } from '../signals.js';
 
@@ -33,6 +36,7 @@ define('ctx-compare', (host) => {
     summary, rows);
 
   takeMarks(host);
+  listenToSteps(host, 'compare', (by) => setCursor(cursor.peek() + by));
   let shown = '';
   host.effect(() => {
     const now = timeline.value;
@@ -138,7 +142,8 @@ function showBoth(now, a, b, summary, rows) {
   const positions = { a: now.requests.position[a], b: now.requests.position[b] };
   rows.replaceChildren(
     h('h2', { text: 'Entries in order' }),
-    pairList(pairs, (places) => source.bodies(now.session, places), positions));
+    pairList(pairs, (places) => source.bodies(now.session, places), positions),
+    jsonTwin(now.session, 'diff', { before: positions.a, after: positions.b }) ?? '');
 }
 
 /** @param {import('../compare/view-pairs.js').ViewPair[]} pairs */
@@ -161,7 +166,7 @@ function countsText(pairs) {
  */
 function prefixText(now, a, b) {
   const { entries, tokens, allEntries, allTokens } = commonPrefix(now, a, b);
-  const share = allTokens > 0 ? ` (${percentText(tokens / allTokens)})` : '';
+  const share = allTokens > 0 ? ` (${shareText(tokens, allTokens)})` : '';
   const same = entries === 0
     ? 'B begins otherwise than A: no message can come from the provider’s cache.'
     : `The first ${countText(entries)} of ${counted(allEntries, 'entry', 'entries')} of B are those of A, ` +
@@ -170,12 +175,17 @@ function prefixText(now, a, b) {
   return cached < 0 ? same : `${same} For B it reported ${tokensText(cached)} cached tokens.`;
 }
 
+/** All is said of all only. @param {number} part @param {number} whole */
+function shareText(part, whole) {
+  return part < whole && part / whole > 0.99 ? 'more than 99 %' : percentText(part / whole);
+}
+
 /** @param {Timeline} now @param {number} a @param {number} b */
 function betweenNodes(now, a, b) {
   const compactions = now.compactionsBetween(Math.min(a, b), Math.max(a, b));
   return compactions.map((one) => h('li', null,
     'Between them: ',
-    h('a', { href: linkTo({ screen: 'session', tab: 'compaction' }), text: compactionName(one) }),
+    h('a', { href: linkTo({ screen: 'session', tab: 'compaction' }), text: compactionLabel(one) }),
     ` (${sizesText(one)}).`));
 }
 

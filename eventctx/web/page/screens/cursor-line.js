@@ -1,6 +1,7 @@
 /** The request at the cursor in one line, with steps to its neighbours, for screens without a river. */
 
 import { h } from '../element.js';
+import { onKey } from '../keys.js';
 import { countText, utcText } from '../parts/numbers.js';
 import { cursor, followEnd, setCursor, timeline } from '../state.js';
 
@@ -9,9 +10,10 @@ import { cursor, followEnd, setCursor, timeline } from '../state.js';
 
 /**
  * @param {Host} host whose life the line shares
+ * @param {string} screen on which the arrow keys step
  * @returns {HTMLElement}
  */
-export function cursorLine(host) {
+export function cursorLine(host, screen) {
   const back = stepButton('◀', 'The request before', () => setCursor(cursor.peek() - 1));
   const on = stepButton('▶', 'The next request', () => setCursor(cursor.peek() + 1));
   const latest = h('button', {
@@ -21,6 +23,7 @@ export function cursorLine(host) {
     on: { click: () => followEnd() },
   });
   const where = h('span', { class: 'cursor-where' });
+  listenToSteps(host, screen, (by) => setCursor(cursor.peek() + by));
   host.effect(() => {
     const now = timeline.value;
     const request = cursor.value;
@@ -31,6 +34,21 @@ export function cursorLine(host) {
   });
   return h('div', { class: 'cursor-line', role: 'group', 'aria-label': 'The request asked about' },
     back, where, on, latest);
+}
+
+/**
+ * The arrow keys step from request to request, as they do in the session.
+ *
+ * @param {Host} host
+ * @param {string} screen
+ * @param {(by: 1 | -1) => void} step
+ */
+export function listenToSteps(host, screen, step) {
+  const ends = [
+    onKey('ArrowLeft', 'The request before', () => step(-1), { screen }),
+    onKey('ArrowRight', 'The next request', () => step(1), { screen }),
+  ];
+  host.effect(() => () => ends.forEach((end) => end()));
 }
 
 /**

@@ -9,6 +9,7 @@ import { counted, countText, tokensText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { source, timeline } from '../state.js';
+import { jsonTwin } from './json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -28,7 +29,8 @@ define('ctx-integrity', (host) => {
       host.replaceChildren(h('h1', { tabindex: '-1', text: 'Integrity' }), checksSection(now), facts);
     }
     shown = now;
-    facts.replaceChildren(knownSection(now), originSection(now), changesSection(now));
+    facts.replaceChildren(
+      knownSection(now), originSection(now), changesSection(now), jsonTwin(now.session, 'audit') ?? '');
   });
 });
 
@@ -45,7 +47,7 @@ function checksSection(now) {
     checkButton(`Check ${counted(now.requests.count, 'view')} here`, (tell) => verifiedViews(now, tell)),
     answers ? [
       h('h3', { text: 'Did hooks miss anything?' }),
-      checkButton('Read the losses of hooks', (tell) => lossesOfHooks(now, tell)),
+      checkButton('Read the losses of hooks', (tell) => lossesOfHooks(now, tell), ''),
     ] : null,
   );
 }
@@ -81,14 +83,14 @@ function originSection(now) {
       ': it changes by import alone. To go on from it, fork it.'),
     parent === null ? null : h('li', null,
       'Forked from ', h('a', { href: linkTo({ session: parent.session, screen: 'session', at: parent.at }), text: parent.session }), ` at @${parent.at}.`),
-    links.map((link) => h('li', null,
+    ...links.map((link) => h('li', null,
       `${LINK_WORDS[link.relation] ?? link.relation}${link.kind === null ? '' : ` (${link.kind})`}: `,
       h('a', { href: linkTo({ session: link.session, screen: 'session' }), text: link.session }),
       h('span', { class: 'muted', text: ` noted @${link.position}` }))),
   ];
   return section('Where it comes from',
     h('ul', { class: 'plain-facts' },
-      rows.flat().every((row) => row === null) ? h('li', { text: 'Written by eventctx itself; no other session is linked.' }) : rows,
+      rows.every((row) => row === null) ? h('li', { text: 'Written by eventctx itself; no other session is linked.' }) : rows,
       h('li', { text: `${counted(now.records, 'record')}, the last @${now.head}.` })));
 }
 

@@ -13,6 +13,7 @@ import { counted } from '../parts/numbers.js';
 import { linkTo } from '../place.js';
 import { cursor, messageOf, source, timeline } from '../state.js';
 import { cursorLine, requestTitle } from './cursor-line.js';
+import { jsonTwin } from './json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../lost/lost-rows.js').LostRow} LostRow */
@@ -27,7 +28,7 @@ define('ctx-lost', (host) => {
   const lead = h('p', { class: 'lead' });
   const cards = h('div', { class: 'lost-cards' });
   const answer = h('section', { class: 'lost-all', 'aria-labelledby': 'lost-all-title', hidden: true });
-  host.replaceChildren(cursorLine(host), title, lead, cards, answer);
+  host.replaceChildren(cursorLine(host, 'lost'), title, lead, cards, answer);
 
   let shown = '';
   host.effect(() => {
@@ -63,10 +64,11 @@ function leadNodes(now, request, rows) {
   const demands = rows.reduce((sum, row) => sum + row.demands, 0);
   const partly = shortenedWords(now, request);
   return [
-    `In ${requestTitle(now, request)} the model was not sent what stands here`,
-    demands === 0 ? '. ' : `, with ${counted(demands, 'demand')} in it: sentences such as “never …” or “make sure …”. `,
+    rows.length === 0 ? `All that you wrote before it is in ${requestTitle(now, request)}. `
+      : `You wrote ${rows.length === 1 ? 'this' : 'these'}, and ${requestTitle(now, request)} did not hold ${rows.length === 1 ? 'it' : 'them'}. `,
+    demands === 0 ? '' : `${demands === 1 ? '1 sentence in them demands' : `${demands} sentences in them demand`} something, such as “never …” or “make sure …”. `,
     ...(partly.length === 0 ? [] : [
-      `In part only it was sent `,
+      'Only a part was sent of ',
       ...partly.slice(0, 20).flatMap((number, at) => [
         at === 0 ? '' : ', ',
         h('a', { href: linkTo({ screen: 'session', message: number, tab: 'why' }), text: `#${number}` }),
@@ -117,12 +119,15 @@ function askLater(answer) {
   const turn = request < 0 ? -1 : now.requests.turn[request];
   let wanted = true;
   const timer = setTimeout(async () => {
+    /** @type {Record<string, number>} */
+    const parameters = last || turn < 0 ? {} : { turn };
     const about = last || turn < 0 ? 'now' : `in the last request of turn ${turn}`;
     try {
-      const found = await source.answer(now.session, 'lost', last || turn < 0 ? {} : { turn });
+      const found = await source.answer(now.session, 'lost', parameters);
       if (!wanted) return;
       answer.replaceChildren(
-        h('h2', { id: 'lost-all-title', text: `What else left the view, ${about}` }), lostAnswer(found));
+        h('h2', { id: 'lost-all-title', text: `What else left the view, ${about}` }), lostAnswer(found),
+        jsonTwin(now.session, 'lost', parameters) ?? '');
     } catch (error) {
       if (!wanted) return;
       answer.replaceChildren(

@@ -4,6 +4,7 @@
  */
 
 import { hits } from '../charts/hits.js';
+import {} from '../charts/overview.js';
 import { define, h } from '../element.js';
 import { counted, percentText } from '../parts/numbers.js';
 import { go, place } from '../place.js';
@@ -29,7 +30,8 @@ define('ctx-search', (host) => {
   const list = h('ol', { class: 'hit-list' });
   host.replaceChildren(
     h('h1', { tabindex: '-1', text: 'Search' }),
-    searchForm(host, everywhere), cursorLine(host), says, list);
+    searchForm(host, everywhere), says,
+    h('div', { class: 'search-charts' }, h('ctx-overview'), cursorLine(host, 'search')), list);
 
   host.effect(() => {
     const { query, session } = place.value;

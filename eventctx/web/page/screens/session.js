@@ -1,5 +1,12 @@
 // `<ctx-session>`: charts above, the transcript beside what was sent, and the drawer that explains.
 
+import {} from '../charts/overview.js';
+import {} from '../charts/river.js';
+import {} from '../panes/drawer.js';
+import {} from '../panes/head.js';
+import {} from '../panes/sent.js';
+import {} from '../panes/transcript.js';
+import {} from '../parts/virtual-list.js';
 import { define, h } from '../element.js';
 import { splitter } from '../panes/splitter.js';
 import { sessionKeys } from '../panes/session-keys.js';

@@ -11,7 +11,10 @@ import { hitPieces } from './text-search.js';
 /** @typedef {import('./text-search.js').SearchHit} SearchHit */
 
 /** @type {Readonly<Record<string, string>>} */
-const ROLE_WORDS = { user: 'you or the host', assistant: 'model', tool: 'result', system: 'system' };
+const ROLE_WORDS = { user: 'user', assistant: 'model', tool: 'tool result', system: 'system' };
+
+/** In the order of the codes of kinds. */
+const KIND_OF_HIT = ['system', 'you', 'host', 'model', 'tool result', 'other'];
 
 /**
  * @param {SearchHit} hit
@@ -54,6 +57,7 @@ function placeOfHit(timeline, request, standing, first) {
 function whoText(hit, timeline) {
   const turn = timeline?.messages.turn[hit.number] ?? -1;
   const when = String(hit.time ?? '').slice(0, 16).replace('T', ' ');
-  const who = ROLE_WORDS[hit.role] ?? hit.role;
+  const kind = timeline?.messages.kind[hit.number];
+  const who = kind === undefined ? (ROLE_WORDS[hit.role] ?? hit.role) : KIND_OF_HIT[kind];
   return [who, turn > 0 ? `turn ${turn}` : '', when === '' ? '' : `${when} UTC`].filter(Boolean).join(' · ');
 }

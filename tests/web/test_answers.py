@@ -276,7 +276,9 @@ ALL = [
     "/api/sessions", "/api/stats", "/api/verify", "/api/sparklines", "/api/search?q=always",
     *[f"/api/s/plain/{one}" for one in (
         "timeline", "digests", "bodies?at=1.0", "bodies?at=1.0,2.0", "audit", "why?number=0",
-        "lost", "view?turn=1", "transcript", "log?bodies=1", "instructions", "verify", "why?number=77")],
+        "lost", "view?turn=1", "transcript", "log?bodies=1", "instructions", "verify",
+        "why?number=77",
+    )],
 ]  # fmt: skip
 
 

@@ -145,6 +145,28 @@ class Redactor:
                 done[name] = now
         return {**fields, **done}
 
+    def document(self, value: Any, keep: frozenset[str] = frozenset()) -> Any:
+        """Return a JSON document redacted at every depth, keys included; it is never cut.
+
+        If a key is that of a secret (``api_key``), its whole value is replaced. Numbers stay, and
+        so do the texts in ``keep``, such as names by which other documents are found.
+        """
+        return self._document(value, None, keep)
+
+    def _document(self, value: Any, kind: str | None, keep: frozenset[str]) -> Any:
+        if isinstance(value, str):
+            return value if value in keep else self._value(value, kind, None)
+        if isinstance(value, list):
+            return [self._document(one, kind, keep) for one in value]
+        if isinstance(value, dict):
+            return {
+                key if key in keep else self.text(key): self._document(
+                    one, self._kind(key) or kind, keep
+                )
+                for key, one in value.items()
+            }
+        return value
+
     def span(self, span: Span) -> Span:
         """Return the span with its name, message, attributes and events' attributes redacted."""
         return replace(

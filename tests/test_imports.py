@@ -27,7 +27,7 @@ FLOORS: list[set[str]] = [
     {"session", "hooks"},
     {"comparison"},
     {"engine", "orchestrators"},
-    {"adapters", "testing"},
+    {"adapters", "testing", "documents"},
     {"web", "amplifier_source"},
     {"cli"},
 ]

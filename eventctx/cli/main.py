@@ -15,6 +15,7 @@ from eventctx.cli.commands.erasing import delete_command, erase_command, prune_c
 from eventctx.cli.commands.exports import export_command
 from eventctx.cli.commands.fork import fork_command
 from eventctx.cli.commands.imports import import_command
+from eventctx.cli.commands.inspect import inspect_command
 from eventctx.cli.commands.instructions import instructions_command
 from eventctx.cli.commands.log import log_command
 from eventctx.cli.commands.lost import lost_command
@@ -56,6 +57,7 @@ for _command in (
     demo_command,
     import_command,
     watch_command,
+    inspect_command,
     sessions_command,
     log_command,
     transcript_command,

@@ -55,10 +55,16 @@ class BookEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReceiptBook:
-    """The receipts of one store's sessions. ``clock`` returns UTC nanoseconds."""
+    """The receipts of one store's sessions. ``clock`` returns UTC nanoseconds.
 
-    def __init__(self, path: Path, *, clock: Callable[[], int] = time.time_ns) -> None:
+    A ``read_only`` book notes nothing.
+    """
+
+    def __init__(
+        self, path: Path, *, clock: Callable[[], int] = time.time_ns, read_only: bool = False
+    ) -> None:
         self.path = path
+        self._read_only = read_only
         self._clock = clock
         self._last: dict[str, Receipt] | None = None
         self._complained = False
@@ -162,6 +168,8 @@ class ReceiptBook:
             _log.warning("receipts cannot be kept: %s; the agent goes on, this is said once", error)
 
     def _append(self, entry: BookEntry) -> None:
+        if self._read_only:
+            return
         line = msgspec.json.encode(entry) + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -64,6 +64,8 @@ async def open_store(url: str, **options: Any) -> EventStore:
     Raises NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
     """
     if url in ("memory://", ":memory:"):
+        if options.get("read_only"):
+            raise InvalidSetting(f"read_only: expected a store that there is, found {url}")
         from eventctx.stores.memory import MemoryStore
 
         return MemoryStore()

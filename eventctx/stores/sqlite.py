@@ -26,7 +26,7 @@ from eventctx.log.store import (
 from eventctx.stores.ack import Ack
 from eventctx.stores.rules import sizes
 from eventctx.stores.sqlite_backup import back_up
-from eventctx.stores.sqlite_errors import closed
+from eventctx.stores.sqlite_errors import closed, read_only
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_queries import PAGE_RECORDS, Queries
 from eventctx.stores.sqlite_schema import Durability
@@ -53,9 +53,10 @@ class SqliteStore:
     StoreUnavailable. So does an append after the file was removed or replaced by another one.
     """
 
-    def __init__(self, file: SharedFile) -> None:
+    def __init__(self, file: SharedFile, *, read_only: bool = False) -> None:
         """Use ``SqliteStore.open``."""
         self._file = file
+        self.read_only = read_only
         self._closed = False
         self._last: Ack[Any] | None = None
 
@@ -67,12 +68,16 @@ class SqliteStore:
         durability: Durability = "full",
         create: bool = True,
         lock_timeout: float = 5.0,
+        read_only: bool = False,
     ) -> SqliteStore:
         """Open the store at ``path``, creating it unless ``create`` is false.
 
-        A file or folder without write permission is opened for reading. ``lock_timeout`` is the
-        longest wait, in seconds, while another process writes. Where this process has the file
-        open already, the stronger durability and the longer wait hold for all.
+        A file or folder without write permission is opened for reading. With ``read_only`` every
+        file is: nothing is created, the file and its log are never written, and every write raises
+        StoreReadOnly. SQLite puts two helper files beside a store without any, and leaves them.
+
+        ``lock_timeout`` is the longest wait, in seconds, while another process writes. Where this
+        process has the file open already, the stronger durability and the longer wait hold for all.
 
         Raises NotAStore, StoreTooNew, StoreUnavailable, StoreReadOnly (new, but not writable),
         StoreFull, InvalidSetting.
@@ -81,15 +86,15 @@ class SqliteStore:
             raise InvalidSetting(
                 f"durability: expected one of {get_args(Durability)}, found {durability!r}"
             )
-        return cls(
-            await asyncio.to_thread(
-                acquire,
-                Path(path),
-                durability=durability,
-                create=create,
-                lock_timeout=lock_timeout,
-            )
+        file = await asyncio.to_thread(
+            acquire,
+            Path(path),
+            durability=durability,
+            create=create and not read_only,
+            lock_timeout=lock_timeout,
+            read_only=read_only,
         )
+        return cls(file, read_only=read_only)
 
     @property
     def path(self) -> Path:
@@ -285,6 +290,8 @@ class SqliteStore:
     ) -> Ack[Any]:
         if self._closed:
             return Ack.failed(closed(self.path))
+        if self.read_only:
+            return Ack.failed(read_only(self.path))
         self._last = self._file.write(function, args, size)
         return self._last
 

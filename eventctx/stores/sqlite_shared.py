@@ -26,6 +26,7 @@ from eventctx.stores.sqlite_peek import Peek
 from eventctx.stores.sqlite_reader import Reader
 from eventctx.stores.sqlite_schema import (
     Durability,
+    LockWait,
     Opened,
     check_path,
     open_file,
@@ -187,15 +188,27 @@ class SharedFile:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-def acquire(path: Path, *, durability: Durability, create: bool, lock_timeout: float) -> SharedFile:
+def acquire(
+    path: Path,
+    *,
+    durability: Durability,
+    create: bool,
+    lock_timeout: float,
+    read_only: bool = False,
+) -> SharedFile:
     """The open file at ``path``, opened unless this process has it open already. Blocks.
+
+    With ``read_only`` it is opened without a writer, and no other setting of it changes.
 
     Raises what ``open_file`` raises, and StoreUnavailable in a process that was forked from one
     that has the file open.
     """
     path = path.absolute()
     check_path(path, create)
-    if (known := _known(path)) is None:
+    known = _known(path)
+    if read_only:
+        return known or _for_reading(path, lock_timeout)
+    if known is None:
         place, opened = open_file(
             path, durability=durability, create=create, lock_timeout=lock_timeout
         )
@@ -205,6 +218,11 @@ def acquire(path: Path, *, durability: Durability, create: bool, lock_timeout: f
             made.shut()
     known.strengthen(durability, lock_timeout)
     return known
+
+
+def _for_reading(path: Path, lock_timeout: float) -> SharedFile:
+    reader = open_for_reading(path, lock_timeout=lock_timeout)
+    return SharedFile(Opened(None, reader, LockWait(lock_timeout)), path)
 
 
 def release(file: SharedFile) -> None:

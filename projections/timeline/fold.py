@@ -65,24 +65,13 @@ class About(NamedTuple):
     undated: int | None = None
 
 
-class Recount(NamedTuple):
-    """From request ``first`` on, the first ``messages`` messages count as ``family`` has it.
-
-    Another model was called, and its family's estimator counts them anew.
-    """
-
-    first: int
-    messages: int
-    family: str
-
-
 class TimelineState(NamedTuple):
     """The timeline after some record.
 
     ``changes`` and ``audit`` share their view and their numbering. ``models`` are the names of all
     models, in the order in which requests first named them. ``cached`` are pairs of a
     request's position and the tokens that its provider read from its cache. ``forms`` are pairs of
-    a request's position and the form in which it was sent. ``recounts`` are in order.
+    a request's position and the form in which it was sent.
     """
 
     changes: ChangesState
@@ -98,7 +87,6 @@ class TimelineState(NamedTuple):
     tools: int
     about: About
     digest: bytes
-    recounts: Series[Recount] = Series()
 
     @property
     def view(self) -> ViewState:
@@ -146,7 +134,6 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         tools,
         about,
         _,
-        recounts,
     ) = state
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
@@ -184,10 +171,6 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
             links, about = _about(links, about, record)
             if record.type == "session:fork":
                 used, shown, tools = usage.evolve(used, record), views.restarted(shown), 0
-                recounts = Series([one._replace(first=0) for one in recounts[-1:]])
-    if view.calibration.family != before.view.calibration.family:
-        recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
-        recounts = recounts.append(recount)
     return TimelineState(
         after,
         audited,
@@ -202,7 +185,6 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         tools,
         about,
         record.digest,
-        recounts,
     )
 
 

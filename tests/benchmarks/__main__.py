@@ -31,6 +31,7 @@ MODULES = (
     "starting",
     "tokens",
     "evidence",
+    "inspecting",
 )
 
 

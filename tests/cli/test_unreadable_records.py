@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.cli.commands import sessions
+from eventctx.documents import sessions
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 

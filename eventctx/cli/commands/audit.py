@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
-import msgspec
 
 from eventctx.cli.output import figures, opening
 from eventctx.cli.output.known import session_in_words
-from eventctx.cli.output.plain import iso_or, number, plural
+from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
+from eventctx.documents.audit import audit_document, audit_of
 from eventctx.log.naming import position_name
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import ImportedFile
 from eventctx.queries.audit import Audit
-from eventctx.queries.figures import figures_of
 
 OURS: Final = ImportedFile()
 """Of a session that was not imported."""
@@ -55,7 +54,7 @@ def audit_command(session: str, turn: int | None, store: str | None, as_json: bo
     """
     audit, file = run(_audit(session, turn, store))
     if as_json:
-        put_document(as_builtins(audit, file.undated))
+        put_document(audit_document(audit, file.undated))
     else:
         show_audit(Screen(), audit, file=file)
 
@@ -63,56 +62,7 @@ def audit_command(session: str, turn: int | None, store: str | None, as_json: bo
 async def _audit(session: str, turn: int | None, store: str | None) -> tuple[Audit, ImportedFile]:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        audit = await engine.audit(info.stream)
-        file = (await figures_of(engine.store, info.stream)).file
-    if turn is None:
-        return audit, file
-    known = [one.number for one in audit.turns]
-    if turn not in known:
-        raise click.UsageError(
-            f"session {info.stream!r} has "
-            + (f"turns {min(known)} to {max(known)}" if known else "no turns")
-            + f", found {turn}"
-        )
-    return of_turn(audit, turn), file
-
-
-def of_turn(audit: Audit, turn: int) -> Audit:
-    """The requests and compactions of one turn."""
-    return msgspec.structs.replace(
-        audit,
-        requests=tuple(row for row in audit.requests if row.turn == turn),
-        compactions=tuple(row for row in audit.compactions if row.turn == turn),
-    )
-
-
-def as_builtins(audit: Audit, undated: int | None = None) -> dict[str, Any]:
-    """The audit with stable keys; times as RFC 3339, None where an imported file has none."""
-    return {
-        "session": audit.session,
-        "requests": [_request_json(row, undated) for row in audit.requests],
-        "compactions": [
-            {
-                **msgspec.to_builtins(row),
-                "time": iso_or(row.time, undated),
-                **figures.compaction_json(row.figures),
-            }
-            for row in audit.compactions
-        ],
-        "turns": [{**turn._asdict(), "time": iso_or(turn.time, undated)} for turn in audit.turns],
-        "usage": msgspec.to_builtins(audit.usage),
-        "errors": msgspec.to_builtins(audit.errors),
-    }
-
-
-def _request_json(row: AuditRow, undated: int | None) -> dict[str, Any]:
-    return {
-        "request": row.name,
-        **msgspec.to_builtins(row),
-        "counts": row.counts._asdict(),
-        "time": iso_or(row.time, undated),
-        **figures.request_json(row.figures),
-    }
+        return await audit_of(engine, info.stream, turn)
 
 
 def show_audit(

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from eventctx.cli.commands.verify import show_verifications, verification_rows
+from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural, size
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
+from eventctx.documents.verification import verification_document
 from eventctx.errors import InvalidSetting
 from eventctx.log.receipt_book import ReceiptBook
 from eventctx.queries.verification.backups import verify_file
@@ -149,5 +150,5 @@ def _document(file: Path, checked: StoreVerification) -> dict[str, object]:
         "file": file,
         "bytes": file.stat().st_size if file.exists() else None,
         "ok": checked.ok,
-        "sessions": verification_rows(checked),
+        "sessions": verification_document(checked),
     }

@@ -13,6 +13,7 @@ from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document
+from eventctx.documents.token_figures import compaction_json
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name, range_name, ranges_name
 from eventctx.log.plan import Plan, Run, find
@@ -308,7 +309,7 @@ def _as_json(made: _Made) -> dict[str, Any]:
         "strategy": result.strategy,
         "fallback": result.fallback,
         "error": result.error,
-        **figures.compaction_json(made.figures),
+        **compaction_json(made.figures),
         "messages_before": result.before_messages,
         "messages_after": result.after_messages,
         "runs": [

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
-from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 
@@ -15,8 +14,9 @@ from eventctx.cli.output.messages import role_of, snippet
 from eventctx.cli.output.numbers import position, request, request_in_words
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.rulings import place_in_words, ruling_json
+from eventctx.cli.output.rulings import place_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document, styled
+from eventctx.documents.view_diff import diff_document
 from eventctx.log.naming import RequestName, message_name, ranges_name
 from eventctx.projections.explain.view_diff import GROUPS
 from eventctx.projections.explain.why import Reason
@@ -108,7 +108,7 @@ def diff_command(
         )
     compared, known = run(_diff(session, named[0], named[1], store))
     if as_json:
-        put_document(as_builtins(compared))
+        put_document(diff_document(compared))
         return
     screen = Screen()
     _show(screen, compared, full)
@@ -272,29 +272,3 @@ def _side_by_side(
     grid.add_row(*columns)
     screen.console.print(grid)
     screen.blank()
-
-
-# -- JSON ----------------------------------------------------------------------------------------
-
-
-def as_builtins(compared: ViewDiff) -> dict[str, Any]:
-    """The difference with stable keys."""
-    return {
-        **asdict(compared),
-        "before": _side_json(compared.before),
-        "after": _side_json(compared.after),
-        "differences": [
-            {"name": message_name(one.number), **asdict(one), "ruling": ruling_json(one.ruling)}
-            for one in compared.differences
-        ],
-    }
-
-
-def _side_json(side: Side) -> dict[str, Any]:
-    groups = [{"group": name, "tokens": count} for name, count in side.groups.items()]
-    return {
-        "request": side.name,
-        **asdict(side),
-        **figures.request_json(side.figures),
-        "groups": groups,
-    }

@@ -12,8 +12,8 @@ import click
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.numbers import position
-from eventctx.cli.output.passed_over import PassedOver
-from eventctx.cli.output.plain import clock, day, iso, number, one_line, plural
+from eventctx.cli.output.passed_over import tell
+from eventctx.cli.output.plain import clock, day, number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import (
     WITH_MESSAGE,
@@ -22,8 +22,10 @@ from eventctx.cli.output.records import (
     more_rows,
     type_style,
 )
-from eventctx.cli.output.records import as_json as record_json
 from eventctx.cli.output.screen import Screen, put_json, styled
+from eventctx.documents.records import record_document
+from eventctx.documents.times import iso
+from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
@@ -107,13 +109,13 @@ async def _log(
                 f"found --from {position_name(start)}"
             )
         time: numbering.Numbering = numbering.initial()
-        passed_over = PassedOver()
+        unread = Unread()
         # While records are still being written, sizes are what each record says of itself.
         known = None if follow or as_json else await _figures(engine, info.stream)
         screen = Screen(as_json)
         printer = _Printer(screen)
         async for record in _records(engine, info.stream, stop, follow):
-            time = passed_over.fold(numbering.evolve, time, record)
+            time = unread.fold(numbering.evolve, time, record)
             if stop is not None and record.position > stop:
                 break
             if record.position < start:
@@ -122,17 +124,17 @@ async def _log(
                 continue
             if as_json:
                 turn = numbering.turn_number(time, record.turn_id)
-                put_json({**record_json(record, contents=bodies), "turn": turn})
+                put_json(record_document(record, turn, contents=bodies))
             else:
                 printer.put(record, numbering.turn_number(time, record.turn_id), known)
                 if bodies:
                     printer.contents(record)
-    passed_over.tell()
+    tell(unread)
 
 
 async def _figures(engine: Engine, session: str) -> Figures:
     """The session's figures, as far as its records can be read; the listing says what cannot."""
-    state, unread = figures.initial(), PassedOver()
+    state, unread = figures.initial(), Unread()
     with suppress(EventctxError):
         async for record in engine.records(session):
             state = unread.fold(figures.evolve, state, record)

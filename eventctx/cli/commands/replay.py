@@ -15,11 +15,12 @@ from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.known import show_known
 from eventctx.cli.output.messages import show
 from eventctx.cli.output.numbers import position
-from eventctx.cli.output.plain import clock, iso_or, number, one_line, plural
+from eventctx.cli.output.plain import clock, number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import type_style
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
+from eventctx.documents.times import iso_or
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import position_name, read_position

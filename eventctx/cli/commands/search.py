@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.plain import iso_or, minute_or, one_line, plural
+from eventctx.cli.output.plain import minute_or, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.engine import Engine
+from eventctx.documents.search import Found, found_by, search_document
 from eventctx.log.naming import message_name
-from eventctx.projections import figures
 from eventctx.search.recall import Recalled
 
 
@@ -39,31 +36,17 @@ def search_command(
     """
     found, undated = run(_found(" ".join(query), session, limit, store))
     if as_json:
-        put_document([_as_json(one, undated.get(one.session)) for one in found])
+        put_document(search_document((found, undated)))
     else:
         _show(Screen(), found, undated)
 
 
-_Found = tuple[list[Recalled], dict[str, int | None]]
-"""Messages, and the time in each session of records that the imported file has no time of."""
-
-
-async def _found(query: str, session: str | None, limit: int, store: str | None) -> _Found:
+async def _found(query: str, session: str | None, limit: int, store: str | None) -> Found:
     async with opening.existing(store) as engine:
         name = None
         if session is not None:
             name = (await opening.find_session(engine, session)).stream
-        found = await engine.recall(query, name, limit)
-        sessions = {one.session for one in found}
-        return found, {one: await _undated(engine, one) for one in sessions}
-
-
-async def _undated(engine: Engine, session: str) -> int | None:
-    """The time of the records of an imported file that has none: that of its import."""
-    state = figures.initial()
-    async for record in engine.records(session, 0, 0):
-        state = figures.evolve(state, record)
-    return figures.read(state).file.undated
+        return await found_by(engine, query, name, limit)
 
 
 def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None]) -> None:
@@ -74,17 +57,3 @@ def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None])
         )
         screen.line(one_line(one.snippet), indent=2)
     screen.line((plural(len(found), "message"), "bold") if found else "Nothing matches.")
-
-
-def _as_json(one: Recalled, undated: int | None) -> dict[str, Any]:
-    return {
-        "session": one.session,
-        "name": message_name(one.number),
-        "number": one.number,
-        "position": one.position,
-        "role": one.role,
-        "time": iso_or(one.time, undated),
-        "score": one.score,
-        "snippet": one.snippet,
-        "message": one.message,
-    }

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import msgspec
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.figures import parts_in_words, request_json, request_tokens
+from eventctx.cli.output.figures import parts_in_words, request_tokens
 from eventctx.cli.output.known import known_in_words, stands
 from eventctx.cli.output.messages import role_of, role_style, show
 from eventctx.cli.output.numbers import one_request, request, request_in_words
 from eventctx.cli.output.numbers import position as position_of_record
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
-from eventctx.cli.output.proof import proof_json, show_proof
+from eventctx.cli.output.proof import show_proof
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.cli.output.sent import sent_json, show_beside, show_sent_messages, show_tools
-from eventctx.errors import InvalidSetting
+from eventctx.cli.output.sent import show_beside, show_sent_messages, show_tools
+from eventctx.documents.request_view import view_document, view_of
+from eventctx.documents.transcript import transcript_document, transcript_of
 from eventctx.log.naming import (
     RequestName,
     message_name,
     position_name,
     ranges_name,
-    request_name,
 )
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
 from eventctx.projections.explain.left_out import LeftOut
 from eventctx.projections.figures import ImportedFile, RequestFigures
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explain.answering import left_out_of
-from eventctx.queries.explain.proof import Proof, proof_of
-from eventctx.queries.explain.selectors import RequestSelector
-from eventctx.queries.figures import figures_of
-from eventctx.queries.requests import Besides, RequestView, sent_besides
+from eventctx.queries.requests import Besides, RequestView
 from eventctx.queries.transcript import Message
 
 _full = click.option(
@@ -81,14 +74,9 @@ async def _transcript(
 ) -> None:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        if at is not None and not 0 <= at <= info.head:
-            raise InvalidSetting(
-                f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
-                f"found --at {position_name(at)}"
-            )
-        messages = _shown_to(audience, await engine.transcript(info.stream, at=at, turn=turn))
+        messages = _shown_to(audience, await transcript_of(engine, info, at, turn))
     if as_json:
-        put_document([{"name": message_name(one.number), **one._asdict()} for one in messages])
+        put_document(transcript_document(messages))
         return
     screen = Screen()
     for one in messages:
@@ -178,25 +166,17 @@ async def _view(
 ) -> None:
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
-        turn, iteration, position = name
-        view = await engine.request_view(
-            info.stream, turn, iteration, position=position, allow_damage=True
-        )
-        known = await figures_of(engine.store, info.stream)
-        figures = known.requests[view.position]
-        selector = RequestSelector(position=view.position)
-        left_out = await left_out_of(engine.store, info.stream, selector)
-        proof = await proof_of(engine.store, info.stream, view) if verify else None
-        sent = await sent_besides(engine.store, info.stream, view.position)
+        answer = await view_of(engine, info.stream, name, proves=verify)
+    view, known = answer.view, answer.figures
     if as_json:
-        document = _as_json(info.stream, view, figures, left_out, proof)
-        put_document({**document, "sent": _sent_json(sent)})
-    elif proof is not None:
-        show_proof(Screen(), view, proof)
+        put_document(view_document(answer))
+    elif answer.proof is not None:
+        show_proof(Screen(), view, answer.proof)
     else:
         screen = Screen()
-        _show_view(screen, view, figures, known.file, left_out, full)
-        for one in sent:
+        figures = known.requests[view.position]
+        _show_view(screen, view, figures, known.file, answer.left_out, full)
+        for one in answer.besides:
             _show_sent(screen, one, full)
     if not stands(view):
         raise CommandFailed(FOUND)
@@ -271,12 +251,6 @@ def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
         screen.blank()
 
 
-def _sent_json(sent: tuple[Besides, ...]) -> list[dict[str, Any]]:
-    return [
-        {**one._asdict(), "additions": [added._asdict() for added in one.additions]} for one in sent
-    ]
-
-
 def _origin(entry: Entry) -> str:
     ref = entry.ref
     match entry.kind:
@@ -312,52 +286,3 @@ def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:
         + (one.rule or one.reason or _UNREASONED.get(one.disposition, ""))
         for one in left_out
     ]
-
-
-def _as_json(
-    session: str,
-    view: RequestView,
-    figures: RequestFigures,
-    left_out: tuple[LeftOut, ...],
-    proof: Proof | None,
-) -> dict[str, Any]:
-    prepared = msgspec.to_builtins(view.prepared)
-    prepared.pop("event", None)
-    return {
-        "session": session,
-        "request": request_name(view.turn, view.iteration, view.position),
-        "position": view.position,
-        "turn": view.turn,
-        "iteration": view.iteration,
-        "digest": view.digest if view.sent is None else view.sent.digest,
-        "known": view.known,
-        "verified": view.verified,
-        "consistent": view.consistent,
-        **({} if proof is None else {"proof": proof_json(proof)}),
-        **request_json(figures),
-        "budget": view.prepared.budget,
-        "prepared": prepared,
-        "tools": view.tools,
-        "as_sent": None if view.sent is None else sent_json(view.sent),
-        "left_out": [
-            {
-                "disposition": one.disposition,
-                "reason": one.reason,
-                "rule": one.rule,
-                "messages": ranges_name(one.runs),
-                "numbers": one.runs,
-            }
-            for one in left_out
-        ],
-        "entries": [
-            {
-                "kind": entry.ref.kind if isinstance(entry.ref, InsertionRef) else entry.kind,
-                "number": entry.ref.number
-                if isinstance(entry.ref, MessageRef) and entry.kind == "message"
-                else None,
-                "shortened": isinstance(entry.ref, MessageRef) and entry.ref.shortened,
-                "message": message,
-            }
-            for entry, message in zip(view.entries, view.derived, strict=True)
-        ],
-    }

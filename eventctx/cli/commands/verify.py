@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -12,6 +11,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
+from eventctx.documents.verification import verification_document
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import position_name
@@ -56,7 +56,7 @@ def verify_command(
     if key is not None:
         checked = _signed(checked, key)
     if as_json:
-        put_document(verification_rows(checked))
+        put_document(verification_document(checked))
     else:
         show_verifications(Screen(), checked, book)
     if not checked.ok:
@@ -122,27 +122,6 @@ async def _named(engine: Engine, session: str | None, receipts: list[Receipt]) -
                 f"--receipt: expected one for session {name!r}, found one for {other!r}"
             )
     return [name]
-
-
-def verification_rows(checked: StoreVerification) -> list[dict[str, Any]]:
-    """A row for each session, and one without a name for what is wrong with the store itself."""
-    rows: list[dict[str, Any]] = [
-        {
-            "session": one.stream,
-            "ok": one.ok,
-            "records": one.records,
-            "erased": one.erased,
-            "deleted": one.deleted,
-            "signed": one.signed,
-            "problems": one.problems,
-            "receipt": str(one.receipt) if one.ok else None,
-        }
-        for one in checked.sessions
-    ]
-    if checked.problems:
-        found = [{"position": -1, "kind": "store", "text": text} for text in checked.problems]
-        rows.append({"session": None, "ok": False, "problems": found})
-    return rows
 
 
 def show_verifications(

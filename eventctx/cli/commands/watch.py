@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,6 +13,7 @@ from eventctx.cli.output.imported import show_passed_over, show_session, show_to
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_json
+from eventctx.cli.output.stopping import stopped_by_signals
 from eventctx.importers.following import Follower
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.known_folders import known_folders
@@ -79,7 +77,7 @@ async def _follow(
             put_json({"kind": "watching", "watching": paths})
         else:
             screen.line((f"watching {plural(len(paths), 'path')}; Ctrl-C ends it", "dim"))
-        with _stopped_by_signals() as stop:
+        with stopped_by_signals() as stop:
             await follower.run(stop)
     result = follower.result
     if as_json:
@@ -89,25 +87,3 @@ async def _follow(
     if follower.unchanged:
         files = plural(follower.unchanged, "file")
         screen.line((f"{files} not read, as nothing changed since an earlier watch", "dim"))
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[asyncio.Event]:
-    """An event that Ctrl-C or SIGTERM sets. A second Ctrl-C stops the program at once."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stopped() -> None:
-        stop.set()
-        loop.remove_signal_handler(signal.SIGINT)
-
-    # Where the loop takes no handlers (Windows), Ctrl-C cancels, and there is no total.
-    with suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGINT, stopped)
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-    try:
-        yield stop
-    finally:
-        with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGINT)
-            loop.remove_signal_handler(signal.SIGTERM)

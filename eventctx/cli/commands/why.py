@@ -21,21 +21,14 @@ from eventctx.cli.output.plain import one_line
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.rulings import (
     cause_in_words,
-    cause_json,
     fact,
     place_in_words,
     rule_in_words,
-    ruling_json,
     settings_in_words,
 )
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.log.naming import (
-    RequestName,
-    message_name,
-    position_name,
-    ranges_name,
-    request_name,
-)
+from eventctx.documents.why import why_document
+from eventctx.log.naming import RequestName, message_name, position_name, ranges_name
 from eventctx.projections.explain.why import Reason
 from eventctx.projections.figures import Figures
 from eventctx.queries.explain.answers import Explanation, StandIn
@@ -96,7 +89,7 @@ def why_command(
     answer, mirror, figures = run(_why(session, message, name, store))
     undated = figures.file.undated
     if as_json:
-        put_document(as_builtins(answer, undated))
+        put_document(why_document(answer, undated))
     else:
         _show(Screen(), answer, undated)
         _show_way_back(Screen(), answer, store, mirror)
@@ -268,36 +261,3 @@ def cause_place(answer: Explanation, undated: int | None = None) -> str:
     """Where and when a message was added."""
     assert answer.added is not None  # noqa: S101 - tells the type checker
     return cause_in_words(answer.added, undated).partition(" at ")[2]
-
-
-def as_builtins(answer: Explanation, undated: int | None = None) -> dict[str, Any]:
-    """The answer with stable keys; a time is None where an imported file has none."""
-    return {
-        "session": answer.session,
-        "name": message_name(answer.number),
-        "number": answer.number,
-        "request": None
-        if answer.position is None
-        else request_name(answer.turn, answer.iteration, answer.position),
-        "position": answer.position,
-        "turn": answer.turn,
-        "iteration": answer.iteration,
-        "in_view": answer.in_view,
-        "standing": answer.standing,
-        "ruling": ruling_json(answer.ruling, undated),
-        "stays": ruling_json(answer.stays, undated),
-        "thinking_left_out": ruling_json(answer.stripped, undated),
-        "results_left_out": answer.results_left_out,
-        "merged_into": answer.into,
-        "merged_into_in_view": answer.into_in_view,
-        "caller": answer.caller,
-        "stands_in": answer.stands_in,
-        "added": cause_json(answer.added, undated),
-        "restored": cause_json(answer.restored),
-        "erased": cause_json(answer.erased),
-        "pinned": answer.pinned,
-        "pinned_by": cause_json(answer.pinned_by),
-        "plan": None if answer.planned is None else answer.planned.position,
-        "message": answer.message,
-        "shows": answer.shows,
-    }

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
-from eventctx.cli.commands.audit import of_turn, show_audit
+from eventctx.cli.commands.audit import show_audit
 from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.demo.agent import BUDGET, GOING_ON, TASKS, model_for, open_session, run_task
@@ -15,6 +15,7 @@ from eventctx.cli.demo.stage import Compactions, free_name, show_commands
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen
+from eventctx.documents.audit import of_turn
 from eventctx.engine import open_engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record

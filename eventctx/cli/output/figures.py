@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec.structs import asdict
-
 from eventctx.cli.output.plain import number, plural
 from eventctx.projections.figures import (
     CompactionFigures,
@@ -51,20 +47,6 @@ def compaction_tokens(figures: CompactionFigures) -> str:
     if figures.recorded is not None:
         own = f" (the file says {number(figures.recorded)} before)"
     return f"{before} → {after} tokens{own}"
-
-
-def request_json(figures: RequestFigures) -> dict[str, Any]:
-    """``tokens`` and ``estimated`` are the one figure, ``figures`` all that are known of it."""
-    return {"tokens": figures.total, "estimated": figures.estimated, "figures": asdict(figures)}
-
-
-def compaction_json(figures: CompactionFigures | None) -> dict[str, Any]:
-    """The two sizes and all that is known of them; all None where nothing was applied."""
-    return {
-        "tokens_before": None if figures is None else figures.before,
-        "tokens_after": None if figures is None else figures.after,
-        "figures": None if figures is None else asdict(figures),
-    }
 
 
 def errors_in_words(errors: EstimateErrors) -> str:

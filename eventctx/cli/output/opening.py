@@ -74,7 +74,7 @@ def reading(command: F) -> F:
 
 
 @asynccontextmanager
-async def existing(own: str | None) -> AsyncIterator[Engine]:
+async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator[Engine]:
     """The engine on a store that exists already. Raises StoreUnavailable where there is none."""
     url = location(own)
     path = path_of(url)
@@ -83,7 +83,7 @@ async def existing(own: str | None) -> AsyncIterator[Engine]:
             f"there is no store at {path}: `eventctx import FILE` makes one, `eventctx demo` shows "
             f"what it is good for, --store or {ENVIRONMENT} names another"
         )
-    async with open_engine(url, create=False) as engine:
+    async with open_engine(url, create=False, read_only=read_only) as engine:
         yield engine
 
 

@@ -69,14 +69,3 @@ def minute(time: int) -> str:
 def minute_or(time: int, undated: int | None) -> str:
     """Day and time in UTC; ``not dated`` for ``undated``, the time of an import without times."""
     return "not dated" if time == undated else f"{minute(time)} UTC"
-
-
-def iso_or(time: int, undated: int | None) -> str | None:
-    """A time for machines; None for ``undated``, the time of an import without times."""
-    return None if time == undated else iso(time)
-
-
-def iso(time: int) -> str:
-    """UTC nanoseconds as RFC 3339 with all nine decimals, for machines."""
-    seconds, rest = divmod(time, _NANOSECONDS)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest:09d}Z"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec.structs import asdict
-
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import message_name, position_name
@@ -69,8 +65,3 @@ def _show_sent(screen: Screen, view: RequestView, sent: SentForm) -> None:
         screen.line(("The request that the log gives is not the one that was sent.", "bold red"))
         screen.whole(f"recorded {recorded}")
         screen.whole(f"rebuilt  {sent.digest}")
-
-
-def proof_json(proof: Proof) -> dict[str, Any]:
-    """The proof with stable keys."""
-    return {name: value for name, value in asdict(proof).items() if name != "ok"}

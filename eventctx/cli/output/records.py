@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
-from eventctx.cli.output.plain import NOT_RECORDED, iso, minute, number, plural, size
+from eventctx.cli.output.plain import NOT_RECORDED, minute, number, plural, size
+from eventctx.documents.records import MOST_RAW
 from eventctx.errors import DecodeError
 from eventctx.importers.recording.packing import unpacked
 from eventctx.log.codec import Unknown
@@ -134,53 +133,6 @@ def plan_in_words(plan: Plan | None) -> str:
     return ", ".join(texts) or "nothing left out"
 
 
-def as_json(record: Record, *, contents: bool) -> dict[str, Any]:
-    """The record with stable keys. ``contents`` embeds the bodies, else only their digests."""
-    return {
-        "session": record.stream,
-        "at": position_name(record.position),
-        "position": record.position,
-        "global_position": record.global_position,
-        "type": record.type,
-        "version": record.version,
-        "id": record.id.hex(),
-        "time": iso(record.time),
-        "turn_id": record.turn_id,
-        "iteration": record.iteration,
-        "span_id": record.span_id,
-        "parent_span_id": record.parent_span_id,
-        "payload": embedded(record.payload),
-        "bodies": [_body(record, body, contents) for body in record.bodies],
-        "digest": record.digest.hex(),
-    }
-
-
-MOST_RAW: Final = 16 * 1024 * 1024
-"""Bytes of one container's parts that are unpacked for a screen or a line of JSON."""
-
-
-def _body(record: Record, body: Body, contents: bool) -> dict[str, Any]:
-    described: dict[str, Any] = {"digest": body.digest.hex(), "erased": body.erased}
-    if contents and record.type == "import:raw":
-        return {**described, **_raw_json(record)}
-    if contents:
-        described["content"] = None if body.data is None else embedded(body.data)
-    return described
-
-
-def _raw_json(record: Record) -> dict[str, Any]:
-    """The parts of a file in a record as text, with their size and that of the container."""
-    found: dict[str, Any] = {"content": None}
-    try:
-        raw = unpacked(record, MOST_RAW)
-    except DecodeError as error:
-        return {**found, "error": str(error)}
-    if raw is None:
-        return found
-    found["content"] = raw.data.decode("utf-8", errors="backslashreplace")
-    return {**found, "content_bytes": raw.length, "container_bytes": raw.stored}
-
-
 def contents_in_text(record: Record, body: Body) -> str:
     """A body as text for a screen: of kept parts of a file what they hold, else the stored JSON."""
     if body.data is None:
@@ -207,11 +159,3 @@ def _raw_in_words(record: Record, event: Any) -> str:
     length = f"over {size(MOST_RAW)}" if raw.length is None else size(raw.length)
     packed = f", {size(raw.stored)} in a {event.encoding} container"
     return f"{where}: {kinds}; {length}{packed if event.encoding != 'plain' else ''}"
-
-
-def embedded(data: bytes) -> Any:
-    """Stored JSON as it is; other bytes as text."""
-    try:
-        return msgspec.Raw(data) if msgspec.json.decode(data) is not None else None
-    except msgspec.DecodeError:
-        return data.decode("utf-8", errors="backslashreplace")

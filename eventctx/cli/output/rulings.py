@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from eventctx.cli.output import figures, numbers
-from eventctx.cli.output.plain import iso_or, minute_or, number
+from eventctx.cli.output.plain import minute_or, number
 from eventctx.cli.output.screen import Screen, styled
-from eventctx.log.naming import position_name
 from eventctx.projections.explain.changes import Cause, CompactionFacts
 from eventctx.projections.explain.why import SIZES, Reason
 
@@ -100,44 +99,3 @@ def _setting(name: str, value: Any) -> str:
     if name in SIZES:
         return f"{name} {number(value)} tokens"
     return f"{name}={msgspec.json.encode(value).decode()}"
-
-
-# -- JSON ----------------------------------------------------------------------------------------
-
-
-def cause_json(cause: Cause | None, undated: int | None = None) -> dict[str, Any] | None:
-    """A record that changed a message; None where there is none."""
-    if cause is None:
-        return None
-    compaction = None
-    if cause.compaction is not None:
-        compaction = msgspec.to_builtins(cause.compaction)
-        compaction["settings"] = settings_json(cause.compaction.settings)
-        compaction |= figures.compaction_json(cause.compaction.figures)
-    return {
-        "at": position_name(cause.position),
-        "position": cause.position,
-        "time": iso_or(cause.time, undated),
-        "turn": cause.turn,
-        "iteration": cause.iteration,
-        "type": cause.type,
-        "compaction": compaction,
-    }
-
-
-def ruling_json(ruling: Reason | None, undated: int | None = None) -> dict[str, Any] | None:
-    """A record's effect on a message, and its reason; None where there is none."""
-    if ruling is None:
-        return None
-    return {
-        "disposition": ruling.disposition,
-        "reason": ruling.reason,
-        "rule": ruling.rule,
-        "settings": settings_json(ruling.settings),
-        "by": cause_json(ruling.cause, undated),
-    }
-
-
-def settings_json(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Settings as pairs of name and value: names are the policies' own, and so no stable keys."""
-    return [{"name": name, "value": value} for name, value in settings.items()]

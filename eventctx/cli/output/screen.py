@@ -6,11 +6,9 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 import click
-import msgspec
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -23,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from eventctx.documents.encoding import encode, indented
 from eventctx.safe_text import escape, escape_json
 
 _PIPE_WIDTH: Final = 1_000_000
@@ -190,12 +189,12 @@ def styled(*parts: str | tuple[str, str] | Text) -> Text:
 
 def put_json(value: Any) -> None:
     """One JSON document on a line of its own: stable keys, UTF-8, no colours."""
-    put(_json.encode(value) + b"\n")
+    put(encode(value) + b"\n")
 
 
 def put_document(value: Any) -> None:
     """The one JSON document of a command, indented for a reader."""
-    put(msgspec.json.format(_json.encode(value), indent=2) + b"\n")
+    put(indented(value) + b"\n")
 
 
 def put(document: bytes) -> None:
@@ -207,17 +206,6 @@ def put(document: bytes) -> None:
         text = document.decode("utf-8", "surrogateescape")
         document = escape_json(text).encode("utf-8")
     click.echo(document, nl=False)
-
-
-def _plain(value: object) -> str:
-    """A path as its text; msgspec knows all else that an answer holds."""
-    if isinstance(value, PurePath):
-        # A file's name may be no UTF-8, and JSON is.
-        return str(value).encode("utf-8", "backslashreplace").decode()
-    raise NotImplementedError(f"no JSON for {type(value).__name__}")
-
-
-_json: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
 class Bar:

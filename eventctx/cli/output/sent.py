@@ -56,26 +56,6 @@ def show_sent_messages(screen: Screen, sent: SentForm, full: bool) -> None:
         screen.blank()
 
 
-def sent_json(sent: SentForm) -> dict[str, Any]:
-    """The sent request with stable keys."""
-    return {
-        "digest": sent.digest,
-        "verified": sent.holds,
-        "system": sent.system,
-        "tools": sent.tools,
-        "parameters": sent.parameters,
-        "cache_control": msgspec.to_builtins(sent.cache_control),
-        "messages": [
-            {
-                "numbers": list(one.numbers),
-                "injected": [msgspec.structs.asdict(text) for text in one.injected],
-                "message": one.message,
-            }
-            for one in sent.messages
-        ],
-    }
-
-
 def _show_folded(screen: Screen, title: str, value: Any, tokens: int | None) -> None:
     about = "" if tokens is None else f" · ~{number(tokens)} tokens"
     length = size(len(msgspec.json.encode(value)))

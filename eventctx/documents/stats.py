@@ -1,0 +1,162 @@
+"""``stats`` as a document: the figures of a whole store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from eventctx.documents.times import iso
+from eventctx.documents.unread import Unread
+from eventctx.engine import Engine
+from eventctx.errors import StoreError
+from eventctx.log.record import Record
+from eventctx.log.store import StreamInfo
+from eventctx.projections import figures, usage
+
+_SIZED: Final = (
+    "context:message_added",
+    *("context:post_compact", "context:request_prepared", "usage:reported"),
+    *figures.CHANGES,
+)
+_STEP: Final = 1000
+
+
+class LossRow(msgspec.Struct, frozen=True):
+    """A handler's lost calls of one kind, ``error`` or ``dropped``; ``last`` is the latest time."""
+
+    handler: str
+    kind: str
+    count: int
+    last: str
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """Figures of a store. ``tokens_saved`` sums the tokens that each compaction took out.
+
+    ``tokens_saved_estimated`` is whether any of them is an estimate. ``calls_without_usage`` counts
+    the model calls whose tokens are not recorded, ``tool_calls_without_end`` the tool calls whose
+    end is not, ``known`` the requests by how they are known. ``message_bytes`` are the JSON bytes
+    of all messages, ``file_bytes`` the store's on disk. ``losses`` is None where they cannot be
+    read; the log may be sound all the same.
+    """
+
+    store: str
+    sessions: int
+    forks: int
+    records: int
+    messages: int
+    message_bytes: int
+    turns: int
+    requests: int
+    known: dict[str, int]
+    tool_calls: int
+    compactions: int
+    tokens_saved: int
+    tokens_saved_estimated: bool
+    calls_without_usage: int
+    tool_calls_without_end: int
+    erased: int
+    file_bytes: int
+    types: dict[str, int]
+    usage: dict[str, usage.UsageTotals]
+    losses: tuple[LossRow, ...] | None
+
+
+class _Sums:
+    """The sums over all records of a store, as far as they can be read."""
+
+    def __init__(self, unread: Unread) -> None:
+        self.types: Counter[str] = Counter()
+        self.messages = self.message_bytes = self.erased = 0
+        self.sizes: dict[str, figures.FiguresState] = {}
+        self.used: usage.UsageState = usage.initial()
+        self._unread = unread
+        self._told = Unread()  # what the sums of usage pass over, too, and tell
+
+    def take(self, record: Record) -> None:
+        """Take one record of any session."""
+        self.types[record.type] += 1
+        unread = self._unread
+        if record.type in ("context:message_added", "context:messages_set"):
+            self.messages += len(record.bodies)
+            self.message_bytes += sum(len(body.data or b"") for body in record.bodies)
+        elif record.type == "usage:reported":
+            self.used = unread.fold(usage.evolve, self.used, record)
+            unread = self._told
+        if record.type in _SIZED:
+            state = self.sizes.get(record.stream) or figures.initial()
+            self.sizes[record.stream] = unread.fold(figures.evolve, state, record)
+        self.erased += sum(body.erased for body in record.bodies)
+
+
+def own_records(infos: list[StreamInfo]) -> int:
+    """The number of records that are in a store; those of a fork's past are its parent's."""
+    return sum(info.head - (-1 if info.forked_at is None else info.forked_at) for info in infos)
+
+
+async def stats_of(
+    engine: Engine,
+    url: str,
+    path: Path | None,
+    unread: Unread,
+    done: Callable[[int], None] = lambda _: None,
+) -> Stats:
+    """The figures of a store, which is named ``url`` and lies at ``path``.
+
+    ``done`` is called with the number of records that were read. Losses that cannot be read are
+    None, and what keeps them from it is noted in ``unread``.
+    """
+    sums = _Sums(unread)
+    infos = await engine.sessions()
+    count = 0
+    async for record in engine.store.read_all():
+        count += 1
+        sums.take(record)
+        if count % _STEP == 0:
+            done(count)
+    found = [figures.read(state) for state in sums.sizes.values()]
+    applied = [one for each in found for one in each.compactions.values()]
+    types = sums.types
+    return Stats(
+        store=url,
+        sessions=len(infos),
+        forks=sum(info.parent is not None for info in infos),
+        records=sum(types.values()),
+        messages=sums.messages,
+        message_bytes=sums.message_bytes,
+        turns=types["prompt:submit"],
+        requests=types["context:request_prepared"],
+        known=dict(Counter(one.known for each in found for one in each.requests.values())),
+        tool_calls=types["tool:pre"],
+        compactions=len(applied),
+        tokens_saved=sum(one.taken_out for one in applied),
+        tokens_saved_estimated=any(one.estimated for one in applied),
+        calls_without_usage=max(0, types["provider:request"] - types["usage:reported"]),
+        tool_calls_without_end=max(0, types["tool:pre"] - types["tool:post"] - types["tool:error"]),
+        erased=sums.erased,
+        file_bytes=_bytes_of(path),
+        types=dict(types.most_common()),
+        usage=dict(sums.used.models),
+        losses=await _losses(engine, unread),
+    )
+
+
+async def _losses(engine: Engine, unread: Unread) -> tuple[LossRow, ...] | None:
+    try:
+        found = await engine.losses()
+    except StoreError as error:
+        unread.asides.append(str(error))
+        return None
+    return tuple([LossRow(one.handler, one.kind, one.count, iso(one.last)) for one in found])
+
+
+def _bytes_of(path: Path | None) -> int:
+    """Bytes of the store's file and of the write-ahead log beside it."""
+    if path is None:
+        return 0
+    parts = (path, path.with_name(path.name + "-wal"))
+    return sum(part.stat().st_size for part in parts if part.exists())

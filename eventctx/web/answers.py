@@ -1,0 +1,296 @@
+"""The questions that the page asks, each the JSON twin of a command: the same function makes both.
+
+An answer equals what the command prints with ``--json``, but for secrets, which are replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from eventctx.documents.audit import audit_document, audit_of
+from eventctx.documents.encoding import encode
+from eventctx.documents.records import record_rows
+from eventctx.documents.request_view import view_document, view_of
+from eventctx.documents.search import found_by, search_document
+from eventctx.documents.sessions import SessionRow, session_row
+from eventctx.documents.stats import stats_of
+from eventctx.documents.transcript import transcript_document, transcript_of
+from eventctx.documents.unread import Unread
+from eventctx.documents.verification import verification_document
+from eventctx.documents.view_diff import diff_document
+from eventctx.documents.why import why_document
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.log.naming import position_name
+from eventctx.log.store import StreamInfo
+from eventctx.queries.figures import figures_of
+from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.version import __version__
+from eventctx.web.bodies import messages_at
+from eventctx.web.discretion import Discretion
+from eventctx.web.follow import Following, Streams
+from eventctx.web.parameters import (
+    addresses_of,
+    after_of,
+    needed,
+    number_of,
+    query_of,
+    request_of,
+    session_of,
+)
+from eventctx.web.timelines import Timelines
+
+_HITS: Final = 100
+_SPARKS: Final = 40
+"""Most figures in the small picture of a session."""
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Spark(TypedDict):
+    """A session's small picture, and how many words of a person its last request lacks."""
+
+    totals: list[int]
+    lost: int
+
+
+class Answers:
+    """The answers about one store, which is named ``url`` and lies at ``path``."""
+
+    def __init__(self, engine: Engine, url: str, path: Path | None, discretion: Discretion) -> None:
+        self.streams = Streams()
+        self._engine = engine
+        self._url = url
+        self._path = path
+        self._discretion = discretion
+        self._timelines = Timelines(engine)
+        self._rows: dict[str, tuple[bytes, SessionRow]] = {}
+        self._sparks: dict[str, tuple[bytes, Spark]] = {}
+
+    def routes(self) -> list[Route]:
+        """All routes below ``/api``."""
+        of_store: dict[str, Answer] = {
+            "about": self._about,
+            "sessions": self._sessions,
+            "sparklines": self._sparklines,
+            "search": self._search,
+            "stats": self._stats,
+            "verify": self._verify_all,
+        }
+        of_session: dict[str, Answer] = {
+            "timeline": self._timeline,
+            "digests": self._digests,
+            "bodies": self._bodies,
+            "follow": self._follow,
+            "audit": self._audit,
+            "why": self._why,
+            "lost": self._lost,
+            "diff": self._diff,
+            "view": self._view,
+            "transcript": self._transcript,
+            "log": self._log,
+            "stats": self._stats,
+            "instructions": self._instructions,
+            "verify": self._verify,
+        }
+        return [
+            *[Route(f"/api/{name}", answer) for name, answer in of_store.items()],
+            *[Route(f"/api/s/{{name}}/{name}", answer) for name, answer in of_session.items()],
+        ]
+
+    # -- the store -------------------------------------------------------------------------------
+
+    async def _about(self, request: Request) -> Response:
+        return _json(
+            {
+                "version": __version__,
+                "reveal": self._discretion.reveal,
+                "live": True,
+                "store": self._url if self._path is None else self._path.name,
+                "writable": False,
+            }
+        )
+
+    async def _sessions(self, request: Request) -> Response:
+        rows = []
+        for info in await self._engine.sessions():
+            known = self._rows.get(info.stream)
+            if known is None or known[0] != info.digest:
+                unread = Unread()
+                row = (await session_row(self._engine, info, unread)).row
+                known = self._rows[info.stream] = (info.digest, row)
+            rows.append(known[1])
+        return await self._shown(rows)
+
+    async def _sparklines(self, request: Request) -> Response:
+        found = {}
+        for info in await self._engine.sessions():
+            known = self._sparks.get(info.stream)
+            if known is None or known[0] != info.digest:
+                try:
+                    totals, lost = await self._timelines.picture(info.stream)
+                except Exception:  # a damaged session has no picture, and the others have theirs
+                    totals, lost = [], 0
+                spark: Spark = {"totals": _sparks(totals), "lost": lost}
+                known = self._sparks[info.stream] = (info.digest, spark)
+            found[info.stream] = known[1]
+        return _json(found)
+
+    async def _search(self, request: Request) -> Response:
+        session = request.query_params.get("session")
+        if session is not None:
+            await self._info(session)
+        limit = number_of(request, "limit") or _HITS
+        found = await found_by(self._engine, query_of(request), session, min(limit, 1_000))
+        return await self._shown(search_document(found))
+
+    async def _stats(self, request: Request) -> Response:
+        return await self._shown(await stats_of(self._engine, self._url, self._path, Unread()))
+
+    async def _verify_all(self, request: Request) -> Response:
+        return await self._shown(verification_document(await self._engine.verify_store()))
+
+    # -- a session, for a page that derives the rest itself --------------------------------------
+
+    async def _timeline(self, request: Request) -> Response:
+        session = session_of(request)
+        document = await self._timelines.document(session, after_of(request))
+        return await _sent(lambda: self._discretion.timeline(document))
+
+    async def _digests(self, request: Request) -> Response:
+        marks = await self._timelines.marks(session_of(request))
+        return await _sent(lambda: {"messages": [one.hex() for one in marks]})
+
+    async def _bodies(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        return await self._shown(
+            await messages_at(self._engine.store, info.stream, addresses_of(request))
+        )
+
+    async def _follow(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        after = after_of(request)
+        if after > info.head:
+            raise InvalidSetting(f"after: expected a position up to {info.head}, found {after}")
+        if self.streams.full:
+            return _json({"error": "too many pages follow this store: close some"}, 503)
+        parts = (self._engine, self._timelines, self._discretion, self.streams)
+        return Following(*parts, info.stream, after)  # type: ignore[return-value]
+
+    # -- a session, as the commands answer -------------------------------------------------------
+
+    async def _audit(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        audit, file = await audit_of(self._engine, info.stream, number_of(request, "turn"))
+        return await self._shown(audit_document(audit, file.undated))
+
+    async def _why(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        name = request_of(request)
+        number = needed(request, "number")
+        answer = await self._engine.why(info.stream, number, **name._asdict())
+        known = await figures_of(self._engine.store, info.stream)
+        return await self._shown(why_document(answer, known.file.undated))
+
+    async def _lost(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        compaction, turn = number_of(request, "compaction"), number_of(request, "turn")
+        return await self._shown(
+            await self._engine.lost(info.stream, compaction=compaction, turn=turn)
+        )
+
+    async def _diff(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        pair = needed(request, "before"), needed(request, "after")
+        return await self._shown(
+            diff_document(await self._engine.diff(info.stream, *pair, by="position"))
+        )
+
+    async def _view(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        return await self._shown(
+            view_document(await view_of(self._engine, info.stream, request_of(request)))
+        )
+
+    async def _transcript(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        at, turn = number_of(request, "at"), number_of(request, "turn")
+        return await self._shown(
+            transcript_document(await transcript_of(self._engine, info, at, turn))
+        )
+
+    async def _log(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        start, stop = number_of(request, "start") or 0, number_of(request, "stop")
+        if start > info.head or (stop is not None and stop < start):
+            raise InvalidSetting(
+                f"positions: expected 0 <= start <= stop, and a start up to "
+                f"{position_name(info.head)}; found {start} to {stop}"
+            )
+        contents = request.query_params.get("bodies") == "1"
+        keep = await self._names()
+
+        async def rows() -> AsyncIterator[bytes]:
+            before = b"["
+            given = (self._engine, info.stream, start, stop, Unread())
+            async for row in record_rows(*given, contents=contents):
+                yield before + encode(self._discretion.document(row, keep))
+                before = b","
+            yield b"[]" if before == b"[" else b"]"
+
+        return StreamingResponse(rows(), media_type=_JSON)
+
+    async def _instructions(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        name = request_of(request)
+        return await self._shown(await self._engine.instructions(info.stream, **name._asdict()))
+
+    async def _verify(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        checked = StoreVerification((await self._engine.verify(info.stream),), ())
+        return await self._shown(verification_document(checked))
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    async def _info(self, session: str) -> StreamInfo:
+        found = await self._engine.store.head(session)
+        if found is None or found.deleted:
+            raise StreamNotFound(session)
+        return found
+
+    async def _names(self) -> list[str]:
+        return (
+            [] if self._discretion.reveal else [one.stream for one in await self._engine.sessions()]
+        )
+
+    async def _shown(self, value: Any) -> Response:
+        keep = await self._names()
+        return await _sent(lambda: self._discretion.document(value, keep))
+
+
+_JSON: Final = "application/json"
+
+
+async def _sent(make: Callable[[], Any]) -> Response:
+    """The document as a response; a long one must not keep the streams waiting."""
+    return Response(await asyncio.to_thread(lambda: encode(make())), media_type=_JSON)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(encode(value), status, media_type=_JSON)
+
+
+def _sparks(totals: list[int]) -> list[int]:
+    """At most ``_SPARKS`` figures, the largest of each stretch: one looks for peaks."""
+    if len(totals) <= _SPARKS:
+        return totals
+    edges = [len(totals) * place // _SPARKS for place in range(_SPARKS + 1)]
+    return [max(totals[start:stop]) for start, stop in pairwise(edges)]

@@ -1,0 +1,40 @@
+"""What the page is shown of texts: secrets are replaced unless the person asked to see them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from eventctx.documents.encoding import builtins_of
+from eventctx.hooks.redact import DEFAULT, Redactor
+
+_COLUMNS: Final = frozenset(("messages", "requests", "changes", "extras", "calls", "updated"))
+"""Parts of a timeline's document that hold numbers, digests and codes, and may be very long."""
+
+
+class Discretion:
+    """Redacts documents by the rules of every sink; with ``reveal`` it leaves them as they are."""
+
+    def __init__(self, *, reveal: bool, redactor: Redactor = DEFAULT) -> None:
+        self.reveal = reveal
+        self._redactor = redactor
+
+    def document(self, value: Any, keep: Collection[str] = ()) -> Any:
+        """A document of any answer. ``keep`` are the names of sessions, which are addresses."""
+        if self.reveal:
+            return value
+        return self._redactor.document(builtins_of(value), frozenset(keep))
+
+    def timeline(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A timeline's document: its few texts are names, and the errors of compactions."""
+        if self.reveal:
+            return document
+        keep = frozenset((document["session"],))
+        return {
+            name: part if name in _COLUMNS else self._redactor.document(part, keep)
+            for name, part in document.items()
+        }
+
+    def text(self, text: str) -> str:
+        """A text of our own that may quote one, such as an error's."""
+        return text if self.reveal else self._redactor.text(text)

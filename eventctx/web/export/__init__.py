@@ -1,0 +1,1 @@
+"""One self-contained file of a session, from the base install."""

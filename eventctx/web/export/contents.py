@@ -1,0 +1,75 @@
+"""The contents of messages in a file: blocks of bodies, each compressed by itself.
+
+A page decodes a block when one of its messages is first seen, so a large file opens as fast as a
+small one. A block ends after 256 bodies, or earlier where they are long.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eventctx.log.store import Address, EventStore
+from eventctx.projections.timeline.units import Document
+from eventctx.web.bodies import messages_at
+from eventctx.web.discretion import Discretion
+from eventctx.web.export.cut import Shown
+
+BLOCK: Final = 256
+BLOCK_BYTES: Final = 2 * 2**20
+"""Most bytes of a block before compression, unless a single body is longer."""
+
+
+class Block(NamedTuple):
+    """Bodies from one address to another: the base64 of their JSON, compressed."""
+
+    first: Address
+    last: Address
+    bodies: int
+    data: str
+
+
+def addresses(document: Document, shown: Shown) -> list[Address]:
+    """Where the bodies lie that a file holds, in the order of the log."""
+    messages, extras = document["messages"], document["extras"]
+    found = {
+        Address(messages["position"][number], messages["index"][number]) for number in shown.numbers
+    }
+    for place in shown.extras:
+        extra = extras[place]
+        if "position" in extra:
+            found.add(Address(extra["position"], extra["index"]))
+    return sorted(found)
+
+
+async def blocks(
+    store: EventStore, session: str, places: Sequence[Address], discretion: Discretion
+) -> AsyncIterator[Block]:
+    """The bodies at these places, in blocks; in place of a damaged one stands what is wrong."""
+    block: list[tuple[Address, bytes]] = []
+    size = 0
+    for start in range(0, len(places), BLOCK):
+        wanted = places[start : start + BLOCK]
+        for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
+            data = msgspec.json.encode(discretion.document(message))
+            if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
+                yield _packed(block)
+                block, size = [], 0
+            block.append((place, data))
+            size += len(data)
+    if block:
+        yield _packed(block)
+
+
+def _packed(block: Sequence[tuple[Address, bytes]]) -> Block:
+    rows = [b"[%d,%d,%b]" % (*place, data) for place, data in block]
+    return Block(block[0][0], block[-1][0], len(block), packed(b"[" + b",".join(rows) + b"]"))
+
+
+def packed(data: bytes) -> str:
+    """Compressed, as base64. Without a time of its own, the same data makes the same text."""
+    return base64.b64encode(gzip.compress(data, compresslevel=9, mtime=0)).decode()

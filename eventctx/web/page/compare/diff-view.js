@@ -1,0 +1,66 @@
+/** A difference of two texts, as lines with a sign in front: never told by colour alone. */
+
+import { h } from '../element.js';
+import { counted } from '../parts/numbers.js';
+import { shownText } from '../parts/text.js';
+import { textDiff, withoutTheSame } from './text-diff.js';
+
+/** @typedef {import('./text-diff.js').DiffLine} DiffLine */
+
+const DIFFED_CHARACTERS = 200_000;
+const DIFF_LINES_AT_ONCE = 400;
+const DIFF_SIGNS = { same: ' ', gone: '−', new: '+' };
+const DIFF_WORDS = { same: '', gone: 'removed: ', new: 'added: ' };
+
+/**
+ * @param {string} before
+ * @param {string} after
+ * @returns {HTMLElement}
+ */
+export function diffView(before, after) {
+  const lines = withoutTheSame(textDiff(before.slice(0, DIFFED_CHARACTERS), after.slice(0, DIFFED_CHARACTERS)));
+  const view = h('div', { class: 'diff', role: 'group', 'aria-label': 'What changed in the text', tabindex: '0' });
+  showLines(view, lines, 0);
+  if (Math.max(before.length, after.length) > DIFFED_CHARACTERS) {
+    view.append(h('p', { class: 'muted', text: 'The texts go on; only their beginnings are compared.' }));
+  }
+  return view;
+}
+
+/**
+ * @param {HTMLElement} view
+ * @param {ReturnType<typeof withoutTheSame>} lines
+ * @param {number} from
+ */
+function showLines(view, lines, from) {
+  const to = Math.min(lines.length, from + DIFF_LINES_AT_ONCE);
+  view.append(...lines.slice(from, to).map(lineView));
+  if (to === lines.length) return;
+  const more = h('button', {
+    type: 'button',
+    class: 'quiet',
+    text: `Show ${counted(lines.length - to, 'more line')}`,
+    on: {
+      click: () => {
+        more.remove();
+        showLines(view, lines, to);
+      },
+    },
+  });
+  view.append(more);
+}
+
+/** @param {DiffLine | {skipped: number}} line */
+function lineView(line) {
+  if ('skipped' in line) {
+    return h('p', { class: 'diff-skipped', text: `… ${counted(line.skipped, 'line')} the same` });
+  }
+  return h('p', { class: `diff-line diff-${line.fate}` },
+    h('span', { class: 'diff-sign', 'aria-hidden': 'true', text: DIFF_SIGNS[line.fate] }),
+    h('span', { class: 'only-heard', text: DIFF_WORDS[line.fate] }),
+    h('span', { class: 'diff-text' }, line.pieces.map(({ fate, text }) =>
+      fate === 'same' || line.pieces.length === 1
+        ? shownText(text)
+        : h(fate === 'gone' ? 'del' : 'ins', { text: shownText(text) }))),
+  );
+}

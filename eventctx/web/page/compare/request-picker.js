@@ -1,0 +1,62 @@
+/** One side of a comparison: a field that names a request, with steps to its neighbours. */
+
+import { h } from '../element.js';
+import { utcText } from '../parts/numbers.js';
+import { notify } from '../state.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+/**
+ * @param {string} side A or B
+ * @param {(request: number) => void} pick
+ * @returns {{element: HTMLElement, show: (now: Timeline, request: number) => void}}
+ */
+export function requestPicker(side, pick) {
+  /** @type {{now: Timeline | null, request: number}} */
+  const held = { now: null, request: -1 };
+  const step = (/** @type {number} */ by) => () => pick(held.request + by);
+  const back = h('button', { type: 'button', 'aria-label': `${side}: the request before`, text: '◀', on: { click: step(-1) } });
+  const on = h('button', { type: 'button', 'aria-label': `${side}: the next request`, text: '▶', on: { click: step(1) } });
+  const field = h('input', {
+    type: 'text', class: 'request-field', 'aria-label': `Request ${side}: such as 2.3 or @48`,
+    autocomplete: 'off', spellcheck: 'false', on: { change: () => typed() },
+  });
+  const when = h('span', { class: 'muted' });
+  function typed() {
+    const found = held.now === null ? -1 : requestNamed(held.now, field.value);
+    if (found >= 0) pick(found);
+    else {
+      notify(`No request is named ${field.value}: write 2.3 or @48.`, { isError: true });
+      if (held.now !== null) field.value = held.now.name(held.request);
+    }
+  }
+  return {
+    element: h('div', { class: 'request-picker' },
+      h('span', { class: 'side-mark', 'aria-hidden': 'true', text: side }), back, field, on, when),
+    show(now, request) {
+      Object.assign(held, { now, request });
+      field.value = request < 0 ? '' : now.name(request);
+      back.disabled = request <= 0;
+      on.disabled = request >= now.requests.count - 1;
+      when.textContent = request < 0 ? '' : `@${now.requests.position[request]} · ${utcText(now.requests.time[request])}`;
+    },
+  };
+}
+
+/**
+ * The request that a person means by `7.4`, `7` (the last of turn 7) or `@336`; -1 if none.
+ *
+ * @param {Timeline} timeline
+ * @param {string} written
+ */
+export function requestNamed(timeline, written) {
+  const match = /^\s*(?:@\s*(\d+)|(\d+)(?:\.(\d+))?)\s*$/.exec(written);
+  if (match === null) return -1;
+  const { count, turn, iteration } = timeline.requests;
+  if (match[1] !== undefined) return timeline.requestAt(Number(match[1]));
+  for (let request = count - 1; request >= 0; request--) {
+    if (turn[request] !== Number(match[2])) continue;
+    if (match[3] === undefined || iteration[request] === Number(match[3])) return request;
+  }
+  return -1;
+}

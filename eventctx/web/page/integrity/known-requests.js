@@ -1,0 +1,76 @@
+/** What a session's columns tell of how it is known: pure counts and lists, for the integrity screen. */
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+/** In the order of their codes, each with what it means. */
+export const KNOWN_MEANINGS = /** @type {const} */ ([
+  ['observed', 'A client really sent it; it is rebuilt here from what was sent.'],
+  ['prepared', 'eventctx made it, and recorded it before it was sent.'],
+  ['reconstructed', 'An importer derived it from another program’s transcript. What that file does not hold, such as the system prompt, is not known.'],
+]);
+
+/**
+ * How many requests are known in which way, in the order of `KNOWN_MEANINGS`.
+ *
+ * @param {Timeline} timeline
+ * @returns {number[]}
+ */
+export function requestsByKnown(timeline) {
+  const counts = KNOWN_MEANINGS.map(() => 0);
+  for (const code of timeline.requests.known) counts[code]++;
+  return counts;
+}
+
+/** @typedef {{request: number, what: 'model' | 'system' | 'tools' | 'budget', before: number | string | null, after: number | string}} AroundChange */
+
+/**
+ * Each request in which the model, the budget, or the size of system prompt or tool definitions is
+ * another than when it was last known. `before` is null for the first that is known.
+ *
+ * @param {Timeline} timeline
+ * @returns {AroundChange[]}
+ */
+export function changesOverRequests(timeline) {
+  const { requests, models } = timeline;
+  /** @type {AroundChange[]} */
+  const found = [];
+  for (const what of /** @type {const} */ (['model', 'system', 'tools', 'budget'])) {
+    const column = requests[what];
+    let known = -1;
+    for (let request = 0; request < requests.count; request++) {
+      const value = column[request];
+      if (value < 0 || value === known) continue;
+      const shown = (/** @type {number} */ one) => (what === 'model' ? models[one] : one);
+      found.push({ request, what, before: known < 0 ? null : shown(known), after: shown(value) });
+      known = value;
+    }
+  }
+  return found.sort((a, b) => a.request - b.request);
+}
+
+/**
+ * How often the beginning of a request was another than before, by reason, the most frequent first.
+ *
+ * @param {Timeline} timeline
+ * @returns {[string, number][]}
+ */
+export function breaksByReason(timeline) {
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const codes of timeline.requests.breaks) {
+    for (const code of codes.split(',').filter(Boolean)) counts.set(code, (counts.get(code) ?? 0) + 1);
+  }
+  return [...counts].sort((a, b) => b[1] - a[1]);
+}
+
+/**
+ * Requests with messages that were added on the way to the model, or that did not arrive.
+ *
+ * @param {Timeline} timeline
+ */
+export function changedOnTheWay(timeline) {
+  const { additions, missing, floor } = timeline.requests;
+  const above = (/** @type {ArrayLike<number>} */ column) =>
+    Array.from(column).reduce((count, value) => count + (value > 0 ? 1 : 0), 0);
+  return { additions: above(additions), missing: above(missing), floor: above(floor) };
+}

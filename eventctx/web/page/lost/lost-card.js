@@ -1,0 +1,130 @@
+/** One message of a person that is not in view: its text, why, since when, what stands for it. */
+
+import { h } from '../element.js';
+import { countText, utcText } from '../parts/numbers.js';
+import { isInView, standingMark } from '../parts/standing.js';
+import { linkTo } from '../place.js';
+import { commandLine } from '../screens/command-line.js';
+import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
+import { demandsOfTexts } from './demands.js';
+import { spokenTexts, spokenView } from './spoken-text.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+/** @typedef {import('./lost-rows.js').LostRow} LostRow */
+
+/**
+ * `bodies` are asked for when the card is shown: the message first, then what stands for it.
+ *
+ * @param {Timeline} timeline
+ * @param {LostRow} row
+ * @param {(places: {position: number, index: number}[]) => Promise<any[]>} bodies
+ * @returns {HTMLElement}
+ */
+export function lostCard(timeline, row, bodies) {
+  const spoken = h('div', { class: 'spoken waiting', 'aria-busy': 'true', text: '…' });
+  const kept = h('span');
+  void fillTexts(timeline, row, bodies, spoken, kept);
+  const { time, turn } = timeline.messages;
+  const said = turn[row.number] > 0 ? `said in turn ${turn[row.number]}` : 'said';
+  return h('article', { class: 'lost-card', 'aria-label': `Message ${row.number}` },
+    h('header', null,
+      h('a', {
+        class: 'lost-why',
+        href: linkTo(whereItFell(timeline, row)),
+        'aria-label': `Why message ${row.number} is not in view, and where it fell`,
+      }, h('span', { class: 'lost-number', text: `#${row.number}` }), 'See where it fell, and why →'),
+      standingMark(row.what),
+      h('span', { class: 'muted', text: `${said} · ${utcText(time[row.number])}` })),
+    spoken,
+    h('dl', { class: 'facts' },
+      fact('Missing', sinceNodes(timeline, row)),
+      fact('Why', [reasonText(row)]),
+      row.compaction >= 0 ? fact('By', [compactionSummary(timeline, row.compaction)]) : null,
+      fact('Instead', insteadNodes(row, kept)),
+      fact('Bring it back', [commandLine(restoreCommand(timeline, row.number))])),
+  );
+}
+
+/**
+ * The command that brings a message back. An imported session changes by import alone, so there it
+ * makes a fork.
+ *
+ * @param {Timeline} timeline
+ * @param {number} number
+ * @returns {(string | number)[]}
+ */
+export function restoreCommand(timeline, number) {
+  const { session } = timeline;
+  // Programs name their sessions by ids; a person types a shorter name.
+  const short = session.length > 24 ? session.slice(0, 8) : session;
+  const fork = timeline.mirror === null ? [] : ['--fork', `${short}-restored`];
+  return ['eventctx', 'restore', session, number, ...fork];
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {LostRow} row
+ * @returns {Partial<import('../place.js').Place>}
+ */
+function whereItFell(timeline, { number, fell }) {
+  const at = fell < 0 ? null : timeline.requests.position[fell];
+  return { screen: 'session', at, message: number, tab: 'why' };
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {LostRow} row
+ */
+function sinceNodes(timeline, row) {
+  if (row.fell < 0) return ['from the beginning'];
+  const { position, time } = timeline.requests;
+  const was = row.fell - 1;
+  const sent = was >= 0 && isInView(timeline.standing(row.number, was).what);
+  const before = sent ? ` · last sent in ${timeline.name(was)}` : '';
+  return [
+    'since ',
+    h('a', { href: linkTo(whereItFell(timeline, row)) }, `request ${timeline.name(row.fell)}`),
+    h('span', { class: 'muted', text: ` @${countText(position[row.fell])} · ${utcText(time[row.fell])}${before}` }),
+  ];
+}
+
+/**
+ * @param {LostRow} row
+ * @param {HTMLElement} kept what the text holds of the demands, known later
+ */
+function insteadNodes({ standsIn }, kept) {
+  if (standsIn.length === 0) return ['nothing stands for it'];
+  const names = standsIn.map(({ extra, tokens }) => `the ${extra?.name ?? 'text'} (~${countText(tokens)} tokens)`);
+  return [`${names.join(' and ')} in view`, kept];
+}
+
+/**
+ * @param {string} name
+ * @param {(string | Node)[]} value
+ */
+function fact(name, value) {
+  return [h('dt', { text: name }), h('dd', null, value)];
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {LostRow} row
+ * @param {(places: {position: number, index: number}[]) => Promise<any[]>} bodies
+ * @param {HTMLElement} spoken
+ * @param {HTMLElement} kept
+ */
+async function fillTexts(timeline, row, bodies, spoken, kept) {
+  const { position, index } = timeline.messages;
+  const own = { position: position[row.number], index: index[row.number] };
+  const others = row.standsIn.flatMap((entry) =>
+    entry.position === null || entry.index === null ? [] : [{ position: entry.position, index: entry.index }]);
+  try {
+    const [message, ...standsIn] = await bodies([own, ...others]);
+    spoken.replaceWith(spokenView(message));
+    const demands = message ? demandsOfTexts(spokenTexts(message)) : [];
+    const held = keptInSummary(demands, standsIn.filter(Boolean).flatMap(spokenTexts));
+    kept.textContent = held === '' || !standsIn.some(Boolean) ? '' : `; ${held}`;
+  } catch (error) {
+    spoken.replaceWith(h('p', { class: 'spoken bad', text: `Its text could not be read: ${error}` }));
+  }
+}

@@ -1,0 +1,65 @@
+/** What a person wrote, with the sentences marked that demand something. */
+
+import { h } from '../element.js';
+import { readMessageParts } from '../panes/message-parts.js';
+import { countText } from '../parts/numbers.js';
+import { firstLine, shownText } from '../parts/text.js';
+import { demandsOfTexts, markedPieces } from './demands.js';
+
+/** Longer texts begin folded; a text of megabytes is cut, its whole is in the session. */
+const UNFOLDED_CHARACTERS = 400;
+const MOST_SPOKEN_CHARACTERS = 20_000;
+
+/**
+ * The plain texts of a message.
+ *
+ * @param {any} message
+ * @returns {string[]}
+ */
+export function spokenTexts(message) {
+  return readMessageParts(message)
+    .filter(({ kind }) => kind === 'text')
+    .map(({ value }) => String(value));
+}
+
+/**
+ * The demands of a message one a line, before the text that they stand in.
+ *
+ * @param {any} message null where it was erased, or where there are no texts
+ * @returns {HTMLElement}
+ */
+export function spokenView(message) {
+  if (message === null || message === undefined) {
+    return h('p', { class: 'spoken muted', text: 'Its text is not here: it was erased, or left out.' });
+  }
+  const texts = spokenTexts(message);
+  const demands = demandsOfTexts(texts);
+  const whole = texts.join('\n');
+  const alone = demands.length === 1 && demands[0].length >= whole.trim().length - 2;
+  return h('div', { class: 'spoken' },
+    demands.length > 0 && !alone
+      ? h('ul', { class: 'demands' },
+        demands.map((demand) => h('li', null, h('mark', { text: shownText(demand) }))))
+      : null,
+    whole.length <= UNFOLDED_CHARACTERS
+      ? markedText(whole, demands)
+      : h('details', null,
+        h('summary', null,
+          h('span', { class: 'beginning', text: firstLine(whole, 160) }),
+          h('span', { class: 'muted', text: ` (${countText(whole.length)} characters)` })),
+        markedText(whole, demands)),
+  );
+}
+
+/**
+ * @param {string} text
+ * @param {string[]} demands
+ */
+function markedText(text, demands) {
+  const cut = text.slice(0, MOST_SPOKEN_CHARACTERS);
+  return h('p', { class: 'spoken-text' },
+    markedPieces(cut, demands).map((piece) =>
+      h(piece.demand ? 'mark' : 'span', { text: shownText(piece.text) })),
+    cut.length < text.length ? h('span', { class: 'muted', text: ' … the rest is in the session' }) : null,
+  );
+}

@@ -1,0 +1,72 @@
+// How much is shown of each group of messages: folded, one line, or whole; keys 1 to 5.
+
+import { h } from '../element.js';
+import { onKey } from '../keys.js';
+import { detail, GROUPS } from '../state.js';
+
+/** @typedef {import('../element.js').Host} Host */
+/** @typedef {import('../state.js').Group} Group */
+/** @typedef {import('../state.js').Detail} Detail */
+
+const LEVEL_WORDS = ['folded', 'one line', 'whole'];
+
+/** @type {Readonly<Record<Group, string>>} */
+const GROUP_WORDS = {
+  system: 'system', person: 'person', model: 'model', result: 'results', summary: 'summaries',
+};
+
+const HEAD_HEIGHT = 34;
+const LINE_HEIGHT = 20;
+/** Characters of a line, about; a row that is measured is known better. */
+const LINE_CHARACTERS = 80;
+/** A text is folded at so many lines; labels, arguments and gaps make it higher than its letters. */
+const MOST_LINES = 60;
+
+/**
+ * @param {Detail} level
+ * @param {number} characters
+ */
+export function estimatedHeight(level, characters) {
+  if (level === 0) return HEAD_HEIGHT;
+  if (level === 1) return HEAD_HEIGHT + LINE_HEIGHT;
+  const lines = Math.min(MOST_LINES, Math.ceil(characters / LINE_CHARACTERS) + 1);
+  return HEAD_HEIGHT + Math.max(1, lines) * LINE_HEIGHT;
+}
+
+/**
+ * One button a group, that goes to the next level.
+ * @param {Host} host
+ */
+export function detailSwitches(host) {
+  const buttons = GROUPS.map((group) => {
+    const level = h('span', { class: `level level-${detail.peek()[group]}`, 'aria-hidden': 'true' });
+    const heard = h('span', { class: 'only-heard' });
+    const button = h('button', {
+      type: 'button', class: `quiet detail-switch g-${group}`,
+      on: { click: () => nextLevel(group) },
+    }, level, GROUP_WORDS[group], heard);
+    host.effect(() => {
+      const word = LEVEL_WORDS[detail.value[group]];
+      level.className = `level level-${detail.value[group]}`;
+      heard.textContent = `: ${word}`;
+      button.title = `${word}; key ${GROUPS.indexOf(group) + 1}`;
+    });
+    return button;
+  });
+  return h('div', { class: 'detail-switches', role: 'group', 'aria-label': 'How much is shown' }, buttons);
+}
+
+/** @returns {() => void} takes the keys away */
+export function listenToDetailKeys() {
+  const ends = GROUPS.map((group, at) =>
+    onKey(String(at + 1), `${GROUP_WORDS[group]}: folded, one line, whole`, () => nextLevel(group), {
+      screen: 'session',
+    }));
+  return () => ends.forEach((end) => end());
+}
+
+/** @param {Group} group */
+function nextLevel(group) {
+  const now = detail.peek();
+  detail.value = { ...now, [group]: /** @type {Detail} */ ((now[group] + 1) % 3) };
+}

@@ -1,0 +1,182 @@
+// `<ctx-head>`: the session in a line, and the request at the cursor in another.
+
+import { define, h } from '../element.js';
+import { counted, countText, percentText, tokensText, utcText } from '../parts/numbers.js';
+import { linkTo } from '../place.js';
+import { untracked } from '../signals.js';
+import {
+  connection, cursor, follow, followEnd, setCursor, source, timeline,
+} from '../state.js';
+import { knownWord, meaningOfKnown, verification } from './verification.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+define('ctx-head', (host) => {
+  const about = h('p', { class: 'head-counts' });
+  const lost = h('a', { class: 'head-lost' });
+  const live = h('button', { type: 'button', class: 'quiet head-live', on: { click: followEnd } });
+  const name = h('h1', { class: 'head-name', tabindex: '-1' });
+  const origin = h('p', { class: 'head-origin' });
+  const before = stepTo('◀', 'The request before', 'Left arrow', -1);
+  const next = stepTo('▶', 'The next request', 'Right arrow', 1);
+  const where = h('p', { class: 'head-where', 'aria-live': 'off' });
+  const size = h('div', { class: 'head-size' });
+  const known = h('details', { class: 'head-known' });
+  host.replaceChildren(
+    h('div', { class: 'head-line' }, name, about, lost, origin, live),
+    h('div', { class: 'head-line', role: 'group', 'aria-label': 'The request at the cursor' },
+      before, where, next, size, known),
+  );
+  host.effect(() => {
+    const now = timeline.value;
+    if (now === null) return;
+    now.version.value;
+    name.textContent = now.session;
+    about.textContent = countsText(now);
+    origin.replaceChildren(...originNodes(now));
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    const request = cursor.value;
+    if (now === null) return;
+    now.version.value;
+    untracked(() => {
+      showLost(lost, now, request);
+      before.disabled = request <= 0;
+      next.disabled = request >= now.requests.count - 1;
+      where.replaceChildren(...requestNodes(now, request));
+      size.replaceChildren(...(request < 0 ? [] : sizeNodes(now, request)));
+    });
+  });
+  host.effect(() => showLive(live));
+  host.effect(() => {
+    const now = timeline.value;
+    const request = cursor.value;
+    if (now === null || request < 0) known.replaceChildren();
+    else showKnown(known, now, request);
+  });
+});
+
+/** @param {Timeline} now */
+function countsText(now) {
+  const compactions = now.compactions.filter((one) => one.number > 0).length;
+  return [
+    counted(now.turns.length, 'turn'), counted(now.requests.count, 'request'),
+    counted(compactions, 'compaction'),
+  ].join(' · ');
+}
+
+/** @param {Timeline} now @returns {(Node|string)[]} where the session came from */
+function originNodes(now) {
+  const nodes = [];
+  if (now.parent !== null) {
+    const { session, at } = now.parent;
+    nodes.push('forked from ', h('a', { href: linkTo({ session, at }), text: `${session} at @${at}` }));
+  }
+  for (const link of now.links.filter((one) => one.relation === 'parent')) {
+    nodes.push(nodes.length ? ' · ' : '', `${link.kind ?? 'begun'} of `,
+      h('a', { href: linkTo({ session: link.session }), text: link.session }));
+  }
+  if (now.mirror !== null) nodes.push(nodes.length ? ' · ' : '', `mirror of ${now.mirror}`);
+  return nodes;
+}
+
+/**
+ * @param {HTMLAnchorElement} lost
+ * @param {Timeline} now
+ * @param {number} request
+ */
+function showLost(lost, now, request) {
+  const count = request < 0 ? 0 : now.wordsOutOfView(request).length;
+  lost.hidden = count === 0;
+  if (count === 0) return;
+  lost.textContent = `⚠ ${countText(count)} of your messages ${count === 1 ? 'is' : 'are'} not in view`;
+  lost.href = linkTo({ screen: 'lost' });
+}
+
+/** @param {HTMLButtonElement} live */
+function showLive(live) {
+  const state = connection.value;
+  const follows = follow.value;
+  live.hidden = !source.can.live || timeline.value === null;
+  live.className = `quiet head-live is-${state}`;
+  live.setAttribute('aria-pressed', String(follows));
+  const words = { open: 'live', lost: 'reconnecting', ended: 'ended', off: 'not live' };
+  live.replaceChildren(
+    h('span', { class: 'dot', 'aria-hidden': 'true' }),
+    `${words[state]}${follows ? ', following' : ''}`);
+  live.title = follows ? 'The cursor stays at the end' : 'Follow the end (f)';
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} request
+ * @returns {Node[]}
+ */
+function requestNodes(now, request) {
+  if (request < 0) return [h('span', { class: 'muted', text: 'Nothing was sent yet.' })];
+  const { turn, iteration, position, time, model, count } = now.requests;
+  const names = [];
+  if (turn[request] >= 0) names.push(`turn ${turn[request]}`);
+  if (iteration[request] >= 0) names.push(`iteration ${iteration[request]}`);
+  const named = names.join(', ') || `request @${position[request]}`;
+  return [
+    h('strong', { text: named }),
+    h('span', { text: ` · position ${position[request]}` }),
+    h('span', { class: 'muted', text: ` · ${countText(request + 1)} of ${countText(count)}` }),
+    h('span', { class: 'muted wide-only', text: ` · ${utcText(time[request])}` }),
+    model[request] < 0 ? null : h('span', { class: 'muted', text: ` · ${now.models[model[request]]}` }),
+  ].filter((one) => one !== null);
+}
+
+/**
+ * Tokens of the request, and the share of the budget that they use.
+ * @param {Timeline} now
+ * @param {number} request
+ * @returns {Node[]}
+ */
+function sizeNodes(now, request) {
+  const { total, estimated, budget } = now.requests;
+  const tokens = tokensText(total[request], estimated[request]);
+  const how = estimated[request] ? 'estimated' : 'counted by the provider';
+  const nodes = [h('span', null, h('strong', { text: tokens }), ` tokens, ${how}`)];
+  if (budget[request] > 0) {
+    const share = total[request] / budget[request];
+    nodes.push(
+      h('span', { class: 'meter', 'aria-hidden': 'true', vars: { '--share': `${Math.min(1, share) * 100}%` } }),
+      h('span', { class: 'muted', text: `${percentText(share)} of ${countText(budget[request])}` }),
+    );
+  }
+  return nodes;
+}
+
+/**
+ * How the request is known, in a word; unfolded, what that means.
+ * @param {HTMLElement} known
+ * @param {Timeline} now
+ * @param {number} request
+ */
+function showKnown(known, now, request) {
+  const state = verification(now, request).value;
+  const { word, sign } = knownWord(now, request, state);
+  known.className = `head-known is-${state}`;
+  known.replaceChildren(
+    h('summary', { text: sign === '' ? word : `${word} ${sign}` }),
+    h('div', { class: 'known-about' },
+      h('p', { text: meaningOfKnown(now, request, state) }),
+      h('p', { class: 'mono digest', text: now.requests.digest[request] })),
+  );
+}
+
+/**
+ * @param {string} sign
+ * @param {string} label
+ * @param {string} key
+ * @param {number} by
+ */
+function stepTo(sign, label, key, by) {
+  return h('button', {
+    type: 'button', 'aria-label': label, title: `${label} (${key})`, text: sign,
+    on: { click: () => setCursor(cursor.peek() + by) },
+  });
+}

@@ -1,0 +1,233 @@
+// One row of what was sent: an entry of the view, a part beside it, or what was added on the way.
+
+import { h } from '../element.js';
+import { counted, tokensText } from '../parts/numbers.js';
+import { shownText, textView } from '../parts/text.js';
+import { place } from '../place.js';
+import { detail } from '../state.js';
+import { showBody } from './bodies.js';
+import { estimatedHeight } from './detail-levels.js';
+import { kindWord, messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
+import { jsonView, messageView } from './message.js';
+import { selectByClick, waitingText } from './transcript.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+/** @typedef {import('./sent-rows.js').SentRow} SentRow */
+
+/** @type {Readonly<Record<string, string>>} */
+const INSERTION_WORDS = {
+  summary: 'summary', system_prompt: 'system prompt', notice: 'notice', memory: 'memory', index: 'index',
+};
+
+/**
+ * All that the look of a row depends on.
+ * @param {Timeline} now
+ * @param {number} request
+ * @param {SentRow} row
+ */
+export function keyOfSentRow(now, request, row) {
+  switch (row.type) {
+    case 'entry':
+      return `${row.id} ${levelOfEntry(now, row.id)} ${row.isNew} ${row.place}`;
+    case 'sent':
+      return `sent ${now.requests.position[request]} ${row.place} ${detail.peek().person}`;
+    case 'beside':
+      return `${row.what} ${now.requests.position[request]} ${row.value === undefined || row.value === null}`;
+    default:
+      return `${row.type} ${now.requests.position[request]}`;
+  }
+}
+
+/**
+ * @param {Timeline} now
+ * @param {SentRow} row
+ */
+export function heightOfSentRow(now, row) {
+  if (row.type === 'entry') return estimatedHeight(levelOfEntry(now, row.id), charactersOf(now, row.id));
+  return row.type === 'sent' ? estimatedHeight(2, 400) : estimatedHeight(1, 0);
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} request
+ * @param {SentRow} row
+ * @returns {HTMLElement}
+ */
+export function sentRowView(now, request, row) {
+  switch (row.type) {
+    case 'entry':
+      return entryRow(now, row);
+    case 'sent':
+      return asSentRow(now, row);
+    case 'beside':
+      return besideRow(now, request, row);
+    case 'added':
+      return h('article', { class: 'row g-system is-added', 'aria-label': 'Added on the way' },
+        h('div', { class: 'row-head' },
+          h('span', { class: 'row-kind', text: 'added on the way' }),
+          h('span', { class: 'muted', text: 'not sent by the context: the host put it in' })),
+        h('div', { class: 'row-text' }, messageView(row.message)));
+    default:
+      return h('p', { class: 'row sent-note', text: unsentText(row.missing, row.additions) });
+  }
+}
+
+/** @param {number} missing @param {number} additions */
+function unsentText(missing, additions) {
+  const parts = [];
+  if (additions > 0) parts.push(`The host added ${counted(additions, 'message')} on the way.`);
+  if (missing > 0) parts.push(`${counted(missing, 'message')} of these the host did not send.`);
+  return parts.join(' ');
+}
+
+/**
+ * @param {Timeline} now
+ * @param {Extract<SentRow, {type: 'entry'}>} row
+ */
+function entryRow(now, { id, place: at, isNew }) {
+  const entry = now.entry(id);
+  const { number } = entry;
+  const group = screenGroup(entry.group);
+  const level = levelOfEntry(now, id);
+  const shows = number !== null && entry.kind !== 'synthetic' ? number : null;
+  const article = h('article', {
+    class: `row g-${group} is-${entry.kind}${isNew ? ' is-new' : ''}`,
+    'data-number': shows, 'data-stands': standsForText(entry.extra?.stands_for),
+    'aria-current': shows !== null && place.peek().message === shows ? 'true' : null,
+    'aria-label': `Entry ${at}${isNew ? ', new since the request before' : ''}`,
+    on: shows === null ? {} : { click: () => selectByClick(shows) },
+  }, h('div', { class: 'row-head' },
+    h('span', { class: 'row-place', text: String(at) }),
+    shows === null ? null : messageLink(shows),
+    h('span', { class: 'row-kind', text: entryWord(now, entry) }),
+    isNew ? h('span', { class: 'new-mark', text: 'new' }) : null,
+    entryNotes(now, entry),
+    h('span', { class: 'row-tokens', text: tokensText(entry.tokens, true), title: 'tokens, estimated' }),
+  ));
+  if (level === 0) return article;
+  const text = h('div', { class: 'row-text' });
+  article.append(text);
+  const { position, index } = entry;
+  if (position === null || index === null) {
+    text.append(h('p', { class: 'part-note', text: madeUpText(entry) }));
+    return article;
+  }
+  text.append(waitingText(level, charactersOf(now, id)));
+  showBody(now.session, { position, index }, text, (message) => {
+    text.replaceChildren(messageView(message, { detail: level }));
+  });
+  return article;
+}
+
+/**
+ * @param {Timeline} now
+ * @param {ReturnType<Timeline['entry']>} entry
+ */
+function entryWord(now, entry) {
+  if (entry.kind === 'insertion') return INSERTION_WORDS[entry.extra?.name ?? ''] ?? entry.extra?.name ?? 'insertion';
+  if (entry.kind === 'synthetic') return 'made-up result';
+  if (entry.kind === 'opening') return 'made-up opening';
+  return kindWord(now.messages.kind[entry.number ?? 0]);
+}
+
+/**
+ * @param {Timeline} now
+ * @param {ReturnType<Timeline['entry']>} entry
+ */
+function entryNotes(now, entry) {
+  const { kind, number, extra } = entry;
+  const said = (/** @type {string} */ text) => h('span', { class: 'row-note', text });
+  if (kind === 'shortened' && number !== null) return said(`shortened ${sizeChange(now, number, entry.tokens)}`);
+  if (kind === 'stripped') return said('its thinking is left out');
+  if (kind === 'partial') return said(`without ${counted(extra?.omit?.length ?? 0, 'result')} whose call is gone`);
+  if (kind === 'insertion') {
+    const stands = standsForText(extra?.stands_for);
+    return said(stands === null ? 'in no transcript' : `for ${stands}, in no transcript`);
+  }
+  if (kind === 'synthetic') return [said('for the call in'), number === null ? null : messageLink(number)];
+  return null;
+}
+
+/** @param {[number, number][]|undefined} runs */
+function standsForText(runs) {
+  return runs === undefined || runs.length === 0 ? null : runsText(runs);
+}
+
+/** @param {ReturnType<Timeline['entry']>} entry */
+function madeUpText(entry) {
+  if (entry.kind === 'synthetic') return 'The call never got a result, so the view makes one up.';
+  return 'The view would begin without a user, so a message is made up.';
+}
+
+/**
+ * @param {Timeline} now
+ * @param {Extract<SentRow, {type: 'sent'}>} row
+ */
+function asSentRow(now, { message, numbers, injected, place: at }) {
+  const first = numbers[0] ?? null;
+  const group = first === null ? 'system' : screenGroup(now.messages.kind[first]);
+  const runs = runsOfNumbers([...numbers].sort((a, b) => a - b));
+  return h('article', {
+    class: `row g-${group}`, 'data-number': first, 'aria-label': `Message ${at} as it was sent`,
+    'aria-current': first !== null && place.peek().message === first ? 'true' : null,
+    on: first === null ? {} : { click: () => selectByClick(first) },
+  }, h('div', { class: 'row-head' },
+    h('span', { class: 'row-place', text: String(at) }),
+    runs.length === 1 && runs[0][0] === runs[0][1] ? messageLink(runs[0][0]) : null,
+    h('span', { class: 'row-kind', text: first === null ? 'program' : kindWord(now.messages.kind[first]) }),
+    h('span', { class: 'row-note', text: first === null ? 'the program’s own, in no transcript' : `carries ${runsText(runs)}` }),
+  ), h('div', { class: 'row-text' }, messageView(message, { injected })));
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} request
+ * @param {Extract<SentRow, {type: 'beside'}>} row
+ */
+function besideRow(now, request, { what, tokens, value }) {
+  const title = { system: 'System prompt', tools: 'Tool definitions', both: 'System prompt and tools' }[what];
+  const size = tokens > 0 ? `${tokensText(tokens, true)} tokens` : 'size not known';
+  if (value === undefined || value === null) {
+    const missing = what === 'both' ? 'beside the messages; their text is not in the log' : 'its text is not at hand';
+    return h('p', { class: 'row beside g-system' },
+      h('span', { class: 'row-kind', text: title }), h('span', { class: 'row-note', text: `${size}, ${missing}` }));
+  }
+  const tools = what === 'tools' && Array.isArray(value) ? value : null;
+  const count = tools === null ? '' : `${tools.length}, `;
+  return h('details', { class: 'row beside g-system' },
+    h('summary', null,
+      h('span', { class: 'row-kind', text: title }), h('span', { class: 'row-note', text: `${count}${size}` })),
+    tools === null
+      ? systemText(value)
+      : tools.map((tool) => h('details', { class: 'tool' },
+        h('summary', { class: 'mono', text: shownText(toolName(tool)) }), jsonView(tool))));
+}
+
+/** @param {any} value */
+function systemText(value) {
+  if (typeof value === 'string') return textView(value);
+  return messageView({ role: 'system', content: value });
+}
+
+/** @param {any} tool */
+function toolName(tool) {
+  return String(tool?.function?.name ?? tool?.name ?? tool?.type ?? '?');
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} id
+ */
+function levelOfEntry(now, id) {
+  return detail.peek()[screenGroup(now.entry(id).group)];
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} id
+ */
+function charactersOf(now, id) {
+  if (id >= 0) return now.messages.characters[id];
+  // An extra has no characters of its own in the columns; four of them make a token, about.
+  return now.entry(id).tokens * 4;
+}

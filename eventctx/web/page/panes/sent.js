@@ -1,0 +1,157 @@
+// `<ctx-sent>`: what the model was sent at the cursor.
+
+import { define, h } from '../element.js';
+import { counted } from '../parts/numbers.js';
+import { go, place } from '../place.js';
+import { untracked } from '../signals.js';
+import { cursor, detail, source, timeline } from '../state.js';
+import { markSelected, selectMessage } from './transcript.js';
+import { rowOfMessage, sentRows } from './sent-rows.js';
+import { heightOfSentRow, keyOfSentRow, sentRowView } from './sent-row.js';
+import { newEntries } from './view-changes.js';
+
+/** @typedef {import('../parts/virtual-list.js').VirtualList} VirtualList */
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+/** @typedef {import('./sent-rows.js').SentRow} SentRow */
+
+// The engine is asked when the cursor rests; scrubbing asks it nothing.
+const REST_BEFORE_ASKING_MS = 200;
+const MOST_ANSWERS = 32;
+
+/** Answers to `view` by session and position; they never change. @type {Map<string, any>} */
+const viewAnswers = new Map();
+
+define('ctx-sent', (host) => {
+  const list = /** @type {VirtualList} */ (h('ctx-virtual-list', {
+    class: 'rows', 'aria-label': 'What the model was sent',
+  }));
+  const about = h('span', { class: 'muted' });
+  const note = h('p', { class: 'sent-note', hidden: true, 'aria-live': 'polite' });
+  host.replaceChildren(
+    h('header', { class: 'pane-head' }, h('h2', { text: 'Sent to the model' }), about), note, list);
+
+  /** @type {SentRow[]} */
+  let rows = [];
+  const show = (/** @type {Timeline} */ now, /** @type {number} */ request) => {
+    const before = now.previousOf(request);
+    const answer = viewAnswers.get(answerKey(now, request)) ?? null;
+    rows = request < 0 ? [] : sentRows(now, request, newEntries(now, before, request), answer);
+    about.textContent = aboutText(now, request, rows);
+    list.rows = listRows(now, request, rows);
+    revealSelected(now);
+  };
+  const revealSelected = (/** @type {Timeline} */ now) => {
+    const { message } = place.peek();
+    const found = message === null ? { row: -1, standsFor: false } : rowOfMessage(now, rows, message);
+    note.hidden = message === null || (found.row >= 0 && !found.standsFor);
+    if (!note.hidden) note.textContent = noteText(message ?? 0, found.standsFor);
+    if (found.row >= 0) list.reveal(found.row, 'nearest');
+    else if (message === null) list.reveal(rows.length - 1, 'end');
+    markSelected(host, message);
+  };
+  host.effect(() => {
+    const now = timeline.value;
+    if (now === null) return;
+    now.version.value;
+    detail.value;
+    const request = cursor.value;
+    untracked(() => show(now, request));
+  });
+  host.effect(() => {
+    place.value.message;
+    const now = timeline.peek();
+    if (now !== null) untracked(() => revealSelected(now));
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    const request = cursor.value;
+    if (now === null || request < 0) return undefined;
+    return untracked(() => askWhenResting(now, request, () => show(now, request)));
+  });
+  list.addEventListener('rowfocus', (/** @type {any} */ event) => {
+    const number = numberOfRow(timeline.peek(), rows[event.detail.index]);
+    if (number !== null) selectMessage(number);
+  });
+  list.addEventListener('rowopen', () => go({ tab: 'why' }));
+});
+
+/**
+ * Asks the engine for what the columns cannot say: system prompt, tools, the request as it was sent.
+ * @param {Timeline} now
+ * @param {number} request
+ * @param {() => void} then
+ * @returns {(() => void)|undefined}
+ */
+function askWhenResting(now, request, then) {
+  const key = answerKey(now, request);
+  const { known, additions, tools, system } = now.requests;
+  const useful = known[request] === 0 || additions[request] > 0 || tools[request] > 0 || system[request] > 0;
+  if (!source.can.answers || !useful || viewAnswers.has(key)) return undefined;
+  const timer = setTimeout(async () => {
+    try {
+      const answer = await source.answer(now.session, 'view', { position: now.requests.position[request] });
+      viewAnswers.set(key, answer);
+      if (viewAnswers.size > MOST_ANSWERS) viewAnswers.delete([...viewAnswers.keys()][0] ?? '');
+      if (timeline.peek() === now && cursor.peek() === request) then();
+    } catch {
+      // The rows of the columns stay; they say themselves what is not known.
+    }
+  }, REST_BEFORE_ASKING_MS);
+  return () => clearTimeout(timer);
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} request
+ */
+function answerKey(now, request) {
+  return `${now.requests.position[request]} ${now.session}`;
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} request
+ * @param {SentRow[]} rows
+ */
+function aboutText(now, request, rows) {
+  if (request < 0) return 'nothing yet';
+  const entries = rows.filter((row) => row.type === 'entry' || row.type === 'sent').length;
+  const fresh = rows.filter((row) => row.type === 'entry' && row.isNew).length;
+  const asSent = rows.some((row) => row.type === 'sent') ? ', as it was sent' : '';
+  const since = request > 0 && fresh > 0 && asSent === '' ? `, ${fresh} new since the request before` : '';
+  return `${counted(entries, 'message')}${since}${asSent}`;
+}
+
+/**
+ * @param {number} number
+ * @param {boolean} standsFor
+ */
+function noteText(number, standsFor) {
+  if (standsFor) return `#${number} is not in this request; the row marked below stands for it.`;
+  return `#${number} is not in this request.`;
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} request
+ * @param {SentRow[]} rows
+ */
+function listRows(now, request, rows) {
+  return {
+    count: rows.length,
+    key: (/** @type {number} */ at) => keyOfSentRow(now, request, rows[at]),
+    height: (/** @type {number} */ at) => heightOfSentRow(now, rows[at]),
+    render: (/** @type {number} */ at) => sentRowView(now, request, rows[at]),
+  };
+}
+
+/**
+ * The message that a row shows; null for one that shows none.
+ * @param {Timeline|null} now
+ * @param {SentRow|undefined} row
+ */
+function numberOfRow(now, row) {
+  if (now === null || row === undefined) return null;
+  if (row.type === 'sent') return row.numbers[0] ?? null;
+  return row.type === 'entry' ? now.entry(row.id).number : null;
+}

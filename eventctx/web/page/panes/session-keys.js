@@ -1,0 +1,132 @@
+// The keys of the session's screen: everything that a pointer can do there.
+
+import { onKey } from '../keys.js';
+import { go, place } from '../place.js';
+import { cursor, follow, followEnd, marks, notify, setCursor, timeline } from '../state.js';
+import { HUMAN_KIND } from '../timeline/groups.js';
+import { listenToDetailKeys } from './detail-levels.js';
+import { askWhereTo } from './goto.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+const PLAY_STEP_MS = 300;
+
+/** @returns {() => void} takes the keys away */
+export function sessionKeys() {
+  const player = new CursorPlayer();
+  /** @type {(key: string, description: string, handler: () => void) => () => void} */
+  const here = (key, description, handler) => onKey(key, description, handler, { screen: 'session' });
+  const ends = [
+    here('ArrowLeft', 'The request before', () => setCursor(cursor.peek() - 1)),
+    here('ArrowRight', 'The next request', () => setCursor(cursor.peek() + 1)),
+    here('Shift+ArrowLeft', 'The compaction before', () => toCompaction(-1)),
+    here('Shift+ArrowRight', 'The next compaction', () => toCompaction(1)),
+    here('[', 'The turn before', () => toTurn(-1)),
+    here(']', 'The next turn', () => toTurn(1)),
+    here('Home', 'The first request', () => setCursor(0)),
+    here('End', 'The last request', () => setCursor(Infinity)),
+    here('j', 'The next message', () => toMessage(1)),
+    here('k', 'The message before', () => toMessage(-1)),
+    here('n', 'The next message of a person', () => toPersonsMessage(1)),
+    here('N', 'The message of a person before', () => toPersonsMessage(-1)),
+    here(' ', 'Play: step through the requests', () => player.toggle()),
+    here('a', 'Mark the request as A', () => mark('a')),
+    here('b', 'Mark the request as B', () => mark('b')),
+    here('w', 'Why the message is in the request, or is not', () => openTab('why')),
+    here('d', 'The difference from the request before', () => openTab('diff')),
+    here('f', 'Follow the end', () => (follow.peek() ? (follow.value = false) : followEnd())),
+    here('g', 'Go to a message or a position', askWhereTo),
+    listenToDetailKeys(),
+    () => player.stop(),
+  ];
+  return () => ends.forEach((end) => end());
+}
+
+/** @param {string} tab */
+function openTab(tab) {
+  go({ tab });
+  document.getElementById(`drawer-tab-${tab}`)?.focus();
+}
+
+/**
+ * Moves the cursor to the first request after another compaction.
+ * @param {1|-1} by
+ */
+function toCompaction(by) {
+  const now = timeline.peek();
+  if (now === null) return;
+  const request = cursor.peek();
+  const firsts = now.compactions.filter((one) => one.number > 0).map((one) => now.requestAt(one.position) + 1);
+  const found = by > 0 ? firsts.find((one) => one > request) : firsts.findLast((one) => one < request);
+  if (found === undefined) notify(by > 0 ? 'No compaction comes after this request.' : 'No compaction comes before this request.');
+  else setCursor(found);
+}
+
+/** @param {1|-1} by */
+function toTurn(by) {
+  const now = timeline.peek();
+  if (now === null) return;
+  const { turn, count } = now.requests;
+  let at = cursor.peek();
+  const here = turn[at];
+  // The first request of the turn, or of the one before if the cursor is there already.
+  if (by < 0) {
+    if (at > 0 && turn[at - 1] === here) while (at > 0 && turn[at - 1] === here) at--;
+    else {
+      at--;
+      while (at > 0 && turn[at - 1] === turn[at]) at--;
+    }
+  } else while (at < count && turn[at] === here) at++;
+  setCursor(at);
+}
+
+/** @param {1|-1} by */
+function toMessage(by) {
+  const now = timeline.peek();
+  if (now === null || now.messages.count === 0) return;
+  const at = place.peek().message ?? (by > 0 ? -1 : now.messages.count);
+  go({ message: Math.max(0, Math.min(at + by, now.messages.count - 1)) }, { replace: true });
+}
+
+/** @param {1|-1} by */
+function toPersonsMessage(by) {
+  const now = timeline.peek();
+  if (now === null) return;
+  const { kind, count } = now.messages;
+  let at = place.peek().message ?? (by > 0 ? -1 : count);
+  do at += by; while (at >= 0 && at < count && kind[at] !== HUMAN_KIND);
+  if (at < 0 || at >= count) notify('There is no other message of a person.');
+  else go({ message: at }, { replace: true });
+}
+
+/** @param {'a'|'b'} which */
+function mark(which) {
+  const now = timeline.peek();
+  const request = cursor.peek();
+  if (now === null || request < 0) return;
+  marks.value = { ...marks.peek(), [which]: request };
+  notify(`Request ${now.name(request)} is ${which.toUpperCase()}; c compares A and B.`);
+}
+
+/** Steps through the requests until the end, or until it is stopped. */
+class CursorPlayer {
+  constructor() {
+    this.timer = 0;
+  }
+
+  toggle() {
+    if (this.timer !== 0) this.stop();
+    else this.timer = window.setInterval(() => this.step(), PLAY_STEP_MS);
+  }
+
+  step() {
+    const last = (timeline.peek()?.requests.count ?? 0) - 1;
+    if (cursor.peek() >= last) this.stop();
+    else setCursor(cursor.peek() + 1);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = 0;
+  }
+}

@@ -1,0 +1,196 @@
+// `<ctx-transcript>`: all messages of the session, in or out of view at the cursor.
+
+import { define, h } from '../element.js';
+import { countText } from '../parts/numbers.js';
+import { go, place } from '../place.js';
+import { untracked } from '../signals.js';
+import { cursor, detail, timeline } from '../state.js';
+import { showBody } from './bodies.js';
+import { detailSwitches, estimatedHeight } from './detail-levels.js';
+import { messageHead, screenGroup } from './message-head.js';
+import { messageView } from './message.js';
+import { standingAt } from './standing-words.js';
+
+/** @typedef {import('../parts/virtual-list.js').VirtualList} VirtualList */
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+define('ctx-transcript', (host) => {
+  const list = /** @type {VirtualList} */ (h('ctx-virtual-list', {
+    class: 'rows', 'aria-label': 'All messages of the session',
+  }));
+  const count = h('span', { class: 'muted' });
+  host.replaceChildren(
+    h('header', { class: 'pane-head' },
+      h('h2', { text: 'Transcript' }), count, detailSwitches(host)),
+    list,
+  );
+  const results = new ResultsOfCalls();
+  host.effect(() => {
+    const now = timeline.value;
+    detail.value;
+    if (now !== null) untracked(() => (list.rows = transcriptRows(now, results)));
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    if (now === null) return;
+    now.version.value;
+    cursor.value;
+    untracked(() => {
+      count.textContent = countText(now.messages.count);
+      results.read(now);
+      list.update();
+      refreshHeads(list, now, results);
+    });
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    const { message } = place.value;
+    const request = cursor.value;
+    if (now === null) return;
+    untracked(() => {
+      if (message !== null) list.reveal(message, 'nearest');
+      else if (request >= 0) list.reveal(now.requests.last[request], 'nearest');
+      markSelected(host, message);
+    });
+  });
+  list.addEventListener('rowfocus', (/** @type {any} */ event) => selectMessage(event.detail.index));
+  list.addEventListener('rowopen', () => go({ tab: 'why' }));
+});
+
+/**
+ * A row's text depends on the message and the level alone, so scrubbing draws none again; what the
+ * cursor changes is in its head.
+ * @param {Timeline} now
+ * @param {ResultsOfCalls} results
+ */
+function transcriptRows(now, results) {
+  const levels = detail.peek();
+  const levelOf = (/** @type {number} */ number) => levels[screenGroup(now.messages.kind[number])];
+  return {
+    get count() {
+      return now.messages.count;
+    },
+    key: (/** @type {number} */ number) => number * 3 + levelOf(number),
+    height: (/** @type {number} */ number) =>
+      estimatedHeight(levelOf(number), now.messages.characters[number]),
+    render: (/** @type {number} */ number) => transcriptRow(now, number, levelOf(number), results),
+  };
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} number
+ * @param {0|1|2} level
+ * @param {ResultsOfCalls} results
+ */
+function transcriptRow(now, number, level, results) {
+  const { position, index, characters } = now.messages;
+  const row = h('article', {
+    'data-number': number,
+    'aria-current': place.peek().message === number ? 'true' : null,
+    'aria-label': `Message ${number}`,
+    on: { click: () => selectByClick(number) },
+  });
+  putHead(row, now, number, results);
+  if (level === 0) return row;
+  const text = h('div', { class: 'row-text' }, waitingText(level, characters[number]));
+  row.append(text);
+  showBody(now.session, { position: position[number], index: index[number] }, text, (message) => {
+    text.replaceChildren(messageView(message, { detail: level }));
+  });
+  return row;
+}
+
+/**
+ * Heads of the rows in sight that read otherwise at the cursor now.
+ * @param {HTMLElement} list
+ * @param {Timeline} now
+ * @param {ResultsOfCalls} results
+ */
+function refreshHeads(list, now, results) {
+  for (const row of list.querySelectorAll('[data-number]')) {
+    putHead(/** @type {HTMLElement} */ (row), now, Number(row.getAttribute('data-number')), results);
+  }
+}
+
+/**
+ * @param {HTMLElement} row
+ * @param {Timeline} now
+ * @param {number} number
+ * @param {ResultsOfCalls} results
+ */
+function putHead(row, now, number, results) {
+  const standing = standingAt(now, number, cursor.peek());
+  const answers = results.of(number);
+  const state = `${standing.what} ${standing.change} ${answers.length} ${now.links.length}`;
+  if (row.dataset.state === state) return;
+  row.dataset.state = state;
+  row.className = `row g-${screenGroup(now.messages.kind[number])} is-${standing.what}`;
+  const head = messageHead(now, number, standing, answers);
+  if (row.firstElementChild === null) row.append(head);
+  else row.firstElementChild.replaceWith(head);
+}
+
+/**
+ * A placeholder about as high as the text will be.
+ * @param {0|1|2} level
+ * @param {number} characters
+ */
+export function waitingText(level, characters) {
+  const height = estimatedHeight(level, characters) - estimatedHeight(0, 0);
+  return h('div', { class: 'waiting', vars: { '--height': `${height}px` }, 'aria-hidden': 'true' });
+}
+
+/** @param {number} number */
+export function selectMessage(number) {
+  if (place.peek().message !== number) go({ message: number }, { replace: true });
+}
+
+/** @param {number} number */
+export function selectByClick(number) {
+  // Who marks a text with the mouse wants to copy it.
+  if (getSelection()?.isCollapsed) selectMessage(number);
+}
+
+/**
+ * @param {HTMLElement} host
+ * @param {number|null} number
+ */
+export function markSelected(host, number) {
+  for (const one of host.querySelectorAll('[aria-current]')) one.removeAttribute('aria-current');
+  if (number === null) return;
+  for (const one of host.querySelectorAll(`[data-number="${number}"]`)) one.setAttribute('aria-current', 'true');
+}
+
+/** The results of each message's calls: the column of callers, turned around. */
+class ResultsOfCalls {
+  constructor() {
+    /** @type {Map<number, number[]>} */
+    this.found = new Map();
+    this.count = 0;
+    /** @type {Timeline|null} */
+    this.timeline = null;
+  }
+
+  /** @param {Timeline} timeline */
+  read(timeline) {
+    if (timeline !== this.timeline) {
+      this.found.clear();
+      this.count = 0;
+      this.timeline = timeline;
+    }
+    const { caller, count } = timeline.messages;
+    for (; this.count < count; this.count++) {
+      const call = caller[this.count];
+      if (call < 0) continue;
+      const known = this.found.get(call);
+      if (known === undefined) this.found.set(call, [this.count]);
+      else known.push(this.count);
+    }
+  }
+
+  /** @param {number} number @returns {readonly number[]} */
+  of(number) {
+    return this.found.get(number) ?? [];
+  }
+}

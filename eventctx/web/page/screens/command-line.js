@@ -1,0 +1,44 @@
+/** A command that a person may copy, with a button that does it. */
+
+import { h } from '../element.js';
+import { notify } from '../state.js';
+
+/**
+ * @param {readonly (string | number)[]} words of the command, not quoted yet
+ * @returns {HTMLElement}
+ */
+export function commandLine(words) {
+  const text = words.map((word) => shellQuoted(String(word))).join(' ');
+  const code = h('code', { text });
+  const copy = h('button', {
+    type: 'button',
+    class: 'quiet',
+    'aria-label': `Copy: ${text}`,
+    text: 'Copy',
+    on: { click: () => void copied(text, code) },
+  });
+  return h('span', { class: 'command' }, code, copy);
+}
+
+/**
+ * A word as a POSIX shell takes it back.
+ * @param {string} word
+ */
+export function shellQuoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+}
+
+/**
+ * @param {string} text
+ * @param {HTMLElement} shown
+ */
+async function copied(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    notify('Copied.');
+  } catch {
+    // The browser may forbid it: then the person copies what is selected.
+    getSelection()?.selectAllChildren(shown);
+    notify('Selected: copy it with the keyboard.');
+  }
+}

@@ -1,0 +1,198 @@
+/**
+ * `<ctx-compare>`: two requests side by side. B is the cursor; A the place's partner, else the
+ * request before B: in a session of its own every agent's requests follow each other.
+ */
+
+import { changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.js';
+import { pairList } from '../compare/pair-list.js';
+import { requestPicker } from '../compare/request-picker.js';
+import { tokenTable } from '../compare/token-table.js';
+import { define, h } from '../element.js';
+import { sizesText } from '../lost/lost-words.js';
+import { compactionLabel } from '../panes/why-words.js';
+import { counted, countText, percentText, tokensText } from '../parts/numbers.js';
+import { go, linkTo, place } from '../place.js';
+import { listenToSteps } from './cursor-line.js';
+import { jsonTwin } from './json-twin.js';
+import { cursor, marks, setCursor, source, timeline } from '../state.js';
+import { batch, untracked } from '../signals.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+define('ctx-compare', (host) => {
+  host.classList.add('screen');
+  const pickA = requestPicker('A', (request) => setPartner(request));
+  const pickB = requestPicker('B', (request) => chooseB(request));
+  const swap = h('button', { type: 'button', text: 'Swap', on: { click: () => swapSides() } });
+  const before = h('button', {
+    type: 'button', class: 'quiet', text: 'A: the request before B',
+    on: { click: () => go({ partner: null }) },
+  });
+  const summary = h('div', { class: 'compare-summary' });
+  const rows = h('div');
+  host.replaceChildren(
+    h('h1', { tabindex: '-1', text: 'Compare two requests' }),
+    h('div', { class: 'compare-sides' }, pickA.element, pickB.element, swap, before),
+    summary, rows);
+
+  takeMarks(host);
+  listenToSteps(host, 'compare', (by) => setCursor(cursor.peek() + by));
+  let shown = '';
+  host.effect(() => {
+    const now = timeline.value;
+    if (now === null) return;
+    now.version.value;
+    const b = cursor.value;
+    const a = partnerOf(now, b, place.value.partner);
+    before.hidden = place.value.partner === null;
+    swap.disabled = a < 0;
+    pickA.show(now, a);
+    pickB.show(now, b);
+    const key = `${now.session} ${a} ${b} ${now.requests.total[a]} ${now.requests.total[b]}`;
+    if (key === shown) return;
+    shown = key;
+    if (a < 0) showNothing(now, summary, rows);
+    else showBoth(now, a, b, summary, rows);
+  });
+});
+
+/**
+ * The request that stands against B: of a place's position, else the one before.
+ *
+ * @param {Timeline} now
+ * @param {number} b
+ * @param {number | null} position
+ */
+export function partnerOf(now, b, position) {
+  return position === null ? now.previousOf(b) : now.requestAt(position);
+}
+
+/**
+ * Requests that were marked in the session are compared, unless the address names others.
+ *
+ * @param {import('../element.js').Host} host
+ */
+function takeMarks(host) {
+  let first = place.peek().partner !== null;
+  host.effect(() => {
+    const { a, b } = marks.value;
+    const skip = first;
+    first = false;
+    if (skip || timeline.value === null) return;
+    untracked(() => batch(() => {
+      if (b !== null) chooseB(b);
+      if (a !== null) setPartner(a);
+    }));
+  });
+}
+
+/** @param {number} request */
+function setPartner(request) {
+  const position = timeline.peek()?.requests.position[request];
+  if (position !== undefined) go({ partner: position }, { replace: true });
+}
+
+/**
+ * B moves alone: an A that was only the request before stays the one before.
+ *
+ * @param {number} request
+ */
+function chooseB(request) {
+  setCursor(request);
+}
+
+function swapSides() {
+  const now = timeline.peek();
+  if (now === null) return;
+  const b = cursor.peek();
+  const a = partnerOf(now, b, place.peek().partner);
+  batch(() => {
+    setPartner(b);
+    setCursor(a);
+  });
+}
+
+/** @param {Timeline} now @param {HTMLElement} summary @param {HTMLElement} rows */
+function showNothing(now, summary, rows) {
+  const text = now.requests.count === 0
+    ? 'Nothing was sent yet.'
+    : 'B is the first request: nothing was sent before it. Choose a later one.';
+  summary.replaceChildren(h('p', { class: 'lead', text }));
+  rows.replaceChildren();
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} a
+ * @param {number} b
+ * @param {HTMLElement} summary
+ * @param {HTMLElement} rows
+ */
+function showBoth(now, a, b, summary, rows) {
+  const pairs = pairedViews(now, a, b);
+  summary.replaceChildren(
+    h('p', { class: 'lead', text: countsText(pairs) }),
+    tokenTable(now, a, b),
+    h('ul', { class: 'plain-facts' },
+      h('li', { text: prefixText(now, a, b) }),
+      betweenNodes(now, a, b),
+      changesAround(now, a, b).map(({ what, before, after }) =>
+        h('li', { text: aroundText(what, before, after) }))),
+  );
+  const positions = { a: now.requests.position[a], b: now.requests.position[b] };
+  rows.replaceChildren(
+    h('h2', { text: 'Entries in order' }),
+    pairList(pairs, (places) => source.bodies(now.session, places), positions),
+    jsonTwin(now.session, 'diff', { before: positions.a, after: positions.b }) ?? '');
+}
+
+/** @param {import('../compare/view-pairs.js').ViewPair[]} pairs */
+function countsText(pairs) {
+  const only = (/** @type {string} */ side) => pairs.filter((pair) => pair.side === side).length;
+  const changed = pairs.filter((pair) => pair.changed).length;
+  const moved = pairs.filter((pair) => pair.moved).length;
+  const words = [`${countText(only('a'))} only in A`, `${countText(only('both'))} in both`, `${countText(only('b'))} only in B`];
+  if (changed > 0) words.push(`${countText(changed)} changed`);
+  if (moved > 0) words.push(`${countText(moved)} moved`);
+  return `${words.join(' · ')}.`;
+}
+
+/**
+ * How much of B's beginning is A's, and what the provider says it read from its cache.
+ *
+ * @param {Timeline} now
+ * @param {number} a
+ * @param {number} b
+ */
+function prefixText(now, a, b) {
+  const { entries, tokens, allEntries, allTokens } = commonPrefix(now, a, b);
+  const share = allTokens > 0 ? ` (${shareText(tokens, allTokens)})` : '';
+  const same = entries === 0
+    ? 'B begins otherwise than A: no message can come from the provider’s cache.'
+    : `The first ${countText(entries)} of ${counted(allEntries, 'entry', 'entries')} of B are those of A, ` +
+      `${tokensText(tokens, true)} of ${tokensText(allTokens, true)} tokens of messages${share}: what a provider can read from its cache.`;
+  const cached = now.requests.cached[b];
+  return cached < 0 ? same : `${same} For B it reported ${tokensText(cached)} cached tokens.`;
+}
+
+/** All is said of all only. @param {number} part @param {number} whole */
+function shareText(part, whole) {
+  return part < whole && part / whole > 0.99 ? 'more than 99 %' : percentText(part / whole);
+}
+
+/** @param {Timeline} now @param {number} a @param {number} b */
+function betweenNodes(now, a, b) {
+  const compactions = now.compactionsBetween(Math.min(a, b), Math.max(a, b));
+  return compactions.map((one) => h('li', null,
+    'Between them: ',
+    h('a', { href: linkTo({ screen: 'session', tab: 'compaction' }), text: compactionLabel(one) }),
+    ` (${sizesText(one)}).`));
+}
+
+/** @param {string} what @param {string | number} before @param {string | number} after */
+function aroundText(what, before, after) {
+  const text = (/** @type {string | number} */ value) =>
+    typeof value === 'number' ? `${tokensText(value)} tokens` : value;
+  const names = { model: 'Model', budget: 'Budget', system: 'System prompt', tools: 'Tool definitions' };
+  return `${names[/** @type {keyof typeof names} */ (what)]}: ${text(before)} → ${text(after)}.`;
+}

@@ -1,0 +1,166 @@
+// `<ctx-session>`: charts above, the transcript beside what was sent, and the drawer that explains.
+
+import {} from '../charts/overview.js';
+import {} from '../charts/river.js';
+import {} from '../panes/drawer.js';
+import {} from '../panes/head.js';
+import {} from '../panes/sent.js';
+import {} from '../panes/transcript.js';
+import {} from '../parts/virtual-list.js';
+import { define, h } from '../element.js';
+import { splitter } from '../panes/splitter.js';
+import { sessionKeys } from '../panes/session-keys.js';
+import { go, place } from '../place.js';
+import { signal } from '../signals.js';
+
+/** @typedef {import('../element.js').Host} Host */
+/** @typedef {'charts'|'map'|'transcript'|'sent'|'details'} PanelName */
+
+/** @type {readonly (readonly [PanelName, string])[]} */
+const PANELS = [
+  ['charts', 'Charts'], ['map', 'Map'], ['transcript', 'Transcript'], ['sent', 'Sent'], ['details', 'Details'],
+];
+
+/** Narrower than this, panels do not fit beside each other. */
+const NARROW = '(max-width: 860px)';
+
+define('ctx-session', (host) => {
+  const narrow = matchMedia(NARROW);
+  const isNarrow = signal(narrow.matches);
+  const changed = () => (isNarrow.value = narrow.matches);
+  narrow.addEventListener('change', changed);
+  const shown = signal(/** @type {ReadonlySet<PanelName>} */ (new Set(PANELS.map(([name]) => name))));
+  /** The one panel below the charts on a narrow screen. */
+  const front = signal(/** @type {PanelName} */ ('transcript'));
+
+  const panels = sessionPanels();
+  const bars = splitters(host);
+  const below = h('div', { class: 'session-columns' },
+    panels.map, bars.map, panels.transcript, bars.sent, panels.sent);
+  const switches = h('div', { class: 'panel-switches' });
+  host.classList.add('session');
+  host.replaceChildren(
+    h('div', { class: 'session-top' }, h('ctx-head'), switches),
+    panels.charts, bars.charts, below, bars.details, panels.details);
+
+  host.effect(() => {
+    const one = isNarrow.value;
+    host.classList.toggle('is-narrow', one);
+    const open = new Set(one ? [front.value, ...(shown.value.has('charts') ? ['charts'] : [])] : shown.value);
+    for (const [name] of PANELS) panels[name].hidden = !open.has(name);
+    for (const [name, bar] of Object.entries(bars)) bar.hidden = one || !open.has(name);
+    bars.sent.hidden = one || !open.has('sent') || !open.has('transcript');
+    below.hidden = !['map', 'transcript', 'sent'].some((name) => open.has(name));
+    host.classList.toggle('without-columns', below.hidden);
+    host.classList.toggle('without-details', !open.has('details'));
+  });
+  host.effect(() => {
+    switches.replaceChildren(isNarrow.value ? panelTabs(front, panels) : panelButtons(shown));
+  });
+  host.effect(() => {
+    // Who asks why is shown why, also where it is a panel of its own.
+    if (place.value.tab !== '') revealDetails();
+  });
+  const removeKeys = sessionKeys();
+  return () => {
+    narrow.removeEventListener('change', changed);
+    removeKeys();
+  };
+
+  function revealDetails() {
+    front.value = 'details';
+    if (!shown.peek().has('details')) shown.value = new Set([...shown.peek(), 'details']);
+  }
+});
+
+/** @returns {Record<PanelName, HTMLElement>} */
+function sessionPanels() {
+  return {
+    charts: h('section', { class: 'panel session-charts', 'aria-label': 'Charts' },
+      h('ctx-overview'), h('ctx-river')),
+    map: h('section', { class: 'panel session-map', 'aria-label': 'Presence map', id: 'panel-map' },
+      h('header', { class: 'pane-head' }, h('h2', { text: 'In view, when' })), h('ctx-presence')),
+    transcript: h('section', { class: 'panel', 'aria-label': 'Transcript', id: 'panel-transcript' },
+      h('ctx-transcript')),
+    sent: h('section', { class: 'panel', 'aria-label': 'Sent to the model', id: 'panel-sent' }, h('ctx-sent')),
+    details: h('section', { class: 'panel session-details', 'aria-label': 'Details', id: 'panel-details' },
+      h('ctx-drawer')),
+  };
+}
+
+/** @param {Host} host */
+function splitters(host) {
+  const wide = () => host.clientWidth || innerWidth;
+  const high = () => host.clientHeight || innerHeight;
+  return {
+    charts: splitter(host, {
+      label: 'the charts', vertical: false, grows: 1, variable: '--river-height',
+      initial: 150, least: 90, most: () => high() * 0.5,
+    }),
+    map: splitter(host, {
+      label: 'the presence map', vertical: true, grows: 1, variable: '--map-width',
+      initial: 240, least: 120, most: () => wide() * 0.5,
+    }),
+    sent: splitter(host, {
+      label: 'what was sent', vertical: true, grows: -1, variable: '--sent-width',
+      initial: Math.round(innerWidth * 0.4), least: 240, most: () => wide() * 0.7,
+    }),
+    details: splitter(host, {
+      label: 'the details', vertical: false, grows: -1, variable: '--details-height',
+      initial: 230, least: 90, most: () => high() * 0.7,
+    }),
+  };
+}
+
+/** @param {import('../signals.js').Signal<ReadonlySet<PanelName>>} shown */
+function panelButtons(shown) {
+  const open = shown.value;
+  return h('div', { role: 'group', 'aria-label': 'Panels', class: 'panel-buttons' },
+    PANELS.map(([name, word]) => h('button', {
+      type: 'button', class: 'quiet', 'aria-pressed': String(open.has(name)), text: word,
+      on: { click: () => togglePanel(shown, name) },
+    })));
+}
+
+/**
+ * @param {import('../signals.js').Signal<ReadonlySet<PanelName>>} shown
+ * @param {PanelName} name
+ */
+function togglePanel(shown, name) {
+  const next = new Set(shown.peek());
+  if (!next.delete(name)) next.add(name);
+  shown.value = next;
+  // The button was made anew; the keyboard stays where it was.
+  const word = PANELS.find(([one]) => one === name)?.[1];
+  for (const button of document.querySelectorAll('.panel-buttons button')) {
+    if (button.textContent === word) /** @type {HTMLElement} */ (button).focus();
+  }
+}
+
+/**
+ * @param {import('../signals.js').Signal<PanelName>} front
+ * @param {Record<PanelName, HTMLElement>} panels
+ */
+function panelTabs(front, panels) {
+  const open = front.value;
+  const names = PANELS.filter(([name]) => name !== 'charts');
+  const choose = (/** @type {PanelName} */ name) => {
+    front.value = name;
+    if (name !== 'details' && place.peek().tab !== '') go({ tab: '' }, { replace: true });
+    document.getElementById(`tab-${name}`)?.focus();
+  };
+  return h('div', { role: 'tablist', 'aria-label': 'Panels', class: 'panel-buttons' },
+    names.map(([name, word], at) => h('button', {
+      type: 'button', role: 'tab', class: 'quiet', id: `tab-${name}`, text: word,
+      'aria-selected': String(open === name), 'aria-controls': panels[name].id, tabindex: open === name ? 0 : -1,
+      on: {
+        click: () => choose(name),
+        keydown: (/** @type {KeyboardEvent} */ event) => {
+          const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+          if (by === 0) return;
+          event.preventDefault();
+          choose(names[(at + by + names.length) % names.length][0]);
+        },
+      },
+    })));
+}

@@ -1,0 +1,43 @@
+// Where found messages stand in a session: the request in which each was first in view.
+
+import { isInView } from '../parts/standing.js';
+
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+/** A message that was not in view at once may never have been: so many requests are asked. */
+const REQUESTS_ASKED = 64;
+
+/**
+ * The first request that was sent a message, whole or in part; -1 if none was.
+ *
+ * @param {Timeline} timeline
+ * @param {number} number
+ */
+export function firstRequestWith(timeline, number) {
+  const { last, count } = timeline.requests;
+  // `last` only grows, so the first request that could hold the message is found by halves.
+  let low = 0;
+  let high = count;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (last[middle] >= number) high = middle;
+    else low = middle + 1;
+  }
+  for (let request = low; request < Math.min(count, low + REQUESTS_ASKED); request++) {
+    if (isInView(timeline.standing(number, request).what)) return request;
+  }
+  return -1;
+}
+
+/**
+ * The requests of found messages, each once, in order: ticks on the river.
+ *
+ * @param {Timeline} timeline
+ * @param {Iterable<number>} numbers
+ * @returns {number[]}
+ */
+export function requestsOfHits(timeline, numbers) {
+  const found = new Set(Array.from(numbers, (number) => firstRequestWith(timeline, number)));
+  found.delete(-1);
+  return [...found].sort((a, b) => a - b);
+}

@@ -1,0 +1,242 @@
+/**
+ * The source of an exported file: everything is in the page itself, and nothing is asked of anybody.
+ *
+ * Contents stand in compressed blocks, which are decoded when one of their messages is first seen.
+ * A content that the file leaves out is shown as a message that says so, with its size.
+ */
+
+import { go, place } from '../place.js';
+import { Timeline } from '../timeline/timeline.js';
+import { foundIn, wordsOfQuery } from './searching.js';
+
+/** @typedef {import('./source.js').Source} Source */
+/** @typedef {import('./source.js').SessionRow} SessionRow */
+/** @typedef {import('./source.js').BodyAddress} BodyAddress */
+/** @typedef {import('./source.js').StoredMessage} StoredMessage */
+/** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
+
+/** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
+const MOST_BLOCKS = 12;
+
+/** The most messages that a search finds. */
+const MOST_FOUND = 200;
+
+/**
+ * The source of this file, which also opens its one session, unless the address names a place in it.
+ * @returns {Source}
+ */
+export function embeddedSource() {
+  const about = /** @type {AboutFile} */ (embeddedPart('export'));
+  const whole = /** @type {any} */ (embeddedPart('timeline'));
+  const blocks = new BlockShelf(document.querySelectorAll('script.bodies'));
+  const loaded = Timeline.from(whole);
+  const leftOut = leftOutMessages(whole, loaded);
+  if (place.peek().session === null) go({ session: loaded.session }, { replace: true });
+
+  /** @param {BodyAddress} address */
+  async function bodyAt(address) {
+    const found = await blocks.find(address);
+    return found === undefined ? leftOut(address) : found;
+  }
+
+  return {
+    can: { answers: false, live: false, search: !about.structure },
+    about: async () => ({ version: about.version, reveal: about.reveal, live: false, store: '', writable: false }),
+    sessions: async () => [sessionRowOf(whole)],
+    sparklines: async () => ({ [loaded.session]: sparklineOf(loaded) }),
+    timeline: async (name) => {
+      if (name !== loaded.session) throw new Error(`This file holds ${loaded.session} only.`);
+      return loaded;
+    },
+    follow: () => () => {},
+    bodies: (_name, addresses) => Promise.all(addresses.map(bodyAt)),
+    answer: async () => {
+      throw new Error('A file holds no answer to this: ask the command line of the store.');
+    },
+    search: (query) => searched(query, loaded, blocks),
+    digests: () => unpacked(document.getElementById('digests')),
+  };
+}
+
+/**
+ * At most 40 figures, the largest of each stretch, as the server gives them.
+ * @param {Timeline} loaded
+ */
+function sparklineOf(loaded) {
+  const { count, total } = loaded.requests;
+  const stretches = Math.min(count, 40);
+  const totals = Array.from({ length: stretches }, (_, at) => {
+    const [start, stop] = [at, at + 1].map((edge) => Math.floor((count * edge) / stretches));
+    return Math.max(...total.slice(start, stop));
+  });
+  return { totals, lost: count === 0 ? 0 : loaded.wordsOutOfView(count - 1).length };
+}
+
+/** @param {string} id */
+function embeddedPart(id) {
+  return JSON.parse(document.getElementById(id)?.textContent ?? 'null');
+}
+
+/** The blocks of a file: it knows which one holds a body, and keeps the last ones decoded. */
+class BlockShelf {
+  /** @param {Iterable<Element>} elements in the order of the log */
+  constructor(elements) {
+    this.elements = [...elements];
+    this.firsts = this.elements.map((one) => addressOf(one.getAttribute('data-first') ?? ''));
+    /** @type {Map<number, Promise<Map<string, StoredMessage>>>} */
+    this.decoded = new Map();
+  }
+
+  /**
+   * @param {BodyAddress} address
+   * @returns {Promise<StoredMessage | undefined>} undefined: the file does not hold it
+   */
+  async find(address) {
+    let low = 0;
+    let high = this.firsts.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (isBehind(this.firsts[middle], address)) high = middle;
+      else low = middle + 1;
+    }
+    if (low === 0) return undefined;
+    return (await this.block(low - 1)).get(`${address.position}.${address.index}`);
+  }
+
+  /** @param {number} place */
+  block(place) {
+    const known = this.decoded.get(place) ?? decodedBlock(this.elements[place]);
+    this.decoded.delete(place);
+    this.decoded.set(place, known); // behind the others: it was used last
+    for (const oldest of this.decoded.keys()) {
+      if (this.decoded.size <= MOST_BLOCKS) break;
+      this.decoded.delete(oldest);
+    }
+    return known;
+  }
+}
+
+/** @param {string} text such as `48.0` */
+function addressOf(text) {
+  const [position = 0, index = 0] = text.split('.').map(Number);
+  return { position, index };
+}
+
+/**
+ * @param {BodyAddress | undefined} one
+ * @param {BodyAddress} other
+ */
+function isBehind(one, other) {
+  if (one === undefined) return true;
+  return one.position > other.position || (one.position === other.position && one.index > other.index);
+}
+
+/**
+ * @param {Element | undefined} element
+ * @returns {Promise<Map<string, StoredMessage>>}
+ */
+async function decodedBlock(element) {
+  /** @type {[number, number, StoredMessage][]} */
+  const rows = await unpacked(element);
+  return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
+}
+
+/**
+ * The value of an element whose text is the base64 of compressed JSON.
+ * @param {Element | null | undefined} element
+ * @returns {Promise<any>}
+ */
+async function unpacked(element) {
+  const packed = atob(JSON.parse(element?.textContent ?? '""'));
+  const bytes = new Uint8Array(packed.length);
+  for (let place = 0; place < packed.length; place += 1) bytes[place] = packed.charCodeAt(place);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return new Response(stream).json();
+}
+
+/**
+ * What stands for a content that the file leaves out.
+ * @param {any} whole
+ * @param {Timeline} timeline
+ * @returns {(address: BodyAddress) => StoredMessage}
+ */
+function leftOutMessages(whole, timeline) {
+  /** @type {Map<string, number>} */
+  const numbers = new Map();
+  const { position, index, kind, characters, count } = timeline.messages;
+  for (let number = 0; number < count; number += 1) {
+    numbers.set(`${position[number]}.${index[number]}`, number);
+  }
+  return (address) => {
+    const number = numbers.get(`${address.position}.${address.index}`);
+    if (number === undefined) return { role: 'user', content: '[left out of this file]' };
+    const named = whole.legends.kinds[kind[number] ?? 0];
+    const size = (characters[number] ?? 0).toLocaleString('en');
+    return { role: ROLES[named] ?? 'user', content: `[left out of this file: ${size} characters]` };
+  };
+}
+
+/** @type {Record<string, string>} */
+const ROLES = { system: 'system', assistant: 'assistant', result: 'tool' };
+
+/**
+ * @param {string} query
+ * @param {Timeline} timeline
+ * @param {BlockShelf} blocks
+ */
+async function searched(query, timeline, blocks) {
+  const words = wordsOfQuery(query);
+  const found = [];
+  const { position, index, time, count } = timeline.messages;
+  for (let number = 0; words.length > 0 && number < count; number += 1) {
+    const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
+    const message = await blocks.find(address);
+    const match = message ? foundIn(message, words) : null;
+    if (match === null) continue;
+    found.push({
+      session: timeline.session,
+      name: `#${number}`,
+      number,
+      position: address.position,
+      role: match.role,
+      time: time[number] ? new Date(time[number] ?? 0).toISOString() : null,
+      score: match.score,
+      snippet: match.snippet,
+      message,
+    });
+  }
+  // Messages with all words are found; where there are none, messages with any of them.
+  const most = Math.max(0, ...found.map((one) => one.score));
+  const all = found.filter((one) => most < words.length || one.score === words.length);
+  return all.sort((one, other) => other.score - one.score).slice(0, MOST_FOUND);
+}
+
+/**
+ * The session's row, as a list of sessions has it.
+ * @param {any} whole
+ * @returns {SessionRow}
+ */
+function sessionRowOf(whole) {
+  const known = (/** @type {string} */ name) =>
+    whole.requests.known.filter((/** @type {number} */ one) => whole.legends.known[one] === name).length;
+  const times = [...whole.messages.time, ...whole.requests.time].filter((one) => one > 0);
+  const iso = (/** @type {number | undefined} */ time) => (time ? new Date(time).toISOString() : null);
+  const parent = whole.links.find((/** @type {any} */ one) => one.relation === 'parent');
+  return {
+    session: whole.session,
+    records: whole.records,
+    messages: whole.messages.position.length,
+    turns: whole.turns.length,
+    requests: whole.requests.position.length,
+    observed: known('observed'),
+    reconstructed: known('reconstructed'),
+    compactions: whole.compactions.filter((/** @type {any} */ one) => one.outcome === 'applied').length,
+    started: iso(times.reduce((one, other) => Math.min(one, other), times[0])),
+    last: iso(times.reduce((one, other) => Math.max(one, other), times[0])),
+    parent: whole.parent?.session ?? null,
+    forked_at: whole.parent?.at ?? null,
+    format: whole.source_format,
+    belongs_to: parent?.session ?? null,
+    link: parent?.kind ?? null,
+  };
+}

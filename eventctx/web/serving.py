@@ -1,0 +1,91 @@
+"""Runs the inspector: sockets, address to print, server, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import uvicorn
+
+from eventctx.engine import Engine
+from eventctx.web.access import Access
+from eventctx.web.app import Inspector
+from eventctx.web.connection import PatientConnection
+from eventctx.web.page_files import PageFile, page_files
+from eventctx.web.sockets import LOOPBACK, listening
+
+MOST_CONNECTIONS: Final = 256
+MOST_HEADERS: Final = 32 * 1024
+"""Bytes of a request's line and headers together."""
+_GRACE_SECONDS: Final = 2
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the command, which ends the streams first."""
+        yield
+
+
+async def serve(
+    engine: Engine,
+    *,
+    url: str,
+    path: Path | None,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+    session: str | None = None,
+    host: str = LOOPBACK,
+    port: int = 0,
+    reveal: bool = False,
+    page: Mapping[str, PageFile] | None = None,
+) -> None:
+    """Serve the inspector of an engine until ``stop`` is set.
+
+    ``url`` and ``path`` name the store, ``session`` the one that is shown first. ``ready`` gets the
+    address to open, which works once. ``page`` are the page's files (None: the package's own).
+
+    Raises InvalidSetting for an address that cannot be had.
+    """
+    page = page_files() if page is None else page
+    sockets = listening(host, port)
+    port = sockets[0].getsockname()[1]
+    access = Access(port)
+    start = "/" if session is None else f"/s/{quote(session, safe='')}"
+    inspector = Inspector(
+        engine, access, page,
+        url=url, path=path, port=port, host=host, start=start, reveal=reveal,
+    )  # fmt: skip
+    server = _Server(
+        uvicorn.Config(
+            inspector.app,
+            http=PatientConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=MOST_HEADERS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+    )
+
+    async def ending() -> None:
+        await stop.wait()
+        inspector.end()
+        server.should_exit = True
+
+    waiting = asyncio.ensure_future(ending())
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{port}/?token={access.token}")
+        await server.serve(sockets)
+    finally:
+        waiting.cancel()
+        for one in sockets:
+            one.close()

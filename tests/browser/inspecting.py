@@ -1,0 +1,91 @@
+"""`eventctx inspect` as a process of its own, and the store it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from tests.children import started
+
+PATIENCE: Final = 30.0
+"""Seconds that a test waits for a server that is there within one."""
+
+_URL: Final = re.compile(r"https?://\S+")
+
+
+class Inspector(NamedTuple):
+    """A running server: ``invitation`` is the URL with its token, good for one use."""
+
+    invitation: str
+    process: subprocess.Popen[Any]
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        parts = urlsplit(self.invitation)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        port = urlsplit(self.invitation).port
+        assert port is not None
+        return port
+
+
+@asynccontextmanager
+async def inspecting(store: Path, *options: object) -> AsyncIterator[Inspector]:
+    """A server over ``store`` until the end of the block; it has told its URL when that begins."""
+    command = [*program("inspect"), "--store", store, "--no-open", *options]
+    with started(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        heard: list[str] = []
+        url = await asyncio.wait_for(asyncio.to_thread(_told, process, heard), PATIENCE)
+        assert url is not None, "".join(heard)[-2_000:]
+        yield Inspector(url, process)
+
+
+def _told(process: subprocess.Popen[str], heard: list[str]) -> str | None:
+    """The first URL that the program prints, or None when it ends without one."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        heard.append(line)
+        if found := _URL.search(line):
+            return found[0]
+    return None
+
+
+def program(*words: object) -> list[object]:
+    """The command line program of this checkout."""
+    return [sys.executable, "-m", "eventctx.cli", *words]
+
+
+async def output_of(*words: object) -> str:
+    """What the program prints when it is run to its end, which must be a good one."""
+    command = [str(word) for word in program(*words)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return done.stdout
+
+
+def path_of(session: str, screen: str = "", **query: object) -> str:
+    """The page of a session, as the address bar has it."""
+    path = f"/s/{quote(session, safe='')}" + (f"/{screen}" if screen else "")
+    given = "&".join(f"{key}={quote(str(value))}" for key, value in query.items())
+    return f"{path}?{given}" if given else path
+
+
+SCREENS: Final[Sequence[str]] = ("", "lost", "compare", "search", "integrity")
+"""The screens of a session, as they stand in its address."""

@@ -1,0 +1,87 @@
+"""Makes the two pictures of the page that the README and the tutorial show.
+
+``python -m tests.browser.pictures [FOLDER]`` plays the demonstration into a store of its own, looks
+at it in Chromium, and writes PNG files of at most 200 kB into ``docs/pictures``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from playwright.async_api import Browser, Page
+
+from tests.browser import chromium
+from tests.browser.inspecting import Inspector, inspecting, output_of, path_of
+from tests.browser.settling import settled
+from tests.browser.stores import DEMO
+
+FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+MOST_BYTES: Final = 200_000
+WIDE: Final = {"width": 1440, "height": 900}
+
+
+class Picture(NamedTuple):
+    """A picture's file, and the place that it shows."""
+
+    file: str
+    path: str
+
+
+PICTURES: Final = (
+    Picture("inspect-session.png", path_of(DEMO, at=340, msg=17, tab="why")),
+    Picture("inspect-lost.png", path_of(DEMO, "lost")),
+)
+
+
+async def make(folder: Path) -> list[Path]:
+    """Write every picture; the paths."""
+    path = chromium.found()
+    if path is None:
+        sys.exit(chromium.MISSING)
+    with tempfile.TemporaryDirectory(prefix="eventctx-pictures-") as place:
+        # The receipts of a store that nobody keeps stay out of the user's own folder.
+        os.environ["XDG_STATE_HOME"] = place
+        store = Path(place) / "demo.db"
+        await output_of("demo", "--store", store)
+        async with (
+            inspecting(store) as inspector,
+            chromium.started(path) as browser,
+        ):
+            return await _draw(browser, inspector, folder)
+
+
+async def _draw(browser: Browser, inspector: Inspector, folder: Path) -> list[Path]:
+    context = await browser.new_context(
+        base_url=inspector.origin, viewport=WIDE, color_scheme="light", reduced_motion="reduce"
+    )
+    page = await context.new_page()
+    await page.goto(inspector.invitation)
+    written = [await _shot(page, picture, folder) for picture in PICTURES]
+    await context.close()
+    return written
+
+
+async def _shot(page: Page, picture: Picture, folder: Path) -> Path:
+    await page.goto(picture.path)
+    await settled(page)
+    path = folder / picture.file
+    await page.screenshot(path=path, animations="disabled", caret="hide", scale="css")
+    size = (await asyncio.to_thread(path.stat)).st_size
+    assert size <= MOST_BYTES, f"{path.name} has {size:,} bytes, more than {MOST_BYTES:,}"
+    return path
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in asyncio.run(make(folder)):
+        sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""When a page is done with what it was asked for, and what it then shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from playwright.async_api import Page, expect
+
+_UNSAFE: Final = (
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060\\u2066-\\u2069"
+    "\\ufeff\\ud800-\\udfff\\u{e0000}-\\u{e007f}]"
+)
+"""Characters that control or reorder what is shown; the list of ``eventctx.safe_text``."""
+
+_FIND_UNSAFE: Final = f"""() => {{
+  const unsafe = new RegExp('{_UNSAFE}', 'u');
+  const found = [];
+  const note = (where, text) => {{
+    const match = unsafe.exec(text);
+    if (match) found.push(`${{where}}: U+${{match[0].codePointAt(0).toString(16)}} in ` +
+      JSON.stringify(text.slice(Math.max(0, match.index - 20), match.index + 20)));
+  }};
+  note('title', document.title);
+  const walk = document.createTreeWalker(document, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {{
+    const node = walk.currentNode;
+    if (node.nodeType === Node.TEXT_NODE) note(`text of ${{node.parentNode.nodeName}}`, node.data);
+    else for (const {{name, value}} of node.attributes) note(`${{node.nodeName}} ${{name}}`, value);
+  }}
+  return found;
+}}"""
+
+
+async def settled(page: Page) -> Page:
+    """Wait until the page has a heading and none of its parts is still busy."""
+    await expect(page.get_by_role("main")).to_be_visible()
+    await expect(page.get_by_role("heading").first).to_be_visible()
+    await expect(page.locator("[aria-busy=true]")).to_have_count(0)
+    return page
+
+
+async def unsafe_characters(page: Page) -> list[str]:
+    """Where the page holds a character that should have been shown as an escape."""
+    found: list[str] = await page.evaluate(_FIND_UNSAFE)
+    return found
+
+
+async def width_of_page(page: Page) -> tuple[int, int]:
+    """How wide the document is, and how wide its window: a wider one scrolls sideways."""
+    wide, window = await page.evaluate(
+        "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    return wide, window

@@ -1,0 +1,44 @@
+"""The store that the pages show: the demonstration, recorded sessions, and hostile ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import eventctx
+from eventctx.importers.load import import_file
+from tests.browser import hostile
+from tests.browser.inspecting import output_of
+
+DEMO: Final = "demo"
+
+RECORDED: Final = {
+    "claude-code": "claude-code/codemie-session-9eda1058.jsonl",
+    "codex": "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl",
+}
+"""Recorded sessions by the name that they have in the store, each with its file."""
+
+FORK: Final = "demo, another way"
+
+
+async def make(path: Path) -> None:
+    """A store with the demonstration, a fork of it, and the hostile sessions."""
+    await output_of("demo", "--store", path)
+    async with eventctx.open(path, durability="normal") as engine:
+        await engine.fork(DEMO, 300, FORK)
+        await hostile.write(engine)
+
+
+async def add_recorded(path: Path, folder: Path) -> None:
+    """Import the recorded sessions."""
+    async with eventctx.open(path, durability="normal") as engine:
+        for name, file in RECORDED.items():
+            await import_file(engine.store, folder / file, session=name, complete=True)
+
+
+def recorded_folder() -> Path | None:
+    """The folder of recorded sessions, if it is here."""
+    beside = Path(__file__).resolve().parents[2].parent / "shared" / "sessions"
+    folder = Path(os.environ.get("EVENTCTX_SESSIONS", beside))
+    return folder if (folder / "MANIFEST.json").is_file() else None

@@ -1,0 +1,62 @@
+"""No rule of axe is broken on any screen, in light and in dark, and with what opens over them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, expect
+
+from tests.browser import stores
+from tests.browser.chromium import in_the_browser
+from tests.browser.conftest import Visit
+from tests.browser.inspecting import path_of
+from tests.browser.settling import settled
+
+pytestmark = in_the_browser
+
+DEMO: Final = stores.DEMO
+
+PLACES: Final = {
+    "sessions": "/",
+    "a session": path_of(DEMO),
+    "why a message is out of view": path_of(DEMO, msg=17, tab="why"),
+    "a compaction": path_of(DEMO, at=340, tab="compaction"),
+    "a difference": path_of(DEMO, at=340, tab="diff"),
+    "a record": path_of(DEMO, at=340, tab="record"),
+    "raw JSON": path_of(DEMO, at=340, tab="raw"),
+    "lost": path_of(DEMO, "lost"),
+    "compare": path_of(DEMO, "compare", at=340, cmp=300),
+    "search": path_of(DEMO, "search", q="record digest"),
+    "integrity": path_of(DEMO, "integrity"),
+}
+
+
+async def broken_rules(page: Page) -> list[str]:
+    """What axe finds: the rule, and the elements that break it."""
+    found = await Axe().run(page)
+    return [
+        f"{rule['id']} ({rule['help']}): " + "; ".join(node["html"][:200] for node in rule["nodes"])
+        for rule in found.response["violations"]
+    ]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_axe_finds_nothing_in_light_and_in_dark(visit: Visit, place: str) -> None:
+    page = await settled(await visit(PLACES[place], color_scheme="light"))
+    assert await broken_rules(page) == []
+    await page.emulate_media(color_scheme="dark")
+    assert await broken_rules(page) == []
+
+
+async def test_axe_finds_nothing_in_the_list_of_keys(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO)))
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    assert await broken_rules(page) == []
+
+
+async def test_axe_finds_nothing_on_a_narrow_screen(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO), viewport={"width": 390, "height": 800}))
+    assert await broken_rules(page) == []

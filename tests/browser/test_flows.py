@@ -1,0 +1,139 @@
+"""What a person comes for: when did it forget my instruction, and why."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.async_api import expect
+
+import eventctx
+from tests.browser import stores
+from tests.browser.chromium import in_the_browser
+from tests.browser.conftest import Visit
+from tests.browser.inspecting import output_of, path_of
+from tests.browser.settling import settled
+
+pytestmark = in_the_browser
+
+DEMO: Final = stores.DEMO
+FORGOTTEN: Final = "Follow one message from `add_message` to the disk."
+"""Message #17 of the demonstration, a person's; compactions took it out of view."""
+
+
+async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) -> None:
+    page = await settled(await visit())
+    await page.get_by_role("link", name=re.compile(r"^demo\b(?!,)")).first.click()
+    await page.get_by_role("link", name=re.compile("of your messages (is|are) not in view")).click()
+    await expect(page.get_by_role("heading", name="not in view").first).to_be_visible()
+    card = page.get_by_role("article", name="Message 17")
+    await expect(card).to_contain_text(FORGOTTEN)
+    await expect(card).to_contain_text("needed less than what stays")
+    await card.get_by_role("link", name="Why message 17 is not in view").click()
+    await expect(page).to_have_url(re.compile(r"/s/demo\?.*msg=17.*tab=why"))
+    why = page.locator("ctx-drawer")
+    await expect(why).to_contain_text("#17")
+    await expect(why).to_contain_text("dropped")
+    await expect(why).to_contain_text("needed less than what stays")
+
+
+async def test_a_permanent_link_gives_the_same_place_again(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO)))
+    await page.keyboard.press("Shift+ArrowLeft")
+    await page.keyboard.press("ArrowLeft")
+    where = await page.get_by_role("group", name="The request at the cursor").inner_text()
+    again = await settled(await visit(page.url))
+    await expect(again.get_by_role("group", name="The request at the cursor")).to_have_text(
+        re.compile(re.escape(where.split("·")[0].strip().splitlines()[-1]))
+    )
+    assert again.url == page.url
+
+
+async def test_back_returns_to_the_screen_before(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, at=340)))
+    await page.get_by_role("link", name="Integrity").click()
+    await expect(page.get_by_role("heading", name="Integrity").first).to_be_visible()
+    await page.go_back()
+    await expect(page).to_have_url(re.compile(r"/s/demo\?at=340$"))
+    await expect(page.locator("ctx-session")).to_be_visible()
+
+
+async def test_two_marked_requests_are_compared(visit: Visit, store: Path) -> None:
+    page = await settled(await visit(path_of(DEMO, at=330)))
+    await page.keyboard.press("a")
+    await page.keyboard.press("Shift+ArrowRight")
+    await page.keyboard.press("b")
+    await page.keyboard.press("c")
+    await expect(page).to_have_url(re.compile(r"/s/demo/compare\?.*cmp=\d+"))
+    at, partner = (int(one) for one in re.findall(r"(?:at|cmp)=(\d+)", page.url))
+    async with eventctx.open(store) as engine:
+        diff = await engine.diff(DEMO, partner, at)
+    await expect(page.get_by_role("heading", name="Compare").first).to_be_visible()
+    await expect(page.locator("ctx-compare")).to_contain_text(f"{len(diff.removed):,}")
+
+
+async def test_a_search_finds_messages_and_marks_where_they_were_in_view(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "search")))
+    await page.get_by_role("searchbox").fill("fdatasync")
+    await page.keyboard.press("Enter")
+    hits = page.locator("ctx-search").get_by_role("link", name=re.compile(r"#\d+"))
+    await expect(hits.first).to_be_visible()
+    await expect(page).to_have_url(re.compile("q=fdatasync"))
+    await hits.first.click()
+    await expect(page).to_have_url(re.compile(r"msg=\d+"))
+
+
+async def test_integrity_says_what_was_verified(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "integrity")))
+    await expect(page.get_by_role("heading", name="Integrity").first).to_be_visible()
+    await expect(page.locator("ctx-integrity")).to_contain_text("verified")
+
+
+async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
+    page = await settled(await visit(path_of(stores.FORK)))
+    await page.get_by_role("link", name="demo at @300").click()
+    await expect(page).to_have_url(re.compile(r"/s/demo\?at=300"))
+    await expect(page.get_by_role("heading", name="demo", exact=True)).to_be_visible()
+
+
+async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
+    page = await settled(await visit())
+    await expect(page.get_by_role("link", name=stores.FORK)).to_be_visible()
+    await page.get_by_role("searchbox").or_(page.get_by_role("textbox")).first.fill("another way")
+    await expect(page.get_by_role("link", name=stores.FORK)).to_be_visible()
+    await expect(page.get_by_role("link", name=re.compile("^50 megabytes|halves"))).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    {
+        "/api/sessions": ["sessions"],
+        "/api/s/demo/audit": ["audit", DEMO],
+        "/api/s/demo/lost": ["lost", DEMO],
+        "/api/s/demo/why?number=17": ["why", DEMO, "17"],
+        "/api/s/demo/verify": ["verify", DEMO],
+    }.items(),
+)
+async def test_what_the_page_is_told_is_what_the_command_line_says(
+    visit: Visit, store: Path, path: str, command: list[str]
+) -> None:
+    page = await visit()
+    answered = await page.evaluate("async (path) => (await fetch(path)).json()", path)
+    said = json.loads(await output_of(*command, "--json", "--store", store))
+    assert answered == said
+
+
+async def test_the_arrows_show_each_request_with_its_messages(visit: Visit, store: Path) -> None:
+    page = await settled(await visit(path_of(DEMO, at=411)))
+    async with eventctx.open(store) as engine:
+        audit = await engine.audit(DEMO)
+    rows = [row for row in audit.requests if row.position <= 411][-4:]
+    for row in reversed(rows):
+        await expect(page.get_by_role("group", name="The request at the cursor")).to_contain_text(
+            f"turn {row.turn}, iteration {row.iteration}"
+        )
+        await expect(page.locator("ctx-sent")).to_contain_text(f"{row.entries}")
+        await page.keyboard.press("ArrowLeft")

@@ -1,0 +1,83 @@
+"""Whatever a message says, the page shows it as text, escaped where it deceives, and runs none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser import hostile
+from tests.browser.chromium import in_the_browser
+from tests.browser.conftest import Visit
+from tests.browser.inspecting import SCREENS, path_of
+from tests.browser.settling import settled, unsafe_characters, width_of_page
+
+pytestmark = in_the_browser
+
+_FOREIGN: Final = ", ".join(
+    [
+        "script:not([src])",
+        "style",
+        "iframe",
+        "object",
+        "embed",
+        "base",
+        "svg animate",
+        "meta[http-equiv]",
+        "[onload], [onclick], [onerror], [onfocus], [onmouseover], [autofocus], [srcdoc]",
+        "[href^='javascript' i], [href^='data' i], [href^='http' i], [src^='http' i]",
+        "form[action]",
+    ]
+)
+"""Elements and attributes that only a message can have brought."""
+
+
+async def harmless(page: Page) -> None:
+    """Nothing of a message ran, became an element, or hides what it is."""
+    await settled(page)
+    assert await page.evaluate("() => 'ran' in window") is False
+    assert await page.locator(_FOREIGN).count() == 0
+    assert await unsafe_characters(page) == []
+
+
+async def test_the_list_of_sessions_shows_hostile_names(visit: Visit) -> None:
+    page = await visit()
+    await harmless(page)
+    await expect(page.get_by_role("link", name=hostile.SESSION)).to_be_visible()
+    wide, window = await width_of_page(page)
+    assert wide <= window
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("session", [hostile.SESSION, hostile.LONG_NAME], ids=["attack", "long"])
+async def test_every_screen_shows_hostile_words_and_runs_none(
+    visit: Visit, session: str, screen: str
+) -> None:
+    query = {"q": "ran=1"} if screen == "search" else {}
+    page = await visit(path_of(session, screen, **query))
+    await harmless(page)
+    wide, window = await width_of_page(page)
+    assert wide <= window
+
+
+async def test_walking_through_a_hostile_session_runs_nothing(visit: Visit) -> None:
+    page = await visit(path_of(hostile.SESSION))
+    await settled(page)
+    for key in ["ArrowLeft"] * 8 + ["1", "2", "3", "4", "5"] + ["k", "w"] * 6 + ["d", "c"]:
+        await page.keyboard.press(key)
+        await harmless(page)
+
+
+async def test_markup_stands_there_as_it_was_written(visit: Visit) -> None:
+    page = await visit(path_of(hostile.SESSION, at=4))
+    await settled(page)
+    await expect(page.get_by_text(hostile.MARKUP["a script"]).first).to_be_visible()
+
+
+async def test_a_message_that_cannot_be_decoded_is_named_and_the_rest_is_shown(
+    visit: Visit,
+) -> None:
+    page = await visit(path_of(hostile.HALVES))
+    await harmless(page)
+    await expect(page.get_by_text(hostile.MARKUP["a script"]).first).to_be_visible()

@@ -1,0 +1,91 @@
+"""A session grows on the page while another process appends to it, and no record is missed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.browser.chromium import in_the_browser
+from tests.browser.inspecting import Inspector, inspecting, path_of
+from tests.browser.settling import settled
+from tests.browser.watching import Watch
+from tests.browser.writing import Writer, note_words, shown_at, writing
+
+pytestmark = in_the_browser
+
+SESSION: Final = "live"
+
+MOST_MS: Final = 2_000.0
+"""The goal is 250 ms; a machine that is busy with other tests gets eight times that."""
+
+
+class Live(NamedTuple):
+    """A page that follows a session, who writes to it, and who serves it."""
+
+    page: Page
+    writer: Writer
+    inspector: Inspector
+    store: Path
+    watch: Watch
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def live(browser: Browser, tmp_path: Path) -> AsyncIterator[Live]:
+    store = tmp_path / "live.db"
+    async with writing(store, SESSION) as writer:
+        for number in range(5):
+            await writer.says(f"word-{number}")
+        async with inspecting(store) as inspector:
+            watch = Watch(inspector.origin)
+            context = await browser.new_context(base_url=inspector.origin)
+            await watch.over(context)
+            page = await context.new_page()
+            await page.goto(inspector.invitation)
+            await page.goto(path_of(SESSION))
+            await settled(page)
+            await note_words(page)
+            yield Live(page, writer, inspector, store, watch)
+            await watch.clean(page)
+            await context.close()
+
+
+async def test_what_is_appended_stands_on_the_page_at_once(
+    live: Live, record_property: pytest.RecordProperty
+) -> None:
+    taken: list[float] = []
+    for number in range(10, 20):
+        appended = await live.writer.says(f"word-{number}")
+        taken.append(await shown_at(live.page, f"word-{number}") - appended.at)
+    record_property("append to pixel, ms", [round(one) for one in sorted(taken)])
+    assert sorted(taken)[len(taken) // 2] <= MOST_MS
+
+
+async def test_scrubbing_stops_following_and_f_resumes(live: Live) -> None:
+    await live.page.keyboard.press("ArrowLeft")
+    address = live.page.url
+    await live.writer.says("word-30")
+    await live.writer.says("word-31")
+    await expect(live.page.get_by_role("main")).to_contain_text("7 requests")
+    assert live.page.url == address
+    await expect(live.page.get_by_text("word-31")).to_have_count(0)
+    await live.page.keyboard.press("f")
+    await expect(live.page.get_by_text("word-31").first).to_be_visible()
+    await live.writer.says("word-32")
+    await expect(live.page.get_by_text("word-32").first).to_be_visible()
+
+
+async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live) -> None:
+    live.watch.expected += ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "ERR_EMPTY"]
+    live.inspector.process.kill()
+    live.inspector.process.wait()
+    words = [f"word-{number}" for number in range(40, 45)]
+    for word in words:
+        await live.writer.says(word)
+    async with inspecting(live.store, "--port", live.inspector.port):
+        for word in words:
+            await shown_at(live.page, word)

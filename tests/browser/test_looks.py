@@ -1,0 +1,71 @@
+"""The page fits every window, and does as the system's settings ask."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.chromium import in_the_browser
+from tests.browser.conftest import Visit
+from tests.browser.inspecting import path_of
+from tests.browser.settling import settled, width_of_page
+from tests.browser.stores import DEMO
+from tests.browser.test_accessibility import PLACES
+
+pytestmark = in_the_browser
+
+WINDOWS: Final[dict[str, dict[str, Any]]] = {
+    "a phone": {"viewport": {"width": 390, "height": 800}, "device_scale_factor": 2},
+    "zoomed to 200 %": {"viewport": {"width": 640, "height": 450}, "device_scale_factor": 2},
+    "a wide screen": {"viewport": {"width": 1920, "height": 1080}},
+}
+"""What zooming does to a page: the window has half as many of its pixels, each twice as large."""
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+async def test_no_screen_scrolls_sideways(visit: Visit, window: str) -> None:
+    page = await visit("/", **WINDOWS[window])
+    for place, path in PLACES.items():
+        await page.goto(path)
+        await settled(page)
+        wide, there = await width_of_page(page)
+        assert wide <= there, place
+
+
+async def test_dark_is_dark_and_light_is_light(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO), color_scheme="dark"))
+    assert await _brightness(page) < 80
+    await page.emulate_media(color_scheme="light")
+    assert await _brightness(page) > 175
+
+
+async def _brightness(page: Page) -> float:
+    """Of the page's background, from 0 to 255."""
+    color: str = await page.evaluate(
+        "() => { const canvas = document.createElement('canvas');"
+        " const draw = canvas.getContext('2d');"
+        " draw.fillStyle = getComputedStyle(document.body).backgroundColor;"
+        " draw.fillRect(0, 0, 1, 1);"
+        " return draw.getImageData(0, 0, 1, 1).data.slice(0, 3).join() }"
+    )
+    return sum(map(int, color.split(","))) / 3
+
+
+async def test_with_reduced_motion_nothing_moves_by_itself(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO), reduced_motion="reduce"))
+    for key in ("ArrowLeft", "Shift+ArrowLeft", "w", "?"):
+        await page.keyboard.press(key)
+        lengths: list[float] = await page.evaluate(
+            "() => document.getAnimations().map((one) => one.effect.getComputedTiming().duration)"
+        )
+        assert all(milliseconds <= 1 for milliseconds in lengths), (key, lengths)
+
+
+async def test_with_forced_colours_standings_are_words_and_focus_is_seen(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, msg=17, tab="why"), forced_colors="active"))
+    await expect(page.get_by_text("dropped").first).to_be_visible()
+    await page.keyboard.press("Tab")
+    width: str = await page.evaluate("() => getComputedStyle(document.activeElement).outlineWidth")
+    assert float(width.removesuffix("px")) >= 1

@@ -1,0 +1,76 @@
+"""An agent in another process that appends when it is told to, and when a page shows its words."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from playwright.async_api import Page
+
+from tests.browser.inspecting import PATIENCE
+from tests.children import started
+
+_PROGRAM: Final = Path(__file__).resolve().parents[1] / "programs" / "appending.py"
+
+_NOTE: Final = """() => {
+  window.seen = {};
+  const look = () => {
+    for (const [word] of document.body.textContent.matchAll(/word-\\d+/g)) {
+      window.seen[word] ??= performance.timeOrigin + performance.now();
+    }
+  };
+  new MutationObserver(look).observe(document.body,
+    { subtree: true, childList: true, characterData: true });
+  look();
+}"""
+
+
+class Appended(NamedTuple):
+    """When an append was acknowledged, in ms since 1970, and how many ms it took."""
+
+    at: float
+    took: float
+
+
+class Writer:
+    """A running program; each ``says`` is a round of its agent."""
+
+    def __init__(self, process: subprocess.Popen[Any]) -> None:
+        self._process = process
+
+    async def says(self, text: str) -> Appended:
+        """Append a person's message, a request, and an answer."""
+        return await asyncio.wait_for(asyncio.to_thread(self._round, text), PATIENCE)
+
+    def _round(self, text: str) -> Appended:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(text + "\n")
+        self._process.stdin.flush()
+        at, took = self._process.stdout.readline().split()
+        return Appended(float(at), float(took))
+
+
+@asynccontextmanager
+async def writing(store: Path, session: str) -> AsyncIterator[Writer]:
+    """A writer to a session until the end of the block."""
+    command = [sys.executable, _PROGRAM, store, session]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Writer(process)
+
+
+async def note_words(page: Page) -> None:
+    """From now on the page notes when each word of the form ``word-7`` first stands on it."""
+    await page.evaluate(_NOTE)
+
+
+async def shown_at(page: Page, word: str) -> float:
+    """When a word first stood on the page, in ms since 1970; waits for it."""
+    await page.wait_for_function("(word) => word in window.seen", arg=word, polling=5)
+    at: float = await page.evaluate("(word) => window.seen[word]", word)
+    return at

@@ -1,0 +1,339 @@
+"""One file of a session: whole, redacted, cut to turns, or its structure alone."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.plan import REASONS
+from eventctx.web.export.file import Contents, turns_of
+from eventctx.web.export.shell import shell
+from tests.web.exported import Exported, exported
+
+KEY = "sk-ant-api03-" + "aB3dE5fG7h" * 9 + "-AAAAAA"
+HOSTILE = {
+    "end of a script": "</script><script>ran=1</script>",
+    "comment": "<!-- <script> --> ]]> &lt;",
+    "separators": "one\u2028two\u2029three",
+    "bidi": "user\u202e\u2066 // admin\u2069",
+    "ansi": "\x1b[31mred\x1b[0m\x1b]0;title\x07",
+    "nul": "a\x00b",
+    "quotes": "\"'` onmouseover=ran=1 \\",
+}
+
+
+def turns(texts: list[str], rounds: int = 4) -> list[list[dict[str, Any]]]:
+    """The messages of turns; every text is somewhere in a call and in a result."""
+    found = []
+    for number, text in enumerate(texts):
+        turn: list[dict[str, Any]] = [{"role": "user", "content": f"Please look at {text}"}]
+        for place in range(rounds):
+            call = f"toolu_{number}_{place}"
+            given = {"path": f"/home/somebody/{text}/{place}", "api_key": KEY}
+            use = {"type": "tool_use", "id": call, "name": f"tool_{number}", "input": given}
+            result = {"type": "tool_result", "tool_use_id": call, "content": f"{text} " * 200}
+            said = {"type": "text", "text": f"Reading {text} with {KEY}"}
+            turn.append({"role": "assistant", "content": [said, use]})
+            turn.append({"role": "user", "content": [result]})
+        turn.append({"role": "assistant", "content": f"Finished with {text}"})
+        found.append(turn)
+    return found
+
+
+@asynccontextmanager
+async def session_of(
+    texts: list[str], name: str = "private name", **options: Any
+) -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session(name, max_tokens=3_000, policy="ladder", **options)
+        await ctx.add_message({"role": "system", "content": "A secret system prompt."})
+        for turn in turns(texts):
+            async with ctx.turn() as block:
+                for message in turn:
+                    await ctx.add_message(message)
+                    if message["role"] == "user":
+                        async with block.iteration() as iteration:
+                            await ctx.get_messages_for_request()
+                            async with iteration.provider_call("ft:model:acme") as call:
+                                await call.usage(900, 20)
+        yield engine
+
+
+async def test_every_message_is_in_the_file_as_it_was_stored(tmp_path):
+    async with session_of(list(HOSTILE.values())) as engine:
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
+        transcript = await engine.transcript("private name")
+    assert [file.body_of(one.number) for one in transcript] == [one.message for one in transcript]
+    assert file.timeline["session"] == "private name"
+
+
+async def test_every_view_of_the_file_is_the_engines(tmp_path):
+    async with session_of(["apples", "pears"]) as engine:
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
+        await agrees(file, engine, "private name")
+    assert {"shortened"} <= {one["kind"] for one in file.timeline["extras"]}
+
+
+async def agrees(file: Exported, engine: Engine, session: str) -> None:
+    """Compare every view of the file with the engine's, entry by entry where it has a body."""
+    requests = file.timeline["requests"]
+    assert requests["position"]
+    for view, position, digest in zip(
+        file.views(), requests["position"], requests["digest"], strict=True
+    ):
+        whole = await engine.request_view(session, position=position)
+        assert whole.digest == digest
+        assert len(view) == len(whole.messages)
+        for entry, message in zip(view, whole.messages, strict=True):
+            if entry >= 0 or "position" in file.timeline["extras"][-1 - entry]:
+                assert file.body_of(entry) == message
+
+
+@pytest.mark.parametrize("turn", ["1", "2", "2..3", "1..3", "3..9"])
+async def test_a_cut_holds_the_views_of_its_turns_and_what_they_show(tmp_path, turn):
+    async with session_of(["apples", "pears", "plums", "quinces"]) as engine:
+        whole = await exported(engine, "private name", tmp_path / "w.html")
+        cut = Contents(reveal=True, turns=turns_of(turn))
+        file = await exported(engine, "private name", tmp_path / "s.html", cut)
+        await agrees(file, engine, "private name")
+    first, last = turns_of(turn)
+    positions = whole.timeline["requests"]["position"]
+    wanted = [
+        position
+        for position, turn in zip(positions, whole.timeline["requests"]["turn"], strict=True)
+        if first <= turn <= last
+    ]
+    assert file.timeline["requests"]["position"] == wanted
+    assert {len(one) for one in file.timeline["requests"].values() if isinstance(one, list)} == {
+        len(wanted)
+    }
+    text = " ".join(file.contents)
+    for number, word in enumerate(["apples", "pears", "plums", "quinces"], 1):
+        if number > last:
+            assert word not in text
+    assert f"at {['apples', 'pears', 'plums', 'quinces'][min(last, 4) - 1]}" in text
+
+
+async def test_a_cut_keeps_numbers_and_reasons(tmp_path):
+    async with session_of(["apples", "pears", "plums", "quinces"]) as engine:
+        whole = await exported(engine, "private name", tmp_path / "w.html")
+        cut = Contents(turns=(3, 3))
+        file = await exported(engine, "private name", tmp_path / "s.html", cut)
+    messages = file.timeline["messages"]["position"]
+    assert messages == whole.timeline["messages"]["position"][: len(messages)]
+    assert len(messages) < len(whole.timeline["messages"]["position"])
+    compactions = file.timeline["compactions"]
+    assert compactions == whole.timeline["compactions"][: len(compactions)]
+    assert len(file.bodies) < len(messages)
+
+
+async def test_turns_without_a_request_are_refused_and_no_file_is_made(tmp_path):
+    async with session_of(["apples"]) as engine:
+        with pytest.raises(InvalidSetting, match=r"turn: expected one from 1 to 1 .* turns 7"):
+            await exported(engine, "private name", tmp_path / "s.html", Contents(turns=(7, 8)))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "x", "2..", "..2", "3..2", "-1", "1..2..3", "1.5"])
+def test_other_forms_of_turns_are_refused(text):
+    with pytest.raises(InvalidSetting, match=r"turn: expected A\.\.B"):
+        turns_of(text)
+
+
+# -- redaction -----------------------------------------------------------------------------------
+
+
+async def test_secrets_are_replaced_in_texts_arguments_and_names(tmp_path):
+    async with session_of([KEY, "mail to jane.doe@corp.example"], name=KEY) as engine:
+        file = await exported(engine, KEY, tmp_path / "s.html")
+    everything = file.source + " ".join(file.contents)
+    assert KEY not in everything
+    assert "jane.doe@corp.example" not in everything
+    assert "[redacted:api-key]" in file.timeline["session"]
+    call = next(one for one in file.bodies.values() if isinstance(one["content"], list))
+    assert call["content"][1]["input"]["api_key"] == "[redacted:api-key]"
+    assert "were recognised are replaced" in file.text
+
+
+async def test_reveal_leaves_texts_as_they_are_and_says_so(tmp_path):
+    async with session_of([KEY]) as engine:
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
+    assert KEY in " ".join(file.contents)
+    assert "Nothing is redacted." in file.text
+
+
+# -- structure -----------------------------------------------------------------------------------
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w{4,}", text))
+
+
+async def test_a_structure_holds_no_word_of_any_message_or_name(tmp_path):
+    texts = ["strawberries in Zürich", "Kartoffelsalat", "漢字漢字漢字", *HOSTILE.values()]
+    async with session_of(texts) as engine:
+        whole = await exported(engine, "private name", tmp_path / "w.html", Contents(reveal=True))
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(structure=True))
+    async with session_of(["!"], name="!") as engine:
+        bare = await exported(engine, "!", tmp_path / "b.html", Contents(structure=True))
+    ours = words(bare.source) | words(" ".join(json.dumps(one) for one in REASONS.items()))
+    said = words(" ".join(whole.contents)) | {"private", "acme"}
+    assert {"strawberries", "Kartoffelsalat", "漢字漢字漢字", "somebody", "tool_1"} <= said
+    assert not (said - ours) & words(file.source)
+    assert file.blocks == []
+    assert "All texts are left out" in file.text
+
+
+async def test_two_sessions_of_equal_sizes_have_one_structure(tmp_path):
+    found = []
+    for word in ("strawberries", "a path to x."):
+        async with session_of([word, word[::-1]], name=word) as engine:
+            path = tmp_path / "s.html"
+            file = await exported(engine, word, path, Contents(structure=True))
+        times = [file.timeline["messages"]["time"], file.timeline["requests"]["time"]]
+        assert times[0][0] == 946_684_800_000
+        source = re.sub(r"[0-9a-f]{64,}", "digest", file.source)
+        source = re.sub(r"9466848\d{5}", "time", source)
+        found.append(re.sub(r'"duration":\d+', "duration", source))
+    assert len(found[0]) > shell().size
+    assert found[0] == found[1]
+
+
+async def test_a_structure_keeps_what_a_compaction_is_judged_by(tmp_path):
+    async with session_of(["apples", "pears", "plums"]) as engine:
+        whole = (await exported(engine, "private name", tmp_path / "w.html")).timeline
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(structure=True))
+    kept = file.timeline
+    assert kept["changes"] == whole["changes"]
+    assert kept["reasons"] == whole["reasons"]
+    assert kept["extras"] == whole["extras"]
+    for name in ("total", "keep", "add", "digest", "breaks", "budget"):
+        assert kept["requests"][name] == whole["requests"][name]
+    for name in ("kind", "tokens", "characters", "turn", "caller"):
+        assert kept["messages"][name] == whole["messages"][name]
+    [first, *_] = kept["compactions"]
+    assert (first["strategy"], first["outcome"], first["trigger"]) == (
+        *("ladder", "applied", whole["compactions"][0]["trigger"]),
+    )
+    assert kept.keys() == whole.keys()
+    assert kept["models"] == ["model 1"]
+
+
+async def test_a_structure_may_be_cut(tmp_path):
+    async with session_of(["apples", "pears"]) as engine:
+        both = Contents(structure=True, turns=(2, 2))
+        file = await exported(engine, "private name", tmp_path / "s.html", both)
+    assert set(file.timeline["requests"]["turn"]) == {2}
+    assert "apples" not in file.source
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory) -> Exported:
+    path = tmp_path_factory.mktemp("hostile") / "s.html"
+
+    async def make() -> Exported:
+        name = "<script>ran=1<!--\u202e"
+        async with session_of(list(HOSTILE.values()), name=name) as engine:
+            return await exported(engine, name, path, Contents(reveal=True))
+
+    return asyncio.run(make())
+
+
+def test_hostile_texts_and_names_stay_inside_their_elements(hostile):
+    assert hostile.tags.count("script") == 2 + len(hostile.blocks) + 1
+    assert len(hostile.scripts) == 1
+    assert hostile.timeline["session"].startswith("<script>")
+    assert "\u202e" not in hostile.source
+    assert "\\u202e" in hostile.text
+    data = "".join(hostile.parts.values())
+    assert not re.search("[<>&\u2028\u2029]", data)
+
+
+def test_only_the_script_and_the_style_of_the_page_may_run(hostile):
+    [policy] = [one for one in hostile.metas if one.get("http-equiv")]
+    rules = dict(rule.split(" ", 1) for rule in str(policy["content"]).split("; "))
+    digest = base64.b64encode(sha256(hostile.scripts[0].encode()).digest()).decode()
+    style = base64.b64encode(sha256(hostile.styles[0].encode()).digest()).decode()
+    assert rules == {
+        "default-src": "'none'",
+        "script-src": f"'sha256-{digest}'",
+        "style-src": f"'sha256-{style}'",
+        "img-src": "blob:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+    }
+    first = hostile.source.index("<meta http-equiv")
+    assert first < min(hostile.source.index(tag) for tag in ("<title", "<style", "<script"))
+
+
+def test_nothing_in_the_file_is_asked_of_anybody(hostile):
+    markup = re.sub(r"<(script|style)\b.*?</\1>", "", hostile.source, flags=re.DOTALL)
+    assert not re.search(r"\b(src|href|action|srcset)\s*=", markup)
+
+
+def test_the_footer_and_the_title_say_what_it_is(hostile):
+    assert "private" not in hostile.text
+    assert "Nothing is redacted." in hostile.text
+    head, digest = hostile.timeline["head"], hostile.timeline["digest"]
+    assert f"@{head}:{digest}" in hostile.text
+    assert hostile.about["receipt"].endswith(f"@{head}:{digest}")
+
+
+async def test_the_receipt_verifies_against_the_session(tmp_path):
+    async with session_of(["apples"]) as engine:
+        file = await exported(engine, "private name", tmp_path / "s.html")
+        receipt = eventctx.Receipt.parse(file.about["receipt"])
+        assert (await engine.verify("private name", receipt)).ok
+
+
+async def test_the_same_session_makes_the_same_file(tmp_path):
+    async with session_of(["apples"]) as engine:
+        one = await exported(engine, "private name", tmp_path / "1.html")
+        other = await exported(engine, "private name", tmp_path / "2.html")
+    assert one.source == other.source
+
+
+async def test_an_erased_message_is_null_in_the_file(tmp_path):
+    async with session_of(["apples"]) as engine:
+        await engine.erase("private name", [1])
+        file = await exported(engine, "private name", tmp_path / "s.html")
+    assert file.body_of(1) is None
+
+
+async def test_a_result_of_50_megabytes_is_a_block_of_its_own(tmp_path):
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session("s")
+        for content in ("before", "x" * 50_000_000, "behind"):
+            await ctx.add_message({"role": "user", "content": content})
+        file = await exported(engine, "s", tmp_path / "s.html")
+    assert len(file.blocks) == 3
+    assert file.size < 500_000
+    assert len(file.body_of(1)["content"]) == 50_000_000
+
+
+async def test_a_session_without_messages_makes_a_file(tmp_path):
+    async with eventctx.open("memory://") as engine:
+        await (await engine.session("s")).clear()
+        file = await exported(engine, "s", tmp_path / "s.html")
+    assert file.blocks == []
+    assert file.timeline["messages"]["position"] == []
+
+
+def test_the_page_without_a_session_takes_at_most_80_kilobytes():
+    assert shell().size <= 80_000

@@ -1,7 +1,7 @@
 """Timeline documents of sessions, each with what the engine says of every request in it.
 
-``python -m tests.web.documents OUT FILE…`` imports recorded sessions and writes one JSON file for
-each, ``OUT/SESSION.json``; ``tests/web/page/agreement.mjs`` reads them. Its members:
+``python -m tests.web.documents OUT FILE…`` imports recorded sessions and writes a file for each
+into the folder; ``tests/web/page/agreement.mjs`` reads them. Its members:
 
 - ``document``: the whole timeline, ``deltas`` the same in pieces, ``marks`` as ``/digests`` has.
 - ``requests``: of each its ``position``, ``name`` and figures; ``entries``, each a text of what it
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,6 +32,7 @@ from eventctx.projections.explain.view_diff import token_groups
 from eventctx.projections.explain.why import Status, ViewHistory, Why
 from eventctx.projections.timeline import fold as timeline
 from eventctx.projections.timeline.document import document
+from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
@@ -40,37 +42,34 @@ from eventctx.stores.memory import MemoryStore
 STANDINGS: tuple[str, ...] = get_args(Status)
 PIECES = 7
 
-Said = dict[str, Any]
+Agreement = dict[str, Any]
 
 
-async def agreement(engine: Engine, session: str, pieces: int = PIECES) -> Said:
+async def agreement(engine: Engine, session: str, pieces: int = PIECES) -> Agreement:
     """The documents of a session, and what the engine says of each of its requests."""
     records = [one async for one in engine.store.read(session, bodies=False)]
     ends = {len(records) * piece // pieces for piece in range(1, pieces)} - {0}
-    states = [timeline.initial()]
+    states: list[TimelineState] = []
     state = timeline.initial()
     for count, record in enumerate(records, 1):
         state = timeline.evolve(state, record)
         if count in ends or count == len(records):
             states.append(state)
-    deltas = [document(states[1], session)]
-    deltas += [
-        document(now, session, since=before)
-        for before, now in zip(states[1:-1], states[2:], strict=True)
-    ]
+    # A fork's documents begin behind its parent's records.
+    states = [one for one in states if one.audit.own_from == state.audit.own_from]
+    deltas = [document(states[0], session)]
+    deltas += [document(now, session, since=before) for before, now in pairwise(states)]
     return {
         "document": document(state, session),
         "deltas": deltas,
-        "marks": [
-            mark_of(Entry("message", origin.ref)).hex() for origin in state.changes.origins
-        ],
+        "marks": [mark_of(Entry("message", origin.ref)).hex() for origin in state.changes.origins],
         "requests": await _requests(engine, session, records),
     }
 
 
-async def _requests(engine: Engine, session: str, records: Iterable[Record]) -> list[Said]:
+async def _requests(engine: Engine, session: str, records: Iterable[Record]) -> list[Agreement]:
     rows = {row.position: row for row in (await engine.audit(session)).requests}
-    found: list[Said] = []
+    found: list[Agreement] = []
     shown: list[tuple[int, set[int]]] = []
     state = changes.initial()
     for record in records:
@@ -98,7 +97,7 @@ async def _requests(engine: Engine, session: str, records: Iterable[Record]) -> 
     return found
 
 
-async def _check(engine: Engine, session: str, found: Sequence[Said]) -> None:
+async def _check(engine: Engine, session: str, found: Sequence[Agreement]) -> None:
     """One fold gave what is said of all requests; the engine's own answers are the same."""
     for one in found[:: max(1, len(found) // 20)]:
         view = await engine.request_view(session, position=one["position"])
@@ -136,7 +135,7 @@ def _kind(ref: MessageRef, entry: Entry) -> str:
     return "partial" if entry.omit else "message"
 
 
-def _standings(history: ViewHistory) -> Said:
+def _standings(history: ViewHistory) -> Agreement:
     answers = [history.why(number) for number in range(len(history.state.origins))]
     return {
         "standings": "".join([str(STANDINGS.index(one.standing)) for one in answers]),
@@ -162,26 +161,26 @@ def _people_out(history: ViewHistory, shown: Sequence[tuple[int, set[int]]]) -> 
     return found
 
 
-async def write(engine: Engine, session: str, folder: Path) -> Path:
-    """Write one session's file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{session.replace('/', '-')}.json"
-    place.write_bytes(msgspec.json.encode(await agreement(engine, session)))
-    return place
-
-
-async def write_recorded(folder: Path, files: Sequence[Path]) -> list[Path]:
-    """Import files and write one file for each session in them."""
-    written = []
+async def recorded(files: Sequence[Path]) -> dict[str, Agreement]:
+    """The documents of recorded sessions, by a name for each."""
+    found: dict[str, Agreement] = {}
     for path in files:
         engine = Engine(MemoryStore())
+        # By itself; without the format's name, the log beside it would be read in its place.
         own = "amplifier" if path.name == "transcript.jsonl" else None
         for summary in await import_file(engine.store, path, complete=True, format=own):
             if summary.session:
-                written.append(await write(engine, summary.session, folder))
-    return written
+                name = f"{path.stem}-{summary.session}".replace("/", "-")
+                found[name] = await agreement(engine, summary.session)
+    return found
+
+
+def write(folder: Path, found: Mapping[str, Agreement]) -> None:
+    """Write a file for each session."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, one in found.items():
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(one))
 
 
 if __name__ == "__main__":
-    for place in asyncio.run(write_recorded(Path(sys.argv[1]), [Path(p) for p in sys.argv[2:]])):
-        sys.stdout.write(f"{place}\n")
+    write(Path(sys.argv[1]), asyncio.run(recorded([Path(name) for name in sys.argv[2:]])))

@@ -9,9 +9,8 @@ from typing import Any, Final
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
 from eventctx.projections import audit
-from eventctx.projections.audit import AuditRows
-from eventctx.projections.timeline import document as documents
 from eventctx.projections.timeline import fold
+from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view.entries import Entry
@@ -41,7 +40,7 @@ class Timelines:
                     f"after: expected a position up to {state.position}, found {after}"
                 )
             since = await kept.at(self._engine, session, after) if after >= 0 else None
-            return await asyncio.to_thread(_document, kept, state, since, session)
+            return await asyncio.to_thread(document, state, session, since=since)
 
     async def marks(self, session: str) -> list[bytes]:
         """What the digest of a view covers of each message, whole, by its number."""
@@ -57,7 +56,7 @@ class Timelines:
         kept = self._kept(session)
         async with kept.lock:
             state = await kept.brought_up(self._engine, session)
-        return [row.figures.total for row in kept.rows_of(state).requests]
+        return [row.figures.total for row in audit.rows(state.audit).requests]
 
     def _kept(self, session: str) -> _Kept:
         found = self._sessions.get(session)
@@ -75,7 +74,6 @@ class _Kept:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self._states: OrderedDict[int, TimelineState] = OrderedDict()
-        self._rows: dict[int, AuditRows] = {}
 
     async def brought_up(self, engine: Engine, session: str) -> TimelineState:
         """The state at the session's head."""
@@ -85,7 +83,6 @@ class _Kept:
         if self._states and not await self._holds(engine, session):
             # The session was deleted and made anew, or its records were replaced.
             self._states.clear()
-            self._rows.clear()
         return await self.at(engine, session, head.head)
 
     async def at(self, engine: Engine, session: str, position: int) -> TimelineState:
@@ -99,18 +96,8 @@ class _Kept:
         self._states[position] = state
         self._states.move_to_end(position)
         while len(self._states) > _KEPT_STATES:
-            gone, _ = self._states.popitem(last=False)
-            self._rows.pop(gone, None)
+            self._states.popitem(last=False)
         return state
-
-    def rows_of(self, state: TimelineState) -> AuditRows:
-        """The rows of a state; those of the two last ones asked for are kept."""
-        found = self._rows.get(state.position)
-        if found is None:
-            while len(self._rows) > 1:
-                del self._rows[next(iter(self._rows))]
-            found = self._rows[state.position] = audit.rows(state.audit)
-        return found
 
     async def _holds(self, engine: Engine, session: str) -> bool:
         newest = self._states[max(self._states)]
@@ -120,15 +107,3 @@ class _Kept:
         except EventctxError:
             return False
         return False
-
-
-def _document(
-    kept: _Kept, state: TimelineState, since: TimelineState | None, session: str
-) -> dict[str, Any]:
-    return documents.document(
-        state,
-        session,
-        rows=kept.rows_of(state),
-        since=since,
-        rows_since=None if since is None else kept.rows_of(since),
-    )

@@ -188,10 +188,11 @@ _SCHEMES: Final = Form(
     re.compile(rf"{from_start('[Bb]earer[ ]')}{_BEARER}|{from_start('[Bb]asic[ ]')}{_BASIC}"),
 )
 
-# git@host:path is no person's address, and name@1.2.3-rc.one is no address.
+# git@host:path is no person's address, and name@1.2.3-rc.one is no address. A dot with nothing
+# behind it ends a sentence.
 _EMAIL: Final = re.compile(
     r"@(?:(?<!git@)|(?<=[\w.%+-]git@))(?!\d++\.\d)"
-    r"(?:[^\W_](?:[\w-]{0,62}+)\.){1,8}+[^\W\d_]{2,24}+"
+    r"(?:[^\W_](?:[\w-]{0,62}+)\.(?=[^\W_])){1,8}+[^\W\d_]{2,24}+"
 )
 _LOCAL: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
 

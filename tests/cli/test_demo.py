@@ -62,7 +62,7 @@ def test_the_transcript_equals_the_sample(run, tmp_path, sample):
 
 def test_what_it_proposes_to_try_works(run, tmp_path):
     done = run("demo", "--store", tmp_path / "demo with space.db")
-    tail = done.out.split("Try next")[1].splitlines()
+    tail = done.out.split("Try next")[1].split("As a page")[0].splitlines()
     commands = [line for line in tail if line and not line.startswith("#")]
     assert len(commands) >= 6
     for command in commands:
@@ -85,6 +85,22 @@ def test_without_a_store_it_leaves_yours_alone(run, tmp_path, monkeypatch):
     assert done.code == 0
     assert not (tmp_path / "default.db").exists()
     assert list(tmp_path.glob("ectx-*/demo.db"))
+
+
+def test_it_ends_with_a_page_and_says_where(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    page = Path(run("demo").out.splitlines()[-1])
+    assert page.parent == next(tmp_path.glob("ectx-*/demo.db")).parent
+    assert page.name == "demo.html"
+    assert "<title>demo · eventctx</title>" in page.read_text()
+
+
+def test_the_page_lies_in_no_folder_that_somebody_chose(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    page = Path(run("demo", "--store", tmp_path / "mine" / "demo.db").out.splitlines()[-1])
+    assert page.is_file()
+    assert not list((tmp_path / "mine").glob("*.html"))
 
 
 def test_a_second_demo_takes_another_name(run, tmp_path):

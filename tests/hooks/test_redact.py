@@ -155,6 +155,29 @@ def test_what_a_cut_left_of_a_secret_goes_too(secret: str) -> None:
     assert secret not in DEFAULT.text(f"{'x ' * 400}{secret}…")
 
 
+@pytest.mark.parametrize("end", [".", "...", ". Then", ".\n", "!", ".)", "…"])
+def test_an_address_at_the_end_of_a_sentence_goes_too(end: str) -> None:
+    assert DEFAULT.text(f"mail ann.lee@mail.example.org{end}").startswith("mail [redacted:email]")
+
+
+def test_a_document_is_redacted_at_every_depth_and_keeps_the_names_that_are_addresses() -> None:
+    document = {
+        "session": "ann@example.org",
+        "rows": [
+            {"message": {"input": {"api_key": "0123", "n": 1}, "text": "by bob@example.org."}}
+        ],
+        "by": {"ann@example.org": None, "bob@example.org": True},
+    }
+    assert DEFAULT.document(document, frozenset(("ann@example.org",))) == {
+        "session": "ann@example.org",
+        "rows": [
+            {"message": {"input": {"api_key": "[redacted:api-key]", "n": 1},
+                         "text": "by [redacted:email]."}}
+        ],
+        "by": {"ann@example.org": None, "[redacted:email]": True},
+    }  # fmt: skip
+
+
 def test_each_family_can_be_switched_off() -> None:
     text = "ann@example.org password=hunter2"
     assert Redactor(keys=False).text(text) == "[redacted:email] password=hunter2"

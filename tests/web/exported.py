@@ -100,7 +100,7 @@ async def exported(
 ) -> Exported:
     """Write a session to a file, and read it back."""
     [info] = [one for one in await engine.sessions() if one.stream == session]
-    _, written = await html_of(engine, info, path, contents)
+    written = await html_of(engine, info, path, contents)
     found = Exported(path)
     assert found.size == written
     return found

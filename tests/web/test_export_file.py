@@ -17,7 +17,6 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.plan import REASONS
-from eventctx.web.export.contents import redacted
 from eventctx.web.export.file import Contents, turns_of
 from eventctx.web.export.shell import shell
 from tests.web.exported import Exported, exported
@@ -73,7 +72,7 @@ async def session_of(
 
 async def test_every_message_is_in_the_file_as_it_was_stored(tmp_path):
     async with session_of(list(HOSTILE.values())) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(redactor=None))
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
         transcript = await engine.transcript("private name")
     assert [file.body_of(one.number) for one in transcript] == [one.message for one in transcript]
     assert file.timeline["session"] == "private name"
@@ -81,7 +80,7 @@ async def test_every_message_is_in_the_file_as_it_was_stored(tmp_path):
 
 async def test_every_view_of_the_file_is_the_engines(tmp_path):
     async with session_of(["apples", "pears"]) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(redactor=None))
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
         await agrees(file, engine, "private name")
     assert {"shortened"} <= {one["kind"] for one in file.timeline["extras"]}
 
@@ -105,7 +104,7 @@ async def agrees(file: Exported, engine: Engine, session: str) -> None:
 async def test_a_cut_holds_the_views_of_its_turns_and_what_they_show(tmp_path, turn):
     async with session_of(["apples", "pears", "plums", "quinces"]) as engine:
         whole = await exported(engine, "private name", tmp_path / "w.html")
-        cut = Contents(redactor=None, turns=turns_of(turn))
+        cut = Contents(reveal=True, turns=turns_of(turn))
         file = await exported(engine, "private name", tmp_path / "s.html", cut)
         await agrees(file, engine, "private name")
     first, last = turns_of(turn)
@@ -169,16 +168,9 @@ async def test_secrets_are_replaced_in_texts_arguments_and_names(tmp_path):
 
 async def test_reveal_leaves_texts_as_they_are_and_says_so(tmp_path):
     async with session_of([KEY]) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(redactor=None))
+        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
     assert KEY in " ".join(file.contents)
     assert "Nothing is redacted." in file.text
-
-
-def test_a_field_of_a_message_is_redacted_whatever_its_name():
-    from eventctx.hooks.redact import DEFAULT
-
-    message = {"role": "user", "session": f"key {KEY}", "content": "a"}
-    assert redacted(message, DEFAULT)["session"] == "key [redacted:api-key]"
 
 
 # -- structure -----------------------------------------------------------------------------------
@@ -191,7 +183,7 @@ def words(text: str) -> set[str]:
 async def test_a_structure_holds_no_word_of_any_message_or_name(tmp_path):
     texts = ["strawberries in Zürich", "Kartoffelsalat", "漢字漢字漢字", *HOSTILE.values()]
     async with session_of(texts) as engine:
-        whole = await exported(engine, "private name", tmp_path / "w.html", Contents(None))
+        whole = await exported(engine, "private name", tmp_path / "w.html", Contents(reveal=True))
         file = await exported(engine, "private name", tmp_path / "s.html", Contents(structure=True))
     async with session_of(["!"], name="!") as engine:
         bare = await exported(engine, "!", tmp_path / "b.html", Contents(structure=True))
@@ -256,7 +248,7 @@ def hostile(tmp_path_factory) -> Exported:
     async def make() -> Exported:
         name = "<script>ran=1<!--\u202e"
         async with session_of(list(HOSTILE.values()), name=name) as engine:
-            return await exported(engine, name, path, Contents(redactor=None))
+            return await exported(engine, name, path, Contents(reveal=True))
 
     return asyncio.run(make())
 

@@ -6,9 +6,11 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from typing import Any
 
 import click
 
+from eventctx.cli.commands.inspect_file import file_options, wants_file, write_html
 from eventctx.cli.output import opening
 from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Screen
@@ -33,17 +35,25 @@ from eventctx.errors import InvalidSetting
 )
 @click.option("--no-open", is_flag=True, help="Only print the address; open no browser.")
 @click.option("--reveal", is_flag=True, help="Show keys, tokens and e-mail addresses as they are.")
+@file_options
 @opening.store_options
 def inspect_command(
-    session: str | None, port: int, host: str, no_open: bool, reveal: bool, store: str | None
-) -> None:
+    session: str | None, port: int, host: str, no_open: bool, reveal: bool, store: str | None,
+    **file: Any,
+) -> None:  # fmt: skip
     """Serve a page over the store, until Ctrl-C: what was sent in every request, message by
     message, and what was left out and why. With SESSION, that one is shown first.
 
     Sessions grow on the page while agents write them. The store is opened read-only. The page is
     for this machine alone, and the printed address works once, in one browser. Needs the extra
     `web`: pip install 'eventctx[web]'.
+
+    With --html the page of SESSION becomes one file instead, which any browser opens, offline and
+    without eventctx. Nothing is served, and the extra is not needed.
     """
+    if wants_file(session, reveal=reveal, **file):
+        run(write_html(store, session or "", reveal=reveal, **file))
+        return
     run(_inspect(session, port, host, no_open, reveal, store))
 
 

@@ -2,62 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.plain import plural, size
+from eventctx.cli.output.plain import size
 from eventctx.cli.output.screen import progress, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.redact import DEFAULT
 from eventctx.log.store import StreamInfo
-from eventctx.projections.timeline import fold
-from eventctx.projections.timeline.document import document
-from eventctx.web.export.file import Contents, turns_of, write_file
+
+if TYPE_CHECKING:
+    from eventctx.projections.timeline.units import Document
+    from eventctx.web.export.file import Contents
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def contents_of(reveal: bool, structure: bool, turn: str | None) -> Contents:
-    """What the file is to hold, by the command's options. Raises InvalidSetting."""
+def file_options(command: F) -> F:
+    """Give ``inspect`` the options of a file."""
+    options = (
+        click.option(
+            "--html",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="Write SESSION as one file to show to somebody, and serve nothing.",
+        ),
+        click.option(
+            "--structure",
+            is_flag=True,
+            help="With --html: without any text or name, for strangers.",
+        ),
+        click.option(
+            "--turn", metavar="A..B", help="With --html: only the requests of these turns."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def wants_file(
+    session: str | None, *, html: Path | None, structure: bool, turn: str | None, reveal: bool
+) -> bool:
+    """Whether a file is to be written. Raises InvalidSetting for options that make no sense."""
+    if html is None:
+        if structure or turn is not None:
+            option = "--structure" if structure else "--turn"
+            raise InvalidSetting(f"inspect: expected --html FILE beside {option}, found none")
+        return False
+    if session is None:
+        raise InvalidSetting("inspect: expected the name of a session beside --html, found none")
     if reveal and structure:
         raise InvalidSetting(
             "inspect: expected at most one of --reveal and --structure, found both: without texts "
             "there is nothing to reveal"
         )
-    return Contents(
-        redactor=None if reveal else DEFAULT,
-        structure=structure,
-        turns=None if turn is None else turns_of(turn),
-    )
+    return True
 
 
-async def write_html(store: str | None, session: str, output: Path, contents: Contents) -> None:
+async def write_html(
+    store: str | None, session: str, *, html: Path, structure: bool, turn: str | None, reveal: bool
+) -> None:
     """Write the session to a file, which appears only when it is whole, and say so on stderr."""
-    async with opening.existing(store) as engine:
+    # Imported here, because every command starts with this module.
+    from eventctx.web.export.file import Contents, turns_of
+
+    contents = Contents(reveal, structure, None if turn is None else turns_of(turn))
+    async with opening.existing(store, read_only=True) as engine:
         info = await opening.find_session(engine, session)
-        messages, written = await html_of(engine, info, output, contents)
-    summary = (
-        f"wrote {output}: session {info.stream}, {plural(messages, 'message')}, {size(written)}"
-    )
-    click.echo(styled(summary).plain, err=True)
+        written = await html_of(engine, info, html, contents)
+    words = [f"wrote {html}: session {info.stream}, {size(written)}.", *contents.left_out()]
+    click.echo(styled(" ".join(words)).plain, err=True)
 
 
-async def html_of(
-    engine: Engine, info: StreamInfo, output: Path, contents: Contents
-) -> tuple[int, int]:
-    """Write the session to a file; returns the numbers of its messages and of the file's bytes."""
+async def html_of(engine: Engine, info: StreamInfo, output: Path, contents: Contents) -> int:
+    """Write the session to a file, all of it unless ``contents`` say less; returns its bytes."""
+    from eventctx.web.export.file import Contents, write_file
+
     with progress(f"Writing {info.stream}", None) as bar:
-        columns = await _document(engine, info)
+        columns, marks = await _timeline(engine, info)
         with whole_file(output) as file:
-            written = await write_file(file, engine.store, columns, contents, bar.at)
-    return len(columns["messages"]["position"]), written
+            return await write_file(
+                file, engine.store, columns, marks, contents or Contents(), bar.at
+            )
 
 
-async def _document(engine: Engine, info: StreamInfo) -> dict[str, Any]:
+async def _timeline(engine: Engine, info: StreamInfo) -> tuple[Document, list[bytes]]:
+    """The columns of a session, and what a view's digest covers of each message."""
+    from eventctx.projections.timeline import fold
+    from eventctx.projections.timeline.document import document
+    from eventctx.projections.timeline.views import mark_of
+    from eventctx.projections.view.entries import Entry
+
     state = fold.initial()
     async for record in engine.records(info.stream):
         state = fold.evolve(state, record)
-    return document(state, info.stream)
+    marks = [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
+    return document(state, info.stream), marks

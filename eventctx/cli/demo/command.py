@@ -12,6 +12,7 @@ import click
 
 from eventctx.cli.commands.audit import show_audit
 from eventctx.cli.commands.imports import is_export
+from eventctx.cli.commands.inspect_file import html_of
 from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.demo.agent_command import show_agent
@@ -23,7 +24,7 @@ from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen
-from eventctx.engine import open_engine
+from eventctx.engine import Engine, open_engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
 from eventctx.importers.detect import FORMATS, choose
 from eventctx.importers.source.items import Item
@@ -119,9 +120,11 @@ async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, 
         audit = await engine.audit(session)
         messages = len(await context.get_messages())
         verification = await engine.verify(session)
+        page = await _write_page(engine, session, url)
     _show_result(screen, audit, messages)
     show_verifications(screen, StoreVerification((verification,), ()))
     _suggest(screen, session, url, audit)
+    _show_page(screen, page)
     if not verification.ok:
         raise CommandFailed(FOUND)
 
@@ -249,3 +252,26 @@ def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
     if session == "demo":
         commands.append(("the same with a session of your own", "demo FILE"))
     show_commands(screen, url, commands)
+
+
+async def _write_page(engine: Engine, session: str, url: str) -> Path:
+    """Write the session as one file: beside a store of ours, else in a folder of its own.
+
+    A folder that somebody chose for a store gets nothing that nobody asked for.
+    """
+    store = opening.path_of(url)
+    ours = opening.named_store(None) is None and store is not None
+    folder = store.parent if ours and store is not None else Path(tempfile.mkdtemp(prefix="ectx-"))
+    page = folder / f"{session}.html"
+    await html_of(engine, await opening.find_session(engine, session), page)
+    return page
+
+
+def _show_page(screen: Screen, page: Path) -> None:
+    screen.blank()
+    screen.line(("As a page", "bold"))
+    screen.line(
+        "The whole session in one file, for any browser: what was sent in every request, and for "
+        "each message when it was in view."
+    )
+    screen.whole((str(page.absolute()), "cyan"))

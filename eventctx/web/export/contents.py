@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.errors import LogCorrupted
-from eventctx.hooks.redact import Redactor
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
-from eventctx.messages.encoding import decode_body
 from eventctx.projections.timeline.units import Document
+from eventctx.web.bodies import messages_at
+from eventctx.web.discretion import Discretion
 from eventctx.web.export.cut import Shown
 
 BLOCK: Final = 256
@@ -50,18 +47,15 @@ def addresses(document: Document, shown: Shown) -> list[Address]:
 
 
 async def blocks(
-    store: EventStore, session: str, places: Sequence[Address], redactor: Redactor | None
+    store: EventStore, session: str, places: Sequence[Address], discretion: Discretion
 ) -> AsyncIterator[Block]:
-    """The bodies at these places, in blocks. Raises LogCorrupted for a damaged one."""
+    """The bodies at these places, in blocks; in place of a damaged one stands what is wrong."""
     block: list[tuple[Address, bytes]] = []
     size = 0
     for start in range(0, len(places), BLOCK):
         wanted = places[start : start + BLOCK]
-        for place, body in zip(wanted, await sound_bodies(store, session, wanted), strict=True):
-            try:
-                data = shown_body(body.data, redactor)
-            except ValueError as error:
-                raise LogCorrupted(session, place.position, "a body is no JSON") from error
+        for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
+            data = msgspec.json.encode(discretion.document(message))
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0
@@ -71,34 +65,11 @@ async def blocks(
         yield _packed(block)
 
 
-def shown_body(data: bytes | None, redactor: Redactor | None) -> bytes:
-    """A body as a page gets it: JSON, redacted; ``null`` where it was erased.
-
-    Raises ValueError for a body that is no JSON.
-    """
-    if data is None:
-        return b"null"
-    try:
-        message = decode_body(data)
-    except msgspec.DecodeError:
-        # A foreign writer may have stored half a surrogate pair, which a browser shows.
-        message = json.loads(data)
-    if redactor is None:
-        return data
-    try:
-        return msgspec.json.encode(redacted(message, redactor))
-    except UnicodeEncodeError:
-        return json.dumps(redacted(message, redactor)).encode()
-
-
-def redacted(message: Any, redactor: Redactor) -> Any:
-    """A message with the secrets in its texts and in its tools' arguments replaced."""
-    # One level down, since the fields of a log line's top level have names that are exempt.
-    return redactor.fields({"message": message})["message"]
-
-
 def _packed(block: Sequence[tuple[Address, bytes]]) -> Block:
     rows = [b"[%d,%d,%b]" % (*place, data) for place, data in block]
-    # Without a time of its own, the same bodies make the same bytes.
-    data = gzip.compress(b"[" + b",".join(rows) + b"]", compresslevel=9, mtime=0)
-    return Block(block[0][0], block[-1][0], len(block), base64.b64encode(data).decode())
+    return Block(block[0][0], block[-1][0], len(block), packed(b"[" + b",".join(rows) + b"]"))
+
+
+def packed(data: bytes) -> str:
+    """Compressed, as base64. Without a time of its own, the same data makes the same text."""
+    return base64.b64encode(gzip.compress(data, compresslevel=9, mtime=0)).decode()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, Final, NamedTuple
 
+import msgspec
+
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log.store import EventStore, Receipt
 from eventctx.projections.timeline.units import Document
 from eventctx.safe_text import escape
 from eventctx.version import __version__
-from eventctx.web.export.contents import Block, addresses, blocks
+from eventctx.web.discretion import Discretion
+from eventctx.web.export.contents import Block, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything
-from eventctx.web.export.redaction import without_secrets
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
 
@@ -25,11 +26,11 @@ _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 class Contents(NamedTuple):
     """What a file holds of a session.
 
-    ``redactor`` replaces secrets; None leaves every text as it is. With ``structure`` no text and
+    With ``reveal`` no secret is replaced. With ``structure`` no text and
     no chosen name is in the file. ``turns`` are the first and the last one of a cut.
     """
 
-    redactor: Redactor | None = DEFAULT
+    reveal: bool = False
     structure: bool = False
     turns: tuple[int, int] | None = None
 
@@ -48,7 +49,7 @@ class Contents(NamedTuple):
                 "All texts are left out, and all names of sessions, files, models, tools and "
                 "calls. Times are counted from the beginning, which is put at 2000-01-01."
             )
-        elif self.redactor is not None:
+        elif not self.reveal:
             found.append("Keys, tokens and e-mail addresses that were recognised are replaced.")
         else:
             found.append("Nothing is redacted.")
@@ -59,11 +60,13 @@ async def write_file(
     file: IO[bytes],
     store: EventStore,
     document: Document,
+    marks: Sequence[bytes],
     contents: Contents,
     report: Callable[[int], None] = lambda done: None,
 ) -> int:
     """Write the session of a timeline's whole ``document``; returns the number of bytes.
 
+    ``marks`` are what a view's digest covers of each message, so that the page can check its views.
     ``report`` hears how many bodies were written. Raises InvalidSetting for turns without a
     request, LogCorrupted for a damaged body.
     """
@@ -71,15 +74,19 @@ async def write_file(
     shown = everything(document)
     if contents.turns is not None:
         document, shown = cut_to_turns(document, *contents.turns)
+    discretion = Discretion(reveal=contents.reveal)
     places = [] if contents.structure else addresses(document, shown)
     if contents.structure:
         document = structure_of(document)
-    elif contents.redactor is not None:
-        document = without_secrets(document, contents.redactor)
+    else:
+        document = discretion.timeline(document)
+        document["session"] = discretion.text(session)
     written = done = 0
     for part in _before_contents(document, contents):
         written += file.write(part)
-    async for block in blocks(store, session, places, contents.redactor):
+    known = marks[: len(document["messages"]["position"])]
+    written += file.write(_packed_json("digests", [one.hex() for one in known]))
+    async for block in blocks(store, session, places, discretion):
         written += file.write(_block(block))
         done += block.bodies
         report(done)
@@ -123,7 +130,7 @@ def _about(document: Document, contents: Contents) -> dict[str, Any]:
     return {
         "version": __version__,
         "receipt": str(_receipt(document)),
-        "reveal": contents.redactor is None,
+        "reveal": contents.reveal,
         "structure": contents.structure,
         "turns": contents.turns,
         "left_out": contents.left_out(),
@@ -145,6 +152,11 @@ def _footer(document: Document, contents: Contents) -> str:
 def _text(text: str) -> str:
     """A text in HTML; control and bidirectional characters as escapes."""
     return html.escape(escape(text))
+
+
+def _packed_json(name: str, value: Any) -> bytes:
+    data = packed(msgspec.json.encode(value))
+    return f'<script type="application/json" id="{name}">"{data}"</script>\n'.encode()
 
 
 def _json(name: str, value: Any) -> bytes:

@@ -23,26 +23,23 @@ import { effect } from './signals.js';
 const PROPERTIES = new Set(['value', 'checked', 'disabled']);
 
 /**
- * @template {keyof HTMLElementTagNameMap} K
- * @overload
- * @param {K} tag
- * @param {Props | null} [props]
- * @param {...Children} children
- * @returns {HTMLElementTagNameMap[K]}
+ * @typedef {{
+ *   <K extends keyof HTMLElementTagNameMap>(
+ *     tag: K, props?: Props | null, ...children: Children[]): HTMLElementTagNameMap[K],
+ *   (tag: string, props?: Props | null, ...children: Children[]): HTMLElement,
+ * }} MakeElement
  */
+
+/** Makes an element: `h('p', { class: 'note' }, 'See ', link)`. */
+export const h = /** @type {MakeElement} */ (makeElement);
+
 /**
- * @overload
  * @param {string} tag
  * @param {Props | null} [props]
- * @param {...Children} children
+ * @param {Children[]} children
  * @returns {HTMLElement}
  */
-/**
- * @param {string} tag
- * @param {Props | null} [props]
- * @param {...Children} children
- */
-export function h(tag, props = null, ...children) {
+function makeElement(tag, props = null, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) setProp(made, name, value);
   addChildren(made, children);

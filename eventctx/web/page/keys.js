@@ -57,7 +57,7 @@ export function nameOfKey({ key, shiftKey }) {
 }
 
 /** @type {Readonly<Record<string, string>>} */
-const SHOWN = {
+const SHOWN_KEYS = {
   ArrowLeft: '←',
   ArrowRight: '→',
   ArrowUp: '↑',
@@ -73,7 +73,7 @@ const SHOWN = {
 export function shownKey(key) {
   const [last, ...before] = key.split('+').reverse();
   if (last === undefined || last === '') return key;
-  return [...before.reverse(), SHOWN[last] ?? last].join('+');
+  return [...before.reverse(), SHOWN_KEYS[last] ?? last].join('+');
 }
 
 /** @param {KeyboardEvent} event */

@@ -83,7 +83,7 @@ export function openLink(href) {
 export function placeAfter(from, changes) {
   const another = changes.session !== undefined && changes.session !== from.session;
   const next = { ...(another ? START : from), ...changes };
-  if (next.session === null) return { ...START, query: next.query };
+  if (next.session === null) return { ...START, tab: next.tab, query: next.query };
   return next.screen === 'sessions' ? { ...next, screen: 'session' } : next;
 }
 
@@ -117,17 +117,18 @@ export function parsePlace(address) {
   const cut = address.indexOf('?');
   const path = cut < 0 ? address : address.slice(0, cut);
   const parameters = new URLSearchParams(cut < 0 ? '' : address.slice(cut + 1));
+  const tab = parameters.get('tab') ?? '';
   const query = parameters.get('q') ?? '';
   const [, s, encoded = '', screen = ''] = path.split('/');
   const session = s === 's' ? decoded(encoded) : null;
-  if (session === null || session === '') return { ...START, query };
+  if (session === null || session === '') return { ...START, tab, query };
   return {
     screen: /** @type {ScreenName} */ (SCREENS_OF_SESSION.has(screen) ? screen : 'session'),
     session,
     at: wholeNumber(parameters.get('at')),
     message: wholeNumber(parameters.get('msg')),
     partner: wholeNumber(parameters.get('cmp')),
-    tab: parameters.get('tab') ?? '',
+    tab,
     query,
   };
 }

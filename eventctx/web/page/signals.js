@@ -10,17 +10,21 @@
 /** @template T @typedef {{readonly value: T, peek: () => T}} Computed */
 
 /**
- * What reads: a computed or an effect.
- * @typedef {{order: number, sources: Set<Read>, stale: () => void}} Reader
+ * What reads: a computed or an effect. `sources` are with the version that was read.
+ * @typedef {{sources: Map<Read, number>, stale: () => void}} Reader
  */
 
-/** What is read: its readers. @typedef {{readers: Set<Reader>}} Read */
+/**
+ * What is read. `refresh` makes a computed that may be out of date; its version then says whether
+ * it came out otherwise.
+ * @typedef {{version: number, readers: Set<Reader>, refresh: () => void}} Read
+ */
 
 /** @type {Reader | null} */
 let currentReader = null;
 let batchDepth = 0;
 let madeEffects = 0;
-/** @type {Map<Reader, () => void>} */
+/** Effects to run at the end of the batch, with their place in the order. @type {Map<() => void, number>} */
 const waitingEffects = new Map();
 
 /**
@@ -31,7 +35,7 @@ const waitingEffects = new Map();
 export function signal(initial) {
   let held = initial;
   /** @type {Read} */
-  const read = { readers: new Set() };
+  const read = { version: 0, readers: new Set(), refresh: () => {} };
   return {
     get value() {
       noteRead(read);
@@ -40,6 +44,7 @@ export function signal(initial) {
     set value(next) {
       if (Object.is(next, held)) return;
       held = next;
+      read.version++;
       batch(() => tellReaders(read));
     },
     peek: () => held,
@@ -54,30 +59,46 @@ export function signal(initial) {
 export function computed(make) {
   /** @type {T | undefined} */
   let held;
-  let fresh = false;
-  /** @type {Read} */
-  const read = { readers: new Set() };
+  let state = /** @type {'new' | 'fresh' | 'stale'} */ ('new');
   /** @type {Reader} */
   const reader = {
-    order: 0,
-    sources: new Set(),
+    sources: new Map(),
     stale: () => {
-      if (!fresh) return;
-      fresh = false;
+      if (state === 'stale') return;
+      if (state === 'fresh') state = 'stale';
       tellReaders(read);
     },
   };
+  /** @type {Read} */
+  const read = {
+    version: 0,
+    readers: new Set(),
+    refresh: () => {
+      if (state === 'fresh') return;
+      if (state === 'stale' && !anySourceChanged(reader)) {
+        state = 'fresh';
+        return;
+      }
+      const before = state;
+      state = 'new'; // should it fail, it is made again when it is read again
+      const next = reading(reader, make);
+      if (before === 'new' || !Object.is(next, held)) read.version++;
+      state = 'fresh';
+      held = next;
+    },
+  };
   function current() {
-    if (!fresh) {
-      held = reading(reader, make);
-      fresh = true;
-    }
+    read.refresh();
     return /** @type {T} */ (held);
   }
   return {
     get value() {
-      noteRead(read);
-      return current();
+      // Also noted when it fails: who reads it is told when it may succeed.
+      try {
+        return current();
+      } finally {
+        noteRead(read);
+      }
     },
     peek: () => current(),
   };
@@ -91,16 +112,15 @@ export function computed(make) {
  */
 export function effect(run) {
   let ended = false;
+  const order = madeEffects++;
   /** @type {void | (() => void)} */
   let cleanup;
   /** @type {Reader} */
-  const reader = {
-    order: madeEffects++,
-    sources: new Set(),
-    stale: () => waitingEffects.set(reader, again),
-  };
+  const reader = { sources: new Map(), stale: () => waitingEffects.set(again, order) };
   function again() {
-    if (ended) return;
+    if (!ended && anySourceChanged(reader)) runNow();
+  }
+  function runNow() {
     if (cleanup) untracked(cleanup);
     cleanup = undefined;
     const next = reading(reader, run);
@@ -111,11 +131,11 @@ export function effect(run) {
   function stop() {
     ended = true;
     forgetSources(reader);
-    waitingEffects.delete(reader);
+    waitingEffects.delete(again);
     if (cleanup) untracked(cleanup);
     cleanup = undefined;
   }
-  again();
+  runNow();
   return stop;
 }
 
@@ -130,8 +150,11 @@ export function batch(change) {
   try {
     return change();
   } finally {
-    if (batchDepth === 1) runWaitingEffects();
-    batchDepth--;
+    try {
+      if (batchDepth === 1) runWaitingEffects();
+    } finally {
+      batchDepth--;
+    }
   }
 }
 
@@ -162,9 +185,9 @@ function runWaitingEffects() {
       waitingEffects.clear();
       throw new Error('an effect changes what it reads, again and again');
     }
-    const now = [...waitingEffects].sort(([a], [b]) => a.order - b.order);
+    const now = [...waitingEffects].sort(([, a], [, b]) => a - b);
     waitingEffects.clear();
-    for (const [, again] of now) {
+    for (const [again] of now) {
       // One broken pane must not keep the others from being drawn.
       try {
         again();
@@ -197,7 +220,21 @@ function reading(reader, run) {
 function noteRead(read) {
   if (currentReader === null) return;
   read.readers.add(currentReader);
-  currentReader.sources.add(read);
+  // Of two reads in one run the first counts: the value may have changed in between.
+  if (!currentReader.sources.has(read)) currentReader.sources.set(read, read.version);
+}
+
+/** @param {Reader} reader */
+function anySourceChanged(reader) {
+  for (const [source, version] of reader.sources) {
+    try {
+      source.refresh();
+    } catch {
+      return true; // the reader will meet the error where it can handle it
+    }
+    if (source.version !== version) return true;
+  }
+  return false;
 }
 
 /** @param {Read} read */
@@ -207,6 +244,6 @@ function tellReaders(read) {
 
 /** @param {Reader} reader */
 function forgetSources(reader) {
-  for (const source of reader.sources) source.readers.delete(reader);
+  for (const source of reader.sources.keys()) source.readers.delete(reader);
   reader.sources.clear();
 }

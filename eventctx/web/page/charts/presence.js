@@ -36,8 +36,7 @@ define('ctx-presence', (host) => {
   const grid = h(
     'div',
     { class: 'presence-grid', role: 'grid', tabindex: '0', 'aria-label': 'Presence of messages in requests' },
-    cells.map(({ row }) => row),
-    tall,
+    [...cells.map(({ row }) => row), tall],
   );
   const line = h('p', { class: 'chart-line' });
   const { list, items } = presenceLegend();

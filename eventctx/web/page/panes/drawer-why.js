@@ -103,7 +103,7 @@ function answerFacts(answer) {
 
 /** @param {WhyFact[]} facts */
 function factList(facts) {
-  return h('dl', { class: 'facts' }, facts.flatMap(({ label, text, message, position }) => [
+  return h('dl', { class: 'why-facts' }, facts.flatMap(({ label, text, message, position }) => [
     h('dt', { text: label }),
     h('dd', null, message === undefined && position === undefined
       ? shownText(text)

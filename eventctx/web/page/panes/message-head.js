@@ -87,7 +87,7 @@ function jumpTo(word, arrow, number) {
  */
 function linksAt(timeline, number) {
   const at = linksByMessage(timeline).get(number) ?? [];
-  return at.map((link) => h('a', {
+  return at.map((/** @type {Timeline['links'][number]} */ link) => h('a', {
     class: 'jump other-session', href: linkTo({ session: link.session }),
     text: `→ ${link.kind ?? link.relation}`, title: link.session,
   }));

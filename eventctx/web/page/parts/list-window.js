@@ -20,7 +20,7 @@ export const MOST_SCROLL_HEIGHT = 8_000_000;
 /** So much beyond what is in sight is in the page, so that scrolling meets rows, not gaps. */
 const OVERSCAN = 300;
 
-const MOST_REMEMBERED = 50_000;
+const MOST_HEIGHTS = 50_000;
 
 export class ListWindow {
   heights = new RowHeights();
@@ -70,7 +70,7 @@ export class ListWindow {
    * @returns {boolean} whether it is another height than was thought
    */
   measured(row, key, height) {
-    if (this.#remembered.size > MOST_REMEMBERED) this.#remembered.clear();
+    if (this.#remembered.size > MOST_HEIGHTS) this.#remembered.clear();
     this.#remembered.set(key, height);
     const differs = Math.abs(this.heights.height(row) - height) > 0.01;
     if (differs) this.heights.set(row, height);

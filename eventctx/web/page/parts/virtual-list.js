@@ -176,7 +176,7 @@ export class VirtualList extends HTMLElement {
 
   /** @param {number} to */
   #scrollTo(to) {
-    if (Math.abs(this.scrollTop - to) >= 1) this.scrollTop = to;
+    if (Math.abs(this.scrollTop - to) >= 1) this.scrollTo({ top: to, behavior: 'instant' });
     this.#scrolledTo = this.scrollTop;
     this.#moveBlock();
   }

@@ -1,5 +1,13 @@
 // `<ctx-session>`: charts above, the transcript beside what was sent, and the drawer that explains.
 
+import {} from '../charts/overview.js';
+import {} from '../charts/presence.js';
+import {} from '../charts/river.js';
+import {} from '../panes/drawer.js';
+import {} from '../panes/head.js';
+import {} from '../panes/sent.js';
+import {} from '../panes/transcript.js';
+import {} from '../parts/virtual-list.js';
 import { define, h } from '../element.js';
 import { splitter } from '../panes/splitter.js';
 import { sessionKeys } from '../panes/session-keys.js';
@@ -28,7 +36,7 @@ define('ctx-session', (host) => {
 
   const panels = sessionPanels();
   const bars = splitters(host);
-  const below = h('div', { class: 'session-columns' },
+  const below = h('div', { class: 'session-panes' },
     panels.map, bars.map, panels.transcript, bars.sent, panels.sent);
   const switches = h('div', { class: 'panel-switches' });
   host.classList.add('session');
@@ -44,7 +52,7 @@ define('ctx-session', (host) => {
     for (const [name, bar] of Object.entries(bars)) bar.hidden = one || !open.has(name);
     bars.sent.hidden = one || !open.has('sent') || !open.has('transcript');
     below.hidden = !['map', 'transcript', 'sent'].some((name) => open.has(name));
-    host.classList.toggle('without-columns', below.hidden);
+    host.classList.toggle('without-panes', below.hidden);
     host.classList.toggle('without-details', !open.has('details'));
   });
   host.effect(() => {
@@ -100,7 +108,7 @@ function splitters(host) {
     }),
     details: splitter(host, {
       label: 'the details', vertical: false, grows: -1, variable: '--details-height',
-      initial: 230, least: 90, most: () => high() * 0.7,
+      initial: 210, least: 90, most: () => high() * 0.7,
     }),
   };
 }

@@ -283,7 +283,7 @@ function emptyStore() {
 
 async function loadSparklines() {
   // Without them the list says all the rest; the next reading may bring them.
-  const loaded = await source.sparklines?.().catch(() => undefined);
+  const loaded = await source.sparklines().catch(() => undefined);
   if (loaded !== undefined) sparklines.value = loaded;
 }
 

@@ -5,13 +5,15 @@
  * A content that the file leaves out is shown as a message that says so, with its size.
  */
 
+import { go, place } from '../place.js';
 import { Timeline } from '../timeline/timeline.js';
 import { foundIn, wordsOfQuery } from './searching.js';
 
 /** @typedef {import('./source.js').Source} Source */
 /** @typedef {import('./source.js').SessionRow} SessionRow */
-/** @typedef {{position: number, index: number}} BodyAddress */
-/** @typedef {{version: string, receipt: string, reveal: boolean, structure: boolean}} AboutFile */
+/** @typedef {import('./source.js').BodyAddress} BodyAddress */
+/** @typedef {import('./source.js').StoredMessage} StoredMessage */
+/** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
 /** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
 const MOST_BLOCKS = 12;
@@ -19,13 +21,17 @@ const MOST_BLOCKS = 12;
 /** The most messages that a search finds. */
 const MOST_FOUND = 200;
 
-/** @returns {Source} */
+/**
+ * The source of this file, which also opens its one session, unless the address names a place in it.
+ * @returns {Source}
+ */
 export function embeddedSource() {
   const about = /** @type {AboutFile} */ (embeddedPart('export'));
   const whole = /** @type {any} */ (embeddedPart('timeline'));
   const blocks = new BlockShelf(document.querySelectorAll('script.bodies'));
   const loaded = Timeline.from(whole);
   const leftOut = leftOutMessages(whole, loaded);
+  if (place.peek().session === null) go({ session: loaded.session }, { replace: true });
 
   /** @param {BodyAddress} address */
   async function bodyAt(address) {
@@ -35,7 +41,7 @@ export function embeddedSource() {
 
   return {
     can: { answers: false, live: false, search: !about.structure },
-    about: async () => ({ ...about, live: false, store: '', writable: false }),
+    about: async () => ({ version: about.version, reveal: about.reveal, live: false, store: '', writable: false }),
     sessions: async () => [sessionRowOf(whole)],
     timeline: async (name) => {
       if (name !== loaded.session) throw new Error(`This file holds ${loaded.session} only.`);
@@ -47,7 +53,7 @@ export function embeddedSource() {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
     search: (query) => searched(query, loaded, blocks),
-    digests: async () => ({ messages: [] }),
+    digests: () => unpacked(document.getElementById('digests')),
   };
 }
 
@@ -62,13 +68,13 @@ class BlockShelf {
   constructor(elements) {
     this.elements = [...elements];
     this.firsts = this.elements.map((one) => addressOf(one.getAttribute('data-first') ?? ''));
-    /** @type {Map<number, Promise<Map<string, object | null>>>} */
+    /** @type {Map<number, Promise<Map<string, StoredMessage>>>} */
     this.decoded = new Map();
   }
 
   /**
    * @param {BodyAddress} address
-   * @returns {Promise<object | null | undefined>} undefined: the file does not hold it
+   * @returns {Promise<StoredMessage | undefined>} undefined: the file does not hold it
    */
   async find(address) {
     let low = 0;
@@ -112,23 +118,32 @@ function isBehind(one, other) {
 
 /**
  * @param {Element | undefined} element
- * @returns {Promise<Map<string, object | null>>}
+ * @returns {Promise<Map<string, StoredMessage>>}
  */
 async function decodedBlock(element) {
+  /** @type {[number, number, StoredMessage][]} */
+  const rows = await unpacked(element);
+  return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
+}
+
+/**
+ * The value of an element whose text is the base64 of compressed JSON.
+ * @param {Element | null | undefined} element
+ * @returns {Promise<any>}
+ */
+async function unpacked(element) {
   const packed = atob(JSON.parse(element?.textContent ?? '""'));
   const bytes = new Uint8Array(packed.length);
   for (let place = 0; place < packed.length; place += 1) bytes[place] = packed.charCodeAt(place);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
-  /** @type {[number, number, object | null][]} */
-  const rows = await new Response(stream).json();
-  return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
+  return new Response(stream).json();
 }
 
 /**
  * What stands for a content that the file leaves out.
  * @param {any} whole
  * @param {Timeline} timeline
- * @returns {(address: BodyAddress) => object}
+ * @returns {(address: BodyAddress) => StoredMessage}
  */
 function leftOutMessages(whole, timeline) {
   /** @type {Map<string, number>} */

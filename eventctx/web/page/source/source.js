@@ -8,6 +8,11 @@
 
 /** A row of `eventctx sessions --json`. @typedef {Record<string, any> & {session: string}} SessionRow */
 
+/** Tokens of a session's requests, at most 40 of them, and how many messages of a person are out
+ * of view at its end.
+ * @typedef {{totals: number[], lost: number}} Sparkline
+ */
+
 /** The place of a body: a record's position, and the body's index in it.
  * @typedef {{position: number, index: number}} BodyAddress
  */
@@ -31,6 +36,7 @@
  *   can: Abilities,
  *   about(): Promise<About>,
  *   sessions(): Promise<SessionRow[]>,
+ *   sparklines(): Promise<Record<string, Sparkline>>,
  *   timeline(name: string): Promise<Timeline>,
  *   follow(timeline: Timeline, onState: (state: FollowState) => void): () => void,
  *   bodies(name: string, addresses: BodyAddress[]): Promise<StoredMessage[]>,

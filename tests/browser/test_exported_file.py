@@ -1,0 +1,83 @@
+"""An exported session opens from the disk, alone: it asks nobody for anything."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from tests.browser import hostile
+from tests.browser.chromium import in_the_browser
+from tests.browser.inspecting import output_of
+from tests.browser.settling import settled, unsafe_characters
+from tests.browser.stores import DEMO
+from tests.browser.test_accessibility import broken_rules
+from tests.browser.test_flows import FORGOTTEN
+from tests.browser.watching import Watch
+
+pytestmark = in_the_browser
+
+Exported = Callable[..., Awaitable[Page]]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def exported(browser: Browser, store: Path, tmp_path: Path) -> AsyncIterator[Exported]:
+    """Export a session with these options, and open the file."""
+    watch = Watch("file://")
+    contexts: list[BrowserContext] = []
+
+    async def opened(session: str, *options: str) -> Page:
+        file = tmp_path / "exported.html"
+        await output_of("inspect", "--store", store, "--html", file, *options, "--", session)
+        context = await browser.new_context(viewport={"width": 1280, "height": 900})
+        contexts.append(context)
+        await watch.over(context)
+        page = await context.new_page()
+        await page.goto(file.as_uri())
+        return await settled(page)
+
+    yield opened
+    try:
+        await watch.clean(*[page for context in contexts for page in context.pages])
+    finally:
+        for context in contexts:
+            await context.close()
+
+
+async def test_a_file_answers_what_was_forgotten_and_why(exported: Exported) -> None:
+    page = await exported(DEMO)
+    await page.get_by_role("link", name=re.compile("of your messages (is|are) not in view")).click()
+    card = page.get_by_role("article", name="Message 17")
+    await expect(card).to_contain_text(FORGOTTEN)
+    await card.get_by_role("link", name="Why message 17 is not in view").click()
+    await expect(page.locator("ctx-drawer")).to_contain_text("needed less than what stays")
+    await page.keyboard.press("ArrowLeft")
+    await expect(page).to_have_url(re.compile(r"#/s/demo\?at=\d+"))
+
+
+async def test_axe_finds_nothing_in_a_file(exported: Exported) -> None:
+    page = await exported(DEMO)
+    assert await broken_rules(page) == []
+
+
+async def test_hostile_words_in_a_file_run_nothing(exported: Exported) -> None:
+    page = await exported(hostile.SESSION)
+    assert await page.evaluate("() => 'ran' in window") is False
+    assert await unsafe_characters(page) == []
+    for key in ["ArrowLeft"] * 6 + ["w", "l"]:
+        await page.keyboard.press(key)
+    assert await page.evaluate("() => 'ran' in window") is False
+    assert await unsafe_characters(page) == []
+
+
+async def test_a_file_of_the_structure_holds_no_text(exported: Exported) -> None:
+    page = await exported(DEMO, "--structure")
+    file = await asyncio.to_thread(Path(page.url.removeprefix("file://").split("#")[0]).read_text)
+    assert "Follow one message" not in file
+    await expect(page.locator("ctx-sent")).to_be_visible()
+    await page.keyboard.press("ArrowLeft")
+    await expect(page).to_have_url(re.compile(r"at=\d+"))

@@ -1,0 +1,196 @@
+"""Clients that mean no good, and stores that are not well: the server stands, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import time
+from contextlib import suppress
+
+import apsw
+import pytest
+
+import eventctx
+from eventctx.errors import NotAStore, StoreUnavailable
+from eventctx.web import connection as connections
+from tests.web.conftest import Served, read_reply
+
+
+def about(served: Served) -> int:
+    return served.get("/api/about").status
+
+
+@pytest.mark.slow
+def test_a_request_that_does_not_come_to_its_end_is_given_up(serving, store) -> None:
+    served = serving(store)
+    silent, half, dripping = (served.connect() for _ in range(3))
+    half.sendall(f"GET / HTTP/1.1\r\nHost: {served.host}\r\nX-A: ".encode())
+    begun = time.monotonic()
+    dripping.settimeout(0.5)
+    ended = False
+    while not ended and time.monotonic() - begun < connections.REQUEST_SECONDS + 5:
+        try:
+            dripping.sendall(b"G")
+            ended = dripping.recv(1) == b""
+        except TimeoutError:
+            assert about(served) == 200
+        except OSError:
+            ended = True
+    assert ended
+    for one in (silent, half):
+        with suppress(ConnectionError):
+            assert one.recv(1) == b""
+        one.close()
+    dripping.close()
+
+
+def test_a_second_request_on_a_connection_is_given_up_too_and_a_whole_one_is_not(served) -> None:
+    with served.connect() as one:
+        request = f"GET /api/about HTTP/1.1\r\nHost: {served.host}\r\nCookie: {served.cookie}\r\n"
+        for _ in range(3):
+            one.sendall((request + "\r\n").encode())
+            assert read_reply(one).status == 200
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\n" + b"X-Long: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: b\r\n" % one for one in range(10_000)) + b"\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"\x00\xff\x16\x03\x01\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"GET  /  HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+        b"GET / HTTP/1.1\nHost: x\n\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=["header", "headers", "target", "tls", "version", "blanks", "lengths", "smuggled", "feeds",
+         "http2", "star", "connect"],
+)  # fmt: skip
+def test_what_is_no_request_for_us_is_refused_and_nothing_breaks(served, request_bytes) -> None:
+    try:
+        reply = served.raw(request_bytes)
+    except ConnectionError:
+        reply = None  # refused before all of it was read
+    assert reply is None or reply.status in (0, 400, 403, 405, 431)
+    assert about(served) == 200
+
+
+def test_an_upgrade_to_another_protocol_is_not_made(served) -> None:
+    more = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")  # fmt: skip
+    assert served.get("/api/about", *more).status == 200
+    assert served.raw("GET /api/about HTTP/1.1\r\nHost: x\r\n" + "\r\n".join(more) + "\r\n\r\n"
+                      ).status == 403  # fmt: skip
+
+
+def test_a_client_that_leaves_in_the_middle_takes_nothing_along(served) -> None:
+    for _ in range(50):
+        one = served.connect()
+        lines = f"GET /api/s/work/audit HTTP/1.1\r\nHost: {served.host}\r\n"
+        one.sendall((lines + f"Cookie: {served.cookie}\r\n\r\n").encode())
+        linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)  # a reset instead of an end
+        one.close()
+    assert about(served) == 200
+
+
+def test_a_body_is_not_read(served) -> None:
+    assert served.get("/api/about", "Content-Length: 5").status == 200
+
+
+# -- stores --------------------------------------------------------------------------------------
+
+
+def test_an_empty_store_has_a_page_and_no_sessions(serving, tmp_path) -> None:
+    path = tmp_path / "empty.db"
+
+    async def made() -> None:
+        async with eventctx.open(path):
+            pass
+
+    asyncio.run(made())
+    served = serving(path)
+    assert served.get("/").status == 200
+    assert served.get("/api/sessions").document == []
+    assert served.get("/api/sparklines").document == {}
+    assert served.get("/api/verify").document == []
+    assert served.get("/api/search?q=x").document == []
+
+
+def test_a_missing_store_a_folder_and_another_file_are_told_apart(serving, tmp_path) -> None:
+    with pytest.raises(StoreUnavailable, match="nothing there"):
+        serving(tmp_path / "none.db")
+    with pytest.raises(NotAStore, match="a folder"):
+        serving(tmp_path)
+    other = tmp_path / "other.db"
+    other.write_text("something else " * 100)
+    with pytest.raises(NotAStore):
+        serving(other)
+    assert {one.name for one in tmp_path.iterdir()} == {"other.db"}
+
+
+@pytest.fixture
+def damaged(store):
+    """A store of a sound session ``work`` and one, ``bad``, with a payload that is no JSON."""
+    copy = store.with_name("damaged.db")
+    shutil.copy(store, copy)
+
+    async def made() -> None:
+        async with eventctx.open(copy) as engine:
+            context = await engine.session("bad")
+            async with context.turn():
+                await context.add_message({"role": "user", "content": "hello"})
+                await context.get_messages_for_request()
+
+    asyncio.run(made())
+    connection = apsw.Connection(str(copy))
+    connection.execute(
+        "UPDATE records SET payload=X'7B' WHERE stream=(SELECT id FROM streams WHERE name='bad') "
+        "AND type=(SELECT id FROM types WHERE name='context:request_prepared')"
+    )
+    connection.close()
+    return copy
+
+
+def test_a_damaged_session_does_not_take_the_others_along(serving, damaged) -> None:
+    served = serving(damaged)
+    rows = served.get("/api/sessions").document
+    assert [row["session"] for row in rows] == ["work", "bad"]
+    assert rows[0]["requests"] == 12
+    sparks = served.get("/api/sparklines").document
+    assert (len(sparks["work"]), sparks["bad"]) == (12, [])
+    assert served.get("/api/s/work/timeline").status == 200
+    assert served.get("/api/verify").document[1]["ok"] is False
+
+
+@pytest.mark.parametrize(
+    "question", ["timeline", "digests", "audit", "view?turn=1", "why?number=0"]
+)
+def test_a_question_about_a_damaged_session_is_answered_with_the_damage(
+    serving, damaged, question
+) -> None:
+    reply = serving(damaged).get(f"/api/s/bad/{question}")
+    assert reply.status == 409
+    assert "bad" in reply.document["error"]
+
+
+def test_a_stream_of_a_damaged_session_ends_with_the_damage(serving, damaged) -> None:
+    stream = serving(damaged).open_stream("/api/s/bad/follow?after=-1")
+    assert stream.event().name == "trouble"
+    assert stream.event() is None
+    stream.close()
+
+
+def test_a_store_that_vanishes_is_told_and_the_page_stays(serving, store) -> None:
+    served = serving(store)
+    assert served.get("/api/sessions").status == 200
+    store.write_bytes(b"")
+    reply = served.get("/api/s/work/audit")
+    assert reply.status in (200, 404, 409, 500)
+    assert served.get("/").status == 200

@@ -1,0 +1,325 @@
+"""What the page is told equals what the command line prints with ``--json``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import eventctx
+
+WORK = "/api/s/work"
+
+
+@pytest.fixture(scope="module")
+def revealed(_written, tmp_path_factory):
+    from tests.web.conftest import Served
+
+    path = tmp_path_factory.mktemp("revealed") / "s.db"
+    path.write_bytes(_written)
+    made = Served(path, reveal=True)
+    made.enter()
+    yield made, path
+    made.stop()
+
+
+def requests_of(run, path) -> list[dict]:
+    return run("audit", "work", "--json", "--store", path).document["requests"]
+
+
+TWINS = [
+    ("/api/sessions", ("sessions",)),
+    ("/api/stats", ("stats",)),
+    (f"{WORK}/stats", ("stats",)),
+    ("/api/verify", ("verify",)),
+    (f"{WORK}/verify", ("verify", "work")),
+    (f"{WORK}/audit", ("audit", "work")),
+    (f"{WORK}/audit?turn=2", ("audit", "work", "--turn", 2)),
+    (f"{WORK}/why?number=2", ("why", "work", 2)),
+    (f"{WORK}/why?number=2&turn=1", ("why", "work", 2, "--turn", 1)),
+    (f"{WORK}/lost", ("lost", "work")),
+    (f"{WORK}/lost?turn=2", ("lost", "work", "--turn", 2)),
+    (f"{WORK}/lost?compaction=1", ("lost", "work", "--compaction", 1)),
+    (f"{WORK}/view?turn=2", ("view", "work", "--turn", 2)),
+    (f"{WORK}/view?turn=2&iteration=3", ("view", "work", "--turn", "2.3")),
+    (f"{WORK}/transcript", ("transcript", "work")),
+    (f"{WORK}/transcript?at=20", ("transcript", "work", "--at", 20)),
+    (f"{WORK}/transcript?turn=1", ("transcript", "work", "--turn", 1)),
+    (f"{WORK}/instructions", ("instructions", "work")),
+    ("/api/search?q=contents&limit=10", ("search", "contents")),
+    ("/api/search?q=look+around&session=work&limit=3",
+     ("search", "look", "around", "--session", "work", "--limit", 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "command"), TWINS, ids=[target for target, _ in TWINS])
+def test_every_answer_has_a_twin_on_the_command_line(revealed, run, target, command) -> None:
+    served, path = revealed
+    reply = served.get(target)
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+    printed = run(*command, "--json", "--store", path)
+    assert printed.code == 0, printed.err
+    assert reply.document == printed.document
+
+
+def test_questions_about_a_position_have_the_same_twins(revealed, run) -> None:
+    served, path = revealed
+    asked = [row["position"] for row in requests_of(run, path)]
+    first, last = asked[0], asked[-1]
+    for target, command in (
+        (f"view?position={last}", ("view", "work", "--position", last)),
+        (f"why?number=3&position={last}", ("why", "work", 3, "--position", last)),
+        (f"instructions?position={first}", ("instructions", "work", "--position", first)),
+        (f"diff?before={first}&after={last}", ("diff", "work", f"@{first}", f"@{last}")),
+    ):
+        printed = run(*command, "--json", "--store", path).document
+        assert served.get(f"{WORK}/{target}").document == printed, target
+
+
+@pytest.mark.parametrize("bodies", [(), ("--bodies",)])
+def test_the_log_is_a_list_of_the_lines_that_log_prints(revealed, run, bodies) -> None:
+    served, path = revealed
+    more = "&bodies=1" if bodies else ""
+    whole = run("log", "work", *bodies, "--json", "--store", path).lines
+    assert served.get(f"{WORK}/log?{more}").document == whole
+    part = run("log", "work", "--from", 7, "--to", 19, *bodies, "--json", "--store", path).lines
+    assert served.get(f"{WORK}/log?start=7&stop=19{more}").document == part
+
+
+def test_the_timeline_is_the_whole_session_or_what_continues_it(served) -> None:
+    whole = served.get(f"{WORK}/timeline").document
+    assert (whole["session"], whole["after"], whole["records"]) == ("work", -1, whole["head"] + 1)
+    later = served.get(f"{WORK}/timeline?after=40").document
+    assert (later["after"], later["head"]) == (40, whole["head"])
+    early = [at for at in whole["messages"]["position"] if at <= 40]
+    assert early + later["messages"]["position"] == whole["messages"]["position"]
+    none = served.get(f"{WORK}/timeline?after={whole['head']}").document
+    assert none["messages"]["position"] == []
+
+
+def test_digests_are_one_mark_for_each_message(served) -> None:
+    whole = served.get(f"{WORK}/timeline").document
+    marks = served.get(f"{WORK}/digests").document["messages"]
+    assert len(marks) == len(whole["messages"]["position"])
+    assert all(mark.startswith(b"m".hex()) and len(mark) == 66 for mark in marks)
+
+
+def test_bodies_come_in_the_order_in_which_they_were_asked_for(served, run) -> None:
+    columns = served.get(f"{WORK}/timeline").document["messages"]
+    places = list(zip(columns["position"], columns["index"], strict=True))[:8][::-1]
+    at = ",".join(f"{position}.{index}" for position, index in places)
+    found = served.get(f"{WORK}/bodies?at={at}").document
+    said = served.get(f"{WORK}/transcript").document
+    by_position = {one["position"]: one["message"] for one in said}
+    assert found == [by_position[position] for position, _ in places]
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (f"{WORK}/bodies", 400),
+        (f"{WORK}/bodies?at=", 400),
+        (f"{WORK}/bodies?at=1", 400),
+        (f"{WORK}/bodies?at=1.0,", 400),
+        (f"{WORK}/bodies?at=-1.0", 400),
+        (f"{WORK}/bodies?at={','.join(['1.0'] * 65)}", 400),
+        (f"{WORK}/timeline?after=x", 400),
+        (f"{WORK}/timeline?after=999999", 400),
+        (f"{WORK}/timeline?after=-2", 400),
+        (f"{WORK}/follow?after=999999", 400),
+        (f"{WORK}/why", 400),
+        (f"{WORK}/why?number=1e3", 400),
+        (f"{WORK}/why?number=9999", 400),
+        (f"{WORK}/why?number=1&turn=1&position=3", 400),
+        (f"{WORK}/view", 400),
+        (f"{WORK}/view?position=1", 400),
+        (f"{WORK}/view?iteration=1", 400),
+        (f"{WORK}/diff?before=1", 400),
+        (f"{WORK}/transcript?at=99999", 400),
+        (f"{WORK}/audit?turn=9", 400),
+        (f"{WORK}/log?start=9&stop=2", 400),
+        (f"{WORK}/log?start=99999", 400),
+        ("/api/search?q=", 400),
+        (f"/api/search?q={'x' * 1001}", 400),
+        ("/api/search?q=x&session=none", 404),
+        ("/api/s/none/audit", 404),
+        ("/api/s/none/timeline", 404),
+        ("/api/s/none/follow", 404),
+        ("/api/s/work", 404),
+        ("/api/nothing", 404),
+        ("/nothing", 404),
+        ("/s/work/nothing", 404),
+        (f"/{'x' * 9000}", 400),
+    ],
+)
+def test_a_question_that_cannot_be_answered_says_what_was_expected(served, target, status) -> None:
+    reply = served.get(target)
+    assert reply.status == status
+    if reply.headers["content-type"] == "application/json":
+        assert len(reply.document["error"]) > 10
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/page/../app.py",
+        "/page/../../web/app.py",
+        "/page/..%2fapp.py",
+        "/page/%2e%2e/app.py",
+        "/page/%252e%252e/app.py",
+        "/page//etc/passwd",
+        "/page/%2fetc%2fpasswd",
+        "/page/parts/../index.html",
+        "/page/parts%2ftext.js",
+        "/page/parts/text.js/",
+        "/page/parts/text.js%00.html",
+        "/page/PARTS/TEXT.JS",
+        "/page/",
+        "/page",
+        "//page/parts/text.js",
+        "/s/a/b/c",
+        "/s/..%2f..%2fetc%2fpasswd/lost/..",
+        "/api/s/../about",
+        "/api/s/%2e%2e/timeline",
+        "/api/s/..%2fwork/timeline",
+        "/api/s/work%2faudit",
+        "/api/s/work%00/audit",
+        "/api/s/%77ork%252fx/audit",
+        "/api/s/%ff/audit",
+        "\\page\\index.html",
+        "http://evil.example/",
+    ],
+)
+def test_no_trick_with_a_path_reaches_a_file(served, target) -> None:
+    reply = served.get(target)
+    assert reply.status in (400, 404)
+    assert b"import" not in reply.body
+    assert b"root:" not in reply.body
+
+
+def test_a_name_is_decoded_once(serving, tmp_path) -> None:
+    path = tmp_path / "names.db"
+    names = ["a b", "ä€😀", "100%", "%41", "a?b#c", "x&y=1", "alice@example.com", "<script>"]
+
+    async def made() -> None:
+        async with eventctx.open(path) as engine:
+            for name in names:
+                context = await engine.session(name)
+                await context.add_message({"role": "user", "content": name})
+
+    asyncio.run(made())
+    served = serving(path)
+    listed = [row["session"] for row in served.get("/api/sessions").document]
+    assert listed == names
+    for name in names:
+        coded = quote(name, safe="")
+        assert served.get(f"/api/s/{coded}/timeline").document["session"] == name
+        assert served.get(f"/s/{coded}").status == 200
+    twice = served.get(f"/api/s/{quote(quote('a b', safe=''), safe='')}/timeline")
+    assert twice.status == 404
+    assert served.get("/api/s/A/timeline").status == 404
+
+
+def test_the_page_is_the_same_at_each_of_its_addresses(served) -> None:
+    first = served.get("/")
+    assert first.headers["content-type"].startswith("text/html")
+    for target in ("/s/work", "/s/none", "/s/work/lost", "/s/work/compare", "/s/work/search",
+                   "/s/work/integrity", "/s/work?at=3&msg=4"):  # fmt: skip
+        assert served.get(target).body == first.body
+    script = served.get("/page/parts/text.js")
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert script.body == b"export const one = 1;\n"
+
+
+def test_about_says_what_this_is_and_not_where(served) -> None:
+    found = served.get("/api/about").document
+    assert found == {
+        "version": eventctx.__version__, "reveal": False, "live": True, "store": "s.db",
+        "writable": False,
+    }  # fmt: skip
+
+
+def test_a_sparkline_has_at_most_forty_figures(served) -> None:
+    found = served.get("/api/sparklines").document
+    totals = served.get(f"{WORK}/timeline").document["requests"]["total"]
+    assert found == {"work": totals}
+
+
+KEY = "sk-ant-api03-" + "Ab1" * 12
+MAIL = "bob.smith@lighthouse-works.io"
+
+
+@pytest.fixture
+def secretive(tmp_path: Path) -> Path:
+    path = tmp_path / "secrets.db"
+
+    async def made() -> None:
+        async with eventctx.open(path) as engine:
+            context = await engine.session("plain", max_tokens=2_000)
+            async with context.turn():
+                await context.add_message(
+                    {"role": "user", "content": f"Always use {KEY} and write to {MAIL}."}
+                )
+                use = {"type": "tool_use", "id": "t1", "name": "call",
+                       "input": {"password": "hunter2hunter2", KEY: 1}}  # fmt: skip
+                await context.add_message({"role": "assistant", "content": [use]})
+                await context.get_messages_for_request()
+
+    asyncio.run(made())
+    return path
+
+
+ALL = [
+    "/api/sessions", "/api/stats", "/api/verify", "/api/sparklines", "/api/search?q=always",
+    *[f"/api/s/plain/{one}" for one in (
+        "timeline", "digests", "bodies?at=1.0", "bodies?at=1.0,2.0", "audit", "why?number=0",
+        "lost", "view?turn=1", "transcript", "log?bodies=1", "instructions", "verify",
+        "why?number=77",
+    )],
+]  # fmt: skip
+
+
+def test_secrets_are_redacted_in_every_answer(serving, secretive) -> None:
+    served = serving(secretive)
+    told = {target: served.get(target).body.decode() for target in ALL}
+    for secret in (KEY, MAIL, "hunter2"):
+        assert [target for target, text in told.items() if secret in text] == []
+    whole = "".join(told.values())
+    for kind in ("api-key", "email", "password"):
+        assert f"[redacted:{kind}]" in whole
+
+
+def test_reveal_shows_them(serving, secretive) -> None:
+    served = serving(secretive, reveal=True)
+    said = served.get("/api/s/plain/transcript").body.decode()
+    assert KEY in said
+    assert "hunter2hunter2" in said
+
+
+def test_redaction_changes_nothing_where_there_is_no_secret(revealed, served) -> None:
+    shown, _ = revealed
+    for target, _ in TWINS:
+        if target.endswith("stats"):
+            continue  # names the store's path
+        assert served.get(target).document == shown.get(target).document, target
+
+
+def test_an_erased_message_is_null_and_a_damaged_one_says_so(serving, store) -> None:
+    async def erased() -> None:
+        async with eventctx.open(store) as engine:
+            await engine.erase("work", [1])
+
+    asyncio.run(erased())
+    served = serving(store)
+    columns = served.get(f"{WORK}/timeline").document["messages"]
+    places = list(zip(columns["position"], columns["index"], strict=True))
+    at = ",".join(f"{position}.{index}" for position, index in places[:3])
+    found = served.get(f"{WORK}/bodies?at={at}").document
+    assert [one is None for one in found] == [False, True, False]
+    other = served.get(f"{WORK}/bodies?at={places[0][0]}.0,{places[0][0]}.7").document
+    assert other[0]["role"] == "system"
+    assert "error" in other[1]
+    assert json.dumps(found[0]) in json.dumps(other)

@@ -1,0 +1,234 @@
+"""Who gets in: names, origins, tokens and cookies, over raw sockets."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from eventctx.web.guard import HEADERS
+
+GET = "GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n"
+
+
+def test_the_token_is_changed_for_a_cookie_and_leads_to_a_clean_address(serving, store) -> None:
+    served = serving(store, entered=False, session="work")
+    reply = served.enter()
+    assert (reply.status, reply.headers["location"]) == (303, "/s/work")
+    value = reply.headers["set-cookie"]
+    assert value.startswith(f"eventctx-{served.port}=")
+    assert value.endswith("; Path=/; HttpOnly; SameSite=Strict")
+    assert len(value.split("=")[1].split(";")[0]) >= 43
+    assert len(served.token) >= 43
+    assert served.get("/s/work").status == 200
+
+
+def test_the_token_works_once(serving, store) -> None:
+    served = serving(store)
+    again = served.enter()
+    assert again.status == 403
+    assert b"used already" in again.body
+    assert "set-cookie" not in again.headers
+
+
+def test_a_browser_that_is_in_may_open_the_printed_address_again(served) -> None:
+    reply = served.get(f"/?token={served.token}")
+    assert (reply.status, reply.headers["location"]) == (303, "/")
+    assert "set-cookie" not in reply.headers
+
+
+def test_a_wrong_token_does_not_use_the_right_one_up(serving, store) -> None:
+    served = serving(store, entered=False)
+    wrong = served.raw(f"GET /?token={'x' * 43} HTTP/1.1\r\nHost: {served.host}\r\n\r\n")
+    empty = served.raw(f"GET /?token= HTTP/1.1\r\nHost: {served.host}\r\n\r\n")
+    head = served.raw(f"HEAD /{served.target} HTTP/1.1\r\nHost: {served.host}\r\n\r\n")
+    assert [wrong.status, empty.status, head.status] == [403, 403, 403]
+    assert served.enter().status == 303
+
+
+def test_a_token_from_another_site_is_refused_before_it_is_read(serving, store) -> None:
+    served = serving(store, entered=False)
+    assert served.get(f"/{served.target}", "Sec-Fetch-Site: cross-site").status == 403
+    assert served.enter().status == 303
+
+
+@pytest.mark.parametrize("target", ["/", "/api/sessions", "/page/parts/text.js", "/s/work"])
+def test_nothing_is_sent_without_the_cookie(served, target) -> None:
+    other = served.cookie.replace(f"eventctx-{served.port}", f"eventctx-{served.port + 1}")
+    for cookie in ("", "Cookie: \r\n", f"Cookie: {other}\r\n", "Cookie: eventctx=\r\n"):
+        request = GET.format(target=target, host=served.host, more=cookie)
+        assert served.raw(request).status == 403
+    short = served.cookie[:-1]
+    assert served.get(target, f"Cookie: {short}").status == 403
+    assert served.get(target, f"Cookie: a=b; {served.cookie}; c=d").status == 200
+
+
+def test_the_cookie_of_another_inspector_is_worth_nothing_here(served, serving, store) -> None:
+    other = serving(store)
+    assert served.get("/api/about", f"Cookie: {other.cookie}").status == 403
+    mixed = f"eventctx-{served.port}={other.cookie.partition('=')[2]}"
+    assert served.get("/api/about", f"Cookie: {mixed}").status == 403
+    assert served.get("/api/about", f"Cookie: {other.cookie}; {served.cookie}").status == 200
+
+
+WRONG_HOSTS = [
+    "evil.example",
+    "evil.example:{port}",
+    "127.0.0.1",
+    "127.0.0.1:1",
+    "127.0.0.1:{port}0",
+    "localhost",
+    "eventctx.localhost:{port}",
+    "localhost.:{port}",
+    "127.0.0.2:{port}",
+    "0.0.0.0:{port}",
+    "[::1]",
+    "[::]:{port}",
+    "::1:{port}",
+    "127.0.0.1:{port}@evil.example",
+    "evil.example, 127.0.0.1:{port}",
+    "2130706433:{port}",
+    "0x7f.1:{port}",
+    "",
+]
+
+
+@pytest.mark.parametrize("host", WRONG_HOSTS)
+@pytest.mark.parametrize("target", ["/", "/api/sessions", "/nothing", "/page/parts/text.js"])
+def test_another_host_is_refused_on_every_route(served, host, target) -> None:
+    cookie = f"Cookie: {served.cookie}\r\n"
+    name = host.format(port=served.port)
+    reply = served.raw(GET.format(target=target, host=name, more=cookie))
+    assert reply.status in (400, 403)
+    assert b"work" not in reply.body
+
+
+def test_our_own_names_are_accepted(served) -> None:
+    for host in ("127.0.0.1", "localhost", "[::1]", "LOCALHOST"):
+        cookie = f"Cookie: {served.cookie}\r\n"
+        request = GET.format(target="/api/about", host=f"{host}:{served.port}", more=cookie)
+        assert served.raw(request).status == 200
+
+
+def test_a_request_without_a_host_or_with_two_is_refused(served) -> None:
+    cookie = f"Cookie: {served.cookie}\r\n"
+    none = served.raw(f"GET /api/about HTTP/1.1\r\n{cookie}\r\n")
+    old = served.raw(f"GET /api/about HTTP/1.0\r\n{cookie}\r\n")
+    two = GET.format(target="/api/about", host=served.host, more=f"Host: evil\r\n{cookie}")
+    assert none.status in (400, 403)
+    assert old.status in (400, 403)
+    assert served.raw(two).status in (400, 403)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1",
+     "http://localhost:{port}", "http://127.0.0.1:{port}.evil.example", ""],
+)  # fmt: skip
+def test_another_origin_is_refused(served, origin) -> None:
+    assert served.get("/api/sessions", f"Origin: {origin.format(port=served.port)}").status == 403
+
+
+def test_our_own_origin_is_accepted(served) -> None:
+    assert served.get("/api/sessions", f"Origin: http://{served.host}").status == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "SAME-ORIGIN", "other"])
+def test_a_request_that_another_site_began_is_refused(served, site) -> None:
+    assert served.get("/api/sessions", f"Sec-Fetch-Site: {site}").status == 403
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_a_request_of_our_page_or_of_the_person_is_accepted(served, site) -> None:
+    assert served.get("/api/sessions", f"Sec-Fetch-Site: {site}").status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "QUERY"])
+def test_only_reading_methods_are_answered(served, method) -> None:
+    reply = served.get("/api/sessions", "Content-Length: 0", method=method)
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_head_has_the_headers_and_no_body(served) -> None:
+    with served.connect() as connection:
+        lines = f"HEAD /api/about HTTP/1.1\r\nHost: {served.host}\r\nCookie: {served.cookie}\r\n"
+        connection.sendall((lines + "Connection: close\r\n\r\n").encode())
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert body == b""
+
+
+def test_every_answer_has_the_headers_that_protect_the_page(served) -> None:
+    replies = [
+        served.get("/"), served.get("/api/sessions"), served.get("/page/parts/text.js"),
+        served.get("/nothing"), served.get("/api/s/none/audit"), served.get("/api/s/work/why"),
+        served.get("/", "Cookie: none"), served.get("/", method="POST"),
+        served.raw(GET.format(target="/", host="evil.example", more="")),
+        served.get(f"/?token={served.token}"),
+    ]  # fmt: skip
+    for reply in replies:
+        for name, value in HEADERS:
+            assert reply.headers[name.decode()] == value.decode(), reply
+    assert {reply.status for reply in replies} == {200, 303, 400, 403, 404, 405}
+    policy = replies[0].headers["content-security-policy"]
+    assert policy == (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types eventctx"
+    )
+    assert "server" not in replies[0].headers
+
+
+def test_neither_secret_is_ever_written_down(serving, store, capfd, caplog) -> None:
+    caplog.set_level("DEBUG")
+    served = serving(store)
+    served.get("/api/sessions")
+    served.get(f"/?token={served.token}")
+    served.get("/?token=wrong", "Cookie: none")
+    served.raw(b"nonsense\r\n\r\n")
+    served.stop()
+    out, err = capfd.readouterr()
+    told = out + err + caplog.text
+    assert served.token not in told
+    assert served.cookie.partition("=")[2] not in told
+
+
+def test_a_server_that_was_started_again_knows_neither_old_cookie_nor_old_token(
+    serving, store
+) -> None:
+    first = serving(store)
+    first.stop()
+    second = serving(store, port=first.port)
+    assert second.port == first.port
+    assert second.get("/api/about", f"Cookie: {first.cookie}").status == 403
+    assert second.get(f"/?token={first.token}", "Cookie: none").status == 403
+    assert second.get("/api/about").status == 200
+
+
+def test_it_listens_on_loopback_alone_of_both_kinds(served) -> None:
+    with socket.socket() as other, pytest.raises(OSError, match="refused"):
+        other.settimeout(5)
+        other.connect(("127.0.0.2", served.port))
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    try:
+        connection = served.connect("::1")
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with connection:
+        request = GET.format(target="/api/about", host=f"[::1]:{served.port}", more="")
+        connection.sendall(request.encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 403")
+
+
+def test_bound_to_every_address_it_takes_addresses_and_no_names(serving, store) -> None:
+    served = serving(store, host="0.0.0.0", entered=False)  # noqa: S104 - what is tested
+    cookie = f"127.0.0.1:{served.port}"
+    reply = served.raw(GET.format(target=f"/{served.target}", host=cookie, more=""))
+    more = f"Cookie: {reply.headers['set-cookie'].partition(';')[0]}\r\n"
+    for host, status in (("192.0.2.7", 200), ("evil.example", 403), ("localhost", 200)):
+        request = GET.format(target="/api/about", host=f"{host}:{served.port}", more=more)
+        assert served.raw(request).status == status

@@ -1,0 +1,110 @@
+"""The page's modules keep the rules that make them one script in a file, and safe to show anything.
+
+An exported page is one script: its modules are joined by leaving out imports and the word
+``export``. So a name at the top of a module is nobody else's, and imports have one form. Text
+becomes text nodes only, whatever it says.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "eventctx" / "web" / "page"
+MODULES = {
+    path.relative_to(PAGE).as_posix(): path.read_text() for path in sorted(PAGE.rglob("*.js"))
+}
+
+_COMMENT = re.compile(r"/\*.*?\*/|(?<![:'\"`\\/])//[^\n]*", re.DOTALL)
+_IMPORT = re.compile(r"^import \{([^}]*)\} from '(\.{1,2}/[\w./-]+\.js)';$", re.MULTILINE)
+_TOP_NAME = re.compile(
+    r"^(?:export )?(?:async )?(?:const|let|var|class|function\*?) (?:([\w$]+)|([\[{][^=]*))",
+    re.MULTILINE,
+)
+
+FORBIDDEN = {
+    "HTML from a text": r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\.srcdoc\b"
+    r"|setHTML|parseFromString|createContextualFragment|createHTMLDocument",
+    "a script from a text": r"\beval\b|new Function\b|javascript:"
+    r"|set(?:Timeout|Interval)\(\s*['\"`]",
+    "what cannot be joined": r"\bimport\s*\(|\bimport\.meta\b|^export default|^export \{"
+    r"|^export \*|^await ",
+    "a style as an attribute": r"setAttribute\(\s*['\"]style|cssText",
+    "another origin": r"https?://(?!www\.w3\.org/)",
+    "a cookie": r"document\.cookie|cookieStore",
+}
+
+
+def code_of(name: str) -> str:
+    return _COMMENT.sub(" ", MODULES[name])
+
+
+def top_names(code: str) -> list[str]:
+    names = []
+    for name, several in _TOP_NAME.findall(code):
+        names += [name] if name else re.findall(r"([\w$]+)\s*(?:[,}\]=]|$)", several)
+    return names
+
+
+def test_the_reader_of_modules_sees_them() -> None:
+    assert {"main.js", "signals.js", "parts/virtual-list.js"} <= set(MODULES)
+    assert {"signal", "computed", "effect", "batch"} <= set(top_names(code_of("signals.js")))
+    assert top_names("const { a, b: c } = x;\nconst [d] = y;\n  let inner;\nlet e;") == [
+        "a",
+        "c",
+        "d",
+        "e",
+    ]
+
+
+def test_every_name_at_the_top_of_a_module_is_its_own() -> None:
+    owners = Counter(name for module in MODULES for name in set(top_names(code_of(module))))
+    twice = [
+        f"{name}: {', '.join(one for one in MODULES if name in top_names(code_of(one)))}"
+        for name, count in sorted(owners.items())
+        if count > 1
+    ]
+    assert not twice, "\n".join(twice)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_have_one_form_and_reach_a_module(module: str) -> None:
+    code = code_of(module)
+    forms = _IMPORT.findall(code)
+    assert len(forms) == len(re.findall(r"^\s*import\b(?!\s*[.(])", code, re.MULTILINE))
+    for names, target in forms:
+        assert " as " not in names, f"{module} renames what it imports"
+        reached = posixpath.normpath(posixpath.join(posixpath.dirname(module), target))
+        assert reached in MODULES, f"{module} imports {target}"
+        given = set(top_names(code_of(reached)))
+        asked = {name.strip() for name in names.split(",") if name.strip()}
+        assert asked <= given, f"{module} imports what {reached} does not have"
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_module_makes(what: str) -> None:
+    found = {
+        module: re.findall(FORBIDDEN[what], code_of(module), re.MULTILINE) for module in MODULES
+    }
+    assert {module: hits for module, hits in found.items() if hits} == {}
+
+
+def test_the_page_itself_holds_no_script_and_no_style() -> None:
+    index = (PAGE / "index.html").read_text()
+    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", index) == []
+    for address in re.findall(r'(?:src|href)="([^"]*)"', index):
+        assert address.startswith("/page/")
+        assert (PAGE / address.removeprefix("/page/")).is_file(), address
+
+
+def test_colours_are_named_in_one_style_sheet() -> None:
+    for sheet in sorted((PAGE / "styles").glob("*.css")):
+        text = _COMMENT.sub(" ", sheet.read_text())
+        assert "url(" not in text, f"{sheet.name} loads something"
+        assert "@import" not in text, f"{sheet.name} loads something"
+        if sheet.name != "base.css":
+            assert re.findall(r"#[0-9a-f]{3,8}\b", text, re.IGNORECASE) == [], sheet.name

@@ -14,6 +14,7 @@ from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view.entries import Entry
+from eventctx.projections.view.refs import MessageRef
 
 _KEPT_SESSIONS: Final = 16
 _KEPT_STATES: Final = 32
@@ -51,12 +52,14 @@ class Timelines:
             lambda: [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
         )
 
-    async def totals(self, session: str) -> list[int]:
-        """The size of each request in tokens, in order."""
+    async def picture(self, session: str) -> tuple[list[int], int]:
+        """The size of each request in tokens, and how many words of a person the last one lacks."""
         kept = self._kept(session)
         async with kept.lock:
             state = await kept.brought_up(self._engine, session)
-        return [row.figures.total for row in audit.rows(state.audit).requests]
+        requests = audit.rows(state.audit).requests
+        totals = [row.figures.total for row in requests]
+        return totals, _lost_words(state, requests[-1].position) if requests else 0
 
     def _kept(self, session: str) -> _Kept:
         found = self._sessions.get(session)
@@ -66,6 +69,21 @@ class Timelines:
         while len(self._sessions) > _KEPT_SESSIONS:
             self._sessions.popitem(last=False)
         return found
+
+
+def _lost_words(state: TimelineState, position: int) -> int:
+    """How many messages of a person are not in the last request, which is at ``position``."""
+    last = state.views.last
+    shown = {
+        entry.ref.number
+        for entry in (*last.sealed, *last.tail)
+        if entry.kind == "message" and isinstance(entry.ref, MessageRef)
+    }
+    return sum(
+        one.ref.facts.kind == "human" and one.ref.number not in shown
+        for one in state.changes.origins
+        if one.ref.position < position
+    )
 
 
 class _Kept:

@@ -166,7 +166,9 @@ function liveDot(host) {
   const dot = h('span', { class: 'app-live' });
   host.effect(() => {
     const [word, meaning] = CONNECTIONS[connection.value] ?? ['', ''];
-    dot.hidden = word === '';
+    // The head of the session's own screen says more of it while all is well.
+    const saidThere = place.value.screen === 'session' && connection.value === 'open';
+    dot.hidden = word === '' || saidThere;
     dot.className = `app-live is-${connection.value}`;
     dot.title = meaning;
     dot.replaceChildren(h('span', { class: 'dot', 'aria-hidden': 'true' }), word);

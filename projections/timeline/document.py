@@ -13,6 +13,7 @@ from typing import Final, get_args
 import msgspec
 
 from eventctx.messages.facts import Facts, Kind
+from eventctx.messages.tokens import FAMILIES
 from eventctx.projections import numbering
 from eventctx.projections.explain.changes import Origin, What
 from eventctx.projections.explain.view_diff import GROUPS
@@ -58,6 +59,7 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
     found["turns"] = _turns(state, since)
     found["links"] = [one._asdict() for one in state.beside.links[len(before.beside.links) :]]
     found["calls"] = _calls(state, before)
+    found["recounts"] = _recounts(state, len(before.recounts))
     if since is not None:
         found["updated"] = {
             "requests": updated_requests(state, since),
@@ -110,6 +112,20 @@ def _calls(state: TimelineState, before: TimelineState) -> dict[str, int]:
     for extra in state.views.extras[len(before.views.extras) :]:
         wanted.update(extra.omit, [extra.call] if extra.call else ())
     return with_calls(state.changes.origins, wanted)
+
+
+def _recounts(state: TimelineState, first: int) -> list[Document]:
+    """Tokens of all messages, once more for each other family of models that was called."""
+    origins = state.changes.origins
+    return [
+        {
+            "from": one.first,
+            "tokens": [
+                FAMILIES[one.family].tokens(origin.ref.facts) for origin in origins[: one.messages]
+            ],
+        }
+        for one in state.recounts[first:]
+    ]
 
 
 def _changes(state: TimelineState, compactions: CompactionColumns, first: int) -> Document:

@@ -205,6 +205,8 @@ class Engine:
             from eventctx.search.sqlite_index import SqliteTextIndex
 
             path = getattr(self.store, "path", None)
+            if getattr(self.store, "read_only", False):
+                path = None  # an index beside the store would be something written
             index = SqliteTextIndex(path, version=recall_documents.VERSION)
             self._recall = Recall(self.store, index)
         return self._recall
@@ -725,13 +727,16 @@ def open_engine(
     durability: Literal["full", "normal"] = "full",
     create: bool = True,
     lock_timeout: float = 5.0,
+    read_only: bool = False,
     receipts: bool | str | os.PathLike[str] = True,
     **options: Any,
 ) -> Opening:
     """Open a store: ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a path.
 
     ``durability="normal"`` may lose the last acknowledged records when the power fails, never when
-    only the process ends. ``lock_timeout`` is in seconds. ``receipts`` is the path of the book of
+    only the process ends. ``lock_timeout`` is in seconds. With ``read_only`` nothing is written,
+    neither to the store nor beside it: every write raises StoreReadOnly, receipts are compared and
+    not noted, and the index of a search is kept in memory. ``receipts`` is the path of the book of
     receipts; True puts it into the user's state folder, False keeps none. ``options`` are those of
     ``Engine``. An engine that is dropped without ``close`` warns (ResourceWarning), writes what is
     queued, and ends its threads.
@@ -742,14 +747,19 @@ def open_engine(
     async def make() -> Engine:
         checked("create", create, bool)
         checked("lock_timeout", lock_timeout, WaitSeconds)
+        checked("read_only", read_only, bool)
         store = await open_store(
-            _path_or_url(url), durability=durability, create=create, lock_timeout=lock_timeout
+            _path_or_url(url),
+            durability=durability,
+            create=create,
+            lock_timeout=lock_timeout,
+            read_only=read_only,
         )
         path = getattr(store, "path", None)
         book = None
         if receipts is not False and path is not None:
             place = default_book(path) if receipts is True else Path(receipts)
-            book = ReceiptBook(place)
+            book = ReceiptBook(place, read_only=read_only)
         try:
             engine = Engine(store, receipts=book, **options)
         except BaseException:

@@ -77,7 +77,7 @@ function problemBox(session, reason) {
   return h(
     'section',
     { class: 'message-box' },
-    h('h2', { text: `${shownText(session)} cannot be shown` }),
+    h('h1', { text: `${shownText(session)} cannot be shown` }),
     h('p', { text: shownText(reason) }),
     h('p', null, h('a', { href: linkTo({ session: null }), text: 'All sessions' })),
   );

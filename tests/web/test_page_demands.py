@@ -43,7 +43,7 @@ TEXTS = (
     "[Request interrupted by user",
     "# AGENTS.md instructions\nNever do it.\n</INSTRUCTIONS>\nBut please keep this one.",
     "This session is being continued from a previous conversation. You must never.",
-    "<task-notification>x</task-notification>\nFull transcript available at: /x\nKeep it up please.",
+    "<task-notification>x</task-notification>\nFull transcript available at: /x\nKeep it please.",
     "<b>You must keep this bold</b> and leave that",
     "  \t\n You must keep the blanks before.",
     "You must keep it. " * 7_000,
@@ -93,7 +93,7 @@ def test_words_in_any_order_have_the_same_demands_in_the_page() -> None:
         *(". ", "! ", "\n", " ", " ", " ", "- ", '" ', "’", "(A", "<b>", "```", "=>", ";", "1. "),
         *("it", "the file", "X", "é", "日本", "。", "</system-reminder>", "<system-reminder>"),
     )
-    dice = random.Random(7)
+    dice = random.Random(7)  # noqa: S311
     texts = ["".join(dice.choices(pieces, k=dice.randint(1, 40))) for _ in range(3_000)]
     texts += [" ".join(dice.choices(pieces, k=dice.randint(3, 20))) for _ in range(3_000)]
     assert check([{"role": "user", "content": text} for text in texts]) > 1_000

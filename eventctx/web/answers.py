@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -55,6 +55,13 @@ _SPARKS: Final = 40
 Answer = Callable[[Request], Awaitable[Response]]
 
 
+class Spark(TypedDict):
+    """A session's small picture, and how many words of a person its last request lacks."""
+
+    totals: list[int]
+    lost: int
+
+
 class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
@@ -66,7 +73,7 @@ class PageAnswers:
         self._discretion = discretion
         self._timelines = Timelines(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
-        self._sparks: dict[str, tuple[bytes, list[int]]] = {}
+        self._sparks: dict[str, tuple[bytes, Spark]] = {}
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -129,10 +136,11 @@ class PageAnswers:
             known = self._sparks.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals = await self._timelines.totals(info.stream)
+                    totals, lost = await self._timelines.picture(info.stream)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals = []
-                known = self._sparks[info.stream] = (info.digest, _sparks(totals))
+                    totals, lost = [], 0
+                spark: Spark = {"totals": _sparks(totals), "lost": lost}
+                known = self._sparks[info.stream] = (info.digest, spark)
             found[info.stream] = known[1]
         return _json(found)
 

@@ -158,7 +158,7 @@ class KeyFrames:
         made: list[TimelineState] = []
         try:
             last = frames.last()
-            state = await self._folded(stream, last, None, made, frames.known)
+            state = await self._folded(stream, frames.now or last, None, made, frames.known)
         except DecodeError:
             if not frames.positions:
                 raise

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -46,20 +45,12 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
+from eventctx.web.pictures import SessionPicture
 from eventctx.web.timelines import Timelines
 
 _HITS: Final = 100
-_SPARKS: Final = 40
-"""Most figures in the small picture of a session."""
 
 Answer = Callable[[Request], Awaitable[Response]]
-
-
-class Spark(TypedDict):
-    """A session's small picture, and how many words of a person its last request lacks."""
-
-    totals: list[int]
-    lost: int
 
 
 class PageAnswers:
@@ -73,7 +64,8 @@ class PageAnswers:
         self._discretion = discretion
         self._timelines = Timelines(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
-        self._sparks: dict[str, tuple[bytes, Spark]] = {}
+        self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
+        self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -133,14 +125,13 @@ class PageAnswers:
     async def _sparklines(self, request: Request) -> Response:
         found = {}
         for info in await self._engine.sessions():
-            known = self._sparks.get(info.stream)
+            known = self._pictures.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals, lost = await self._timelines.picture(info.stream)
+                    picture = await self._timelines.picture(info.stream)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals, lost = [], 0
-                spark: Spark = {"totals": _sparks(totals), "lost": lost}
-                known = self._sparks[info.stream] = (info.digest, spark)
+                    picture = {"totals": [], "lost": 0}
+                known = self._pictures[info.stream] = (info.digest, picture)
             found[info.stream] = known[1]
         return _json(found)
 
@@ -161,9 +152,15 @@ class PageAnswers:
     # -- a session, for a page that derives the rest itself --------------------------------------
 
     async def _timeline(self, request: Request) -> Response:
-        session = session_of(request)
-        document = await self._timelines.document(session, after_of(request))
-        return await _sent(lambda: self._discretion.timeline(document))
+        info, after = await self._info(session_of(request)), after_of(request)
+        if after < 0 and self._whole[0] == (info.stream, info.digest):
+            return Response(self._whole[1], media_type=_JSON)
+        document = await self._timelines.document(info.stream, after)
+        reply = await _sent(lambda: self._discretion.timeline(document))
+        if after < 0:
+            # A page that is loaded again, or in another tab, asks for the same.
+            self._whole = ((info.stream, bytes.fromhex(document["digest"])), bytes(reply.body))
+        return reply
 
     async def _digests(self, request: Request) -> Response:
         marks = await self._timelines.marks(session_of(request))
@@ -286,11 +283,3 @@ async def _sent(make: Callable[[], Any]) -> Response:
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(encode(value), status, media_type=_JSON)
-
-
-def _sparks(totals: list[int]) -> list[int]:
-    """At most ``_SPARKS`` figures, the largest of each stretch: one looks for peaks."""
-    if len(totals) <= _SPARKS:
-        return totals
-    edges = [len(totals) * place // _SPARKS for place in range(_SPARKS + 1)]
-    return [max(totals[start:stop]) for start, stop in pairwise(edges)]

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log.store import EventStore
-from eventctx.projections import audit
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view.entries import Entry
 from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.web.pictures import SessionPicture, picture_of
 
 _HELD: Final = 64
 """States that pages were sent last, of all sessions; each shares nearly all with the next."""
@@ -53,10 +53,10 @@ class Timelines:
             lambda: [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
         )
 
-    async def totals(self, session: str) -> list[int]:
-        """The size of each request in tokens, in order."""
+    async def picture(self, session: str) -> SessionPicture:
+        """What the list of sessions shows of it: its sizes, and what a person said that is lost."""
         state = await self._now(session)
-        return [row.figures.total for row in audit.rows(state.audit).requests]
+        return await asyncio.to_thread(picture_of, state)
 
     async def _now(self, session: str) -> TimelineState:
         head = await self._store.head(session)

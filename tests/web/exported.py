@@ -17,6 +17,11 @@ Address = tuple[int, int]
 WHOLE = Contents()
 
 
+def unpacked(data: str) -> Any:
+    """The value of an element whose text is the base64 of compressed JSON."""
+    return json.loads(gzip.decompress(base64.b64decode(json.loads(data))))
+
+
 class Exported(HTMLParser):
     """The parts of a file: its scripts by id, the bodies by address, and its text."""
 
@@ -38,7 +43,9 @@ class Exported(HTMLParser):
         self.timeline: dict[str, Any] = json.loads(self.parts["timeline"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
         self.bodies: dict[Address, Any] = {
-            (position, index): body for row in self.unpacked() for position, index, body in [row]
+            (position, index): body
+            for _, _, data in self.blocks
+            for position, index, body in unpacked(data)
         }
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -66,13 +73,7 @@ class Exported(HTMLParser):
     @property
     def contents(self) -> list[str]:
         """The text of every block, decompressed."""
-        return [
-            gzip.decompress(base64.b64decode(json.loads(data))).decode()
-            for _, _, data in self.blocks
-        ]
-
-    def unpacked(self) -> list[Any]:
-        return [row for text in self.contents for row in json.loads(text)]
+        return [json.dumps(unpacked(data), ensure_ascii=False) for _, _, data in self.blocks]
 
     def views(self) -> list[list[int]]:
         """The entry ids of every request's view, as the page derives them."""

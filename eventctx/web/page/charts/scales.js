@@ -99,7 +99,9 @@ export function labelsThatFit(labels, gap, left, right) {
  * @returns {number[]} in the order of their importance
  */
 export function requestsToName({ first, last }, turns) {
+  /** @type {number[]} */
   const starts = [];
+  /** @type {number[]} */
   const others = [];
   for (let request = first; request <= last; request += 1) {
     const begins = request === first || turns[request] !== turns[request - 1];

@@ -43,6 +43,7 @@ export function embeddedSource() {
     can: { answers: false, live: false, search: !about.structure },
     about: async () => ({ version: about.version, reveal: about.reveal, live: false, store: '', writable: false }),
     sessions: async () => [sessionRowOf(whole)],
+    sparklines: async () => ({ [loaded.session]: sparklineOf(loaded) }),
     timeline: async (name) => {
       if (name !== loaded.session) throw new Error(`This file holds ${loaded.session} only.`);
       return loaded;
@@ -55,6 +56,20 @@ export function embeddedSource() {
     search: (query) => searched(query, loaded, blocks),
     digests: () => unpacked(document.getElementById('digests')),
   };
+}
+
+/**
+ * At most 40 figures, the largest of each stretch, as the server gives them.
+ * @param {Timeline} loaded
+ */
+function sparklineOf(loaded) {
+  const { count, total } = loaded.requests;
+  const stretches = Math.min(count, 40);
+  const totals = Array.from({ length: stretches }, (_, at) => {
+    const [start, stop] = [at, at + 1].map((edge) => Math.floor((count * edge) / stretches));
+    return Math.max(...total.slice(start, stop));
+  });
+  return { totals, lost: count === 0 ? 0 : loaded.wordsOutOfView(count - 1).length };
 }
 
 /** @param {string} id */

@@ -10,9 +10,11 @@ import {} from '../panes/transcript.js';
 import {} from '../parts/virtual-list.js';
 import { define, h } from '../element.js';
 import { splitter } from '../panes/splitter.js';
+import { limitTabStops } from '../panes/row-stops.js';
 import { sessionKeys } from '../panes/session-keys.js';
 import { go, place } from '../place.js';
 import { signal } from '../signals.js';
+import { follow } from '../state.js';
 
 /** @typedef {import('../element.js').Host} Host */
 /** @typedef {'charts'|'map'|'transcript'|'sent'|'details'} PanelName */
@@ -67,8 +69,14 @@ define('ctx-session', (host) => {
     // Who asks why is shown why, also where it is a panel of its own.
     if (place.value.tab !== '') revealDetails();
   });
+  host.effect(() => {
+    // A link to a position is a look at the past: the window must not run on to the end.
+    if (place.value.at !== null) follow.value = false;
+  });
   const removeKeys = sessionKeys();
+  const endStops = limitTabStops(host);
   return () => {
+    endStops();
     narrow.removeEventListener('change', changed);
     removeKeys();
   };

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -36,7 +36,7 @@ from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.version import __version__
 from eventctx.web.bodies import messages_at
 from eventctx.web.discretion import Discretion
-from eventctx.web.follow import Following, Streams
+from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
@@ -55,7 +55,14 @@ _SPARKS: Final = 40
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Answers:
+class Spark(TypedDict):
+    """A session's small picture, and how many words of a person its last request lacks."""
+
+    totals: list[int]
+    lost: int
+
+
+class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
     def __init__(self, engine: Engine, url: str, path: Path | None, discretion: Discretion) -> None:
@@ -64,9 +71,9 @@ class Answers:
         self._url = url
         self._path = path
         self._discretion = discretion
-        self._timelines = Timelines(engine)
+        self._timelines = Timelines(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
-        self._sparks: dict[str, tuple[bytes, list[int]]] = {}
+        self._sparks: dict[str, tuple[bytes, Spark]] = {}
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -129,10 +136,11 @@ class Answers:
             known = self._sparks.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals = await self._timelines.totals(info.stream)
+                    totals, lost = await self._timelines.picture(info.stream)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals = []
-                known = self._sparks[info.stream] = (info.digest, _sparks(totals))
+                    totals, lost = [], 0
+                spark: Spark = {"totals": _sparks(totals), "lost": lost}
+                known = self._sparks[info.stream] = (info.digest, spark)
             found[info.stream] = known[1]
         return _json(found)
 
@@ -175,7 +183,7 @@ class Answers:
         if self.streams.full:
             return _json({"error": "too many pages follow this store: close some"}, 503)
         parts = (self._engine, self._timelines, self._discretion, self.streams)
-        return Following(*parts, info.stream, after)  # type: ignore[return-value]
+        return SessionStream(*parts, info.stream, after)  # type: ignore[return-value]
 
     # -- a session, as the commands answer -------------------------------------------------------
 

@@ -12,12 +12,12 @@ import click
 
 from eventctx.cli.commands.audit import show_audit
 from eventctx.cli.commands.imports import is_export
-from eventctx.cli.commands.inspect_file import html_of
 from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.demo.agent_command import show_agent
 from eventctx.cli.demo.play import Player, Size, TurnFigures, measure
 from eventctx.cli.demo.stage import Compactions, free_name, show_commands
+from eventctx.cli.inspect.html_file import html_of
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.messages import snippet

@@ -90,12 +90,12 @@ test('a place on the map is found in its cell again', () => {
 
 test('only rows that are to be seen are painted, and all of them', () => {
   const shape = shapeOf(200, { offset: 777 });
-  assert.deepEqual(visibleMessages(shape), [77, 107]);
+  assert.deepEqual(visibleMessages(shape), [77, 106]);
   assert.equal(boxOfRun(shape, { number: 0, until: 76, first: 0, last: 19 }), null);
   assert.equal(boxOfRun(shape, { number: 80, until: 80, first: 40, last: 50 }), null);
   const box = boxOfRun(shape, { number: 0, until: 199, first: 0, last: 50 });
   assert.equal(box.row, 77);
-  assert.equal(box.rows, 31);
+  assert.equal(box.rows, 30);
   assert.ok(Math.abs(box.width - shape.columns.width) < 1e-9);
 });
 

@@ -133,7 +133,7 @@ function paintCliffs(context, { shape, cliffs, colours }) {
   }
   context.setLineDash([]);
   for (const { x, cliff } of marks) paintCliffMark(context, x - 0.5, top - 3, cliff, colours);
-  paintCliffLabels(context, marks, { left: AXIS_WIDTH - 20, right: shape.right + 12, y: top - 10 }, colours);
+  paintCliffLabels(context, marks, { left: AXIS_WIDTH - 20, right: shape.right + 12, y: top - 17 }, colours);
 }
 
 /**
@@ -157,7 +157,7 @@ export function paintCliffMark(context, x, tip, { numbers }, colours) {
 }
 
 /**
- * Numbers beside their marks, as many as there is room for.
+ * Numbers above their marks, as many as there is room for.
  * @param {Context} context
  * @param {readonly {x: number, cliff: Cliff}[]} marks
  * @param {{left: number, right: number, y: number}} room
@@ -166,16 +166,12 @@ export function paintCliffMark(context, x, tip, { numbers }, colours) {
 export function paintCliffLabels(context, marks, { left, right, y }, colours) {
   const labels = marks.flatMap(({ x, cliff }) => {
     const text = cliffLabel(cliff);
-    if (text === '') return [];
-    const width = context.measureText(text).width + 12;
-    return [{ x: x + width / 2 - 5, width, text }];
+    return text === '' ? [] : [{ x, width: context.measureText(text).width, text }];
   });
   context.fillStyle = colours.text;
-  context.textAlign = 'left';
+  context.textAlign = 'center';
   context.textBaseline = 'middle';
-  for (const { x, width, text } of labelsThatFit(labels, 2, left, right)) {
-    context.fillText(text, x - width / 2 + 12, y);
-  }
+  for (const { x, text } of labelsThatFit(labels, 8, left, right)) context.fillText(text, x, y);
 }
 
 /** Dots, or short lines where a dot would be wider than its column. @param {Context} context @param {RiverPicture} picture */

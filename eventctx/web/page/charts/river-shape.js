@@ -7,7 +7,7 @@ import { columnLeft, niceTicks, requestColumns } from './scales.js';
 
 export const AXIS_WIDTH = 52;
 const RIGHT_EDGE = 12;
-const MARKS_HEIGHT = 22;
+const MARKS_HEIGHT = 25;
 const KNOWN_HEIGHT = 5;
 const NAMES_HEIGHT = 20;
 const CACHE_HEIGHT = 26;

@@ -7,7 +7,7 @@ import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { source } from '../state.js';
 import { bodyOf } from './bodies.js';
-import { kindWord, messageLink, runsText } from './message-head.js';
+import { rowKind, messageLink, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';
 import { messageView } from './message.js';
 import { standingAt } from './standing-words.js';
@@ -34,7 +34,7 @@ export async function whyPanel(subject, panel) {
   const stand = h('div', { class: 'why-instead' });
   panel.replaceChildren(
     h('div', { class: 'why' },
-      h('p', { class: 'why-about' }, messageLink(message), h('span', { class: 'row-kind', text: kindWord(kind[message]) }), line),
+      h('p', { class: 'why-about' }, messageLink(message), h('span', { class: 'row-kind', text: rowKind(kind[message]) }), line),
       h('p', { class: 'why-sentence', text: whySentence(now, message, request) }),
       facts, stand, commands(subject, message)));
   void bodyOf(now.session, { position: position[message], index: index[message] }).then((body) => {
@@ -103,7 +103,7 @@ function answerFacts(answer) {
 
 /** @param {WhyFact[]} facts */
 function factList(facts) {
-  return h('dl', { class: 'facts' }, facts.flatMap(({ label, text, message, position }) => [
+  return h('dl', { class: 'why-facts' }, facts.flatMap(({ label, text, message, position }) => [
     h('dt', { text: label }),
     h('dd', null, message === undefined && position === undefined
       ? shownText(text)

@@ -10,15 +10,15 @@ import { groupOf } from '../timeline/groups.js';
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../state.js').Group} Group */
 
-const KIND_WORDS = ['system', 'person', 'program', 'model', 'result', 'other'];
+const ROW_KINDS = ['system', 'person', 'program', 'model', 'result', 'other'];
 
 /**
  * Who a message is of, in a word; `code` is its kind. What has role user and is no person's is a
  * program's: a harness wrote it.
  * @param {number} code
  */
-export function kindWord(code) {
-  return KIND_WORDS[code] ?? 'other';
+export function rowKind(code) {
+  return ROW_KINDS[code] ?? 'other';
 }
 
 /**
@@ -48,7 +48,7 @@ export function messageHead(timeline, number, { what, change }, results) {
   const { kind, tokens, caller } = timeline.messages;
   return h('div', { class: 'row-head' },
     messageLink(number),
-    h('span', { class: 'row-kind', text: kindWord(kind[number]) }),
+    h('span', { class: 'row-kind', text: rowKind(kind[number]) }),
     standingMark(what),
     reasonCode(timeline, change),
     caller[number] < 0 ? null : jumpTo('call', '↑', caller[number]),
@@ -87,7 +87,7 @@ function jumpTo(word, arrow, number) {
  */
 function linksAt(timeline, number) {
   const at = linksByMessage(timeline).get(number) ?? [];
-  return at.map((link) => h('a', {
+  return at.map((/** @type {Timeline['links'][number]} */ link) => h('a', {
     class: 'jump other-session', href: linkTo({ session: link.session }),
     text: `→ ${link.kind ?? link.relation}`, title: link.session,
   }));

@@ -45,7 +45,8 @@ export function sessionKeys() {
 /** @param {string} tab */
 function openTab(tab) {
   go({ tab });
-  document.getElementById(`drawer-tab-${tab}`)?.focus();
+  // On the panel: what it says is read aloud, and the arrows still step through the requests.
+  document.getElementById('drawer-panel')?.focus({ preventScroll: true });
 }
 
 /**

@@ -131,7 +131,7 @@ function showNothing(now, summary, rows) {
 function showBoth(now, a, b, summary, rows) {
   const pairs = pairedViews(now, a, b);
   summary.replaceChildren(
-    h('p', { class: 'lead', text: countsText(pairs) }),
+    h('p', { class: 'lead', text: pairCounts(pairs) }),
     tokenTable(now, a, b),
     h('ul', { class: 'plain-facts' },
       h('li', { text: prefixText(now, a, b) }),
@@ -147,7 +147,7 @@ function showBoth(now, a, b, summary, rows) {
 }
 
 /** @param {import('../compare/view-pairs.js').ViewPair[]} pairs */
-function countsText(pairs) {
+function pairCounts(pairs) {
   const only = (/** @type {string} */ side) => pairs.filter((pair) => pair.side === side).length;
   const changed = pairs.filter((pair) => pair.changed).length;
   const moved = pairs.filter((pair) => pair.moved).length;

@@ -39,14 +39,9 @@ export function embeddedSource() {
 
   return {
     can: { answers: false, live: false, search: !about.structure },
-    about: async () => ({
-      version: about.version,
-      reveal: about.reveal,
-      live: false,
-      store: '',
-      writable: false,
-    }),
-    sessions: async () => [(await opened).row],
+    about: async () => ({ version: about.version, reveal: about.reveal, live: false, store: '', writable: false }),
+    sessions: async () => [sessionRowOf(whole)],
+    sparklines: async () => ({ [loaded.session]: sparklineOf(loaded) }),
     timeline: async (name) => {
       const { timeline } = await opened;
       if (name !== timeline.session) throw new Error(`This file holds ${timeline.session} only.`);
@@ -62,12 +57,18 @@ export function embeddedSource() {
   };
 }
 
-/** Reads the timeline, and goes to its session, unless the address names a place in it. */
-async function openFile() {
-  const whole = await unpacked(elementText('timeline'));
-  const timeline = Timeline.from(whole);
-  if (place.peek().session === null) go({ session: timeline.session }, { replace: true });
-  return { timeline, row: sessionRowOf(whole), leftOut: leftOutMessages(whole, timeline) };
+/**
+ * At most 40 figures, the largest of each stretch, as the server gives them.
+ * @param {Timeline} loaded
+ */
+function sparklineOf(loaded) {
+  const { count, total } = loaded.requests;
+  const stretches = Math.min(count, 40);
+  const totals = Array.from({ length: stretches }, (_, at) => {
+    const [start, stop] = [at, at + 1].map((edge) => Math.floor((count * edge) / stretches));
+    return Math.max(...total.slice(start, stop));
+  });
+  return { totals, lost: count === 0 ? 0 : loaded.wordsOutOfView(count - 1).length };
 }
 
 /** @param {string} id */

@@ -39,9 +39,18 @@ export function embeddedSource() {
 
   return {
     can: { answers: false, live: false, search: !about.structure },
-    about: async () => ({ version: about.version, reveal: about.reveal, live: false, store: '', writable: false }),
-    sessions: async () => [sessionRowOf(whole)],
-    sparklines: async () => ({ [loaded.session]: sparklineOf(loaded) }),
+    about: async () => ({
+      version: about.version,
+      reveal: about.reveal,
+      live: false,
+      store: '',
+      writable: false,
+    }),
+    sessions: async () => [(await opened).row],
+    sparklines: async () => {
+      const { timeline } = await opened;
+      return { [timeline.session]: sparklineOf(timeline) };
+    },
     timeline: async (name) => {
       const { timeline } = await opened;
       if (name !== timeline.session) throw new Error(`This file holds ${timeline.session} only.`);
@@ -55,6 +64,14 @@ export function embeddedSource() {
     search: async (query) => searched(query, (await opened).timeline, blocks),
     digests: () => unpacked(elementText('digests')),
   };
+}
+
+/** Reads the timeline, and goes to its session, unless the address names a place in it. */
+async function openFile() {
+  const whole = await unpacked(elementText('timeline'));
+  const timeline = Timeline.from(whole);
+  if (place.peek().session === null) go({ session: timeline.session }, { replace: true });
+  return { timeline, row: sessionRowOf(whole), leftOut: leftOutMessages(whole, timeline) };
 }
 
 /**

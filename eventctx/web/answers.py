@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -55,13 +55,6 @@ _SPARKS: Final = 40
 """Most figures in the small picture of a session."""
 
 Answer = Callable[[Request], Awaitable[Response]]
-
-
-class Spark(TypedDict):
-    """A session's small picture, and how many words of a person its last request lacks."""
-
-    totals: list[int]
-    lost: int
 
 
 class PageAnswers:
@@ -145,9 +138,8 @@ class PageAnswers:
                 try:
                     totals = await self._apart.ask(partial(totals_of, session=info.stream))
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals, lost = [], 0
-                spark: Spark = {"totals": _sparks(totals), "lost": lost}
-                known = self._sparks[info.stream] = (info.digest, spark)
+                    totals = []
+                known = self._sparks[info.stream] = (info.digest, _sparks(totals))
             found[info.stream] = known[1]
         return _json(found)
 

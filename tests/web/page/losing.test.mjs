@@ -13,12 +13,13 @@ import { shellQuoted } from '../../../eventctx/web/page/screens/command-line.js'
 import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
 import { hitPieces, searchTexts } from '../../../eventctx/web/page/search/text-search.js';
 import { viewDigest, MessageMarks } from '../../../eventctx/web/page/timeline/digest.js';
+import { shownNumber } from '../../../eventctx/web/page/timeline/entries.js';
 import { HUMAN_KIND } from '../../../eventctx/web/page/timeline/groups.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { smallDocument } from './made.mjs';
 
 const numbersIn = (timeline, request) =>
-  new Set(Array.from(timeline.view(request), (id) => timeline.shownNumber(id)));
+  new Set(Array.from(timeline.view(request), (id) => shownNumber(timeline.extras, id)));
 
 test('each of a person’s messages that a request lacks is a row, those with demands first', () => {
   const timeline = Timeline.from(smallDocument());
